@@ -1,0 +1,109 @@
+"""Every error a user can meet, as one tree.
+
+::
+
+    ClasswiseError
+      ConfigError       the fleet file, or an option, is wrong                     exit 2
+      SourceError       a model or sample source cannot be opened or is malformed  exit 2
+      PreflightError    a model and its data do not fit together                   exit 2
+      MeasureError      a measure was asked for something it cannot do             exit 2
+      ResourceError     the cluster cannot give what was asked                     exit 2
+      StorageError      the run storage cannot be read or written                  exit 2
+      WorkerError       a worker failed for good on one shard                      exit 2
+      TrackingError     MLflow is unreachable or refuses; the bundle is safe       exit 2 when syncing
+      Interrupted       the user or the scheduler asked to stop                    exit 130
+
+An error holds one or more `Problem`s, so that a user sees all mistakes at once. Errors cross process borders: they
+pickle, and their text is complete without a traceback.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+__all__ = [
+    "ClasswiseError",
+    "ConfigError",
+    "Interrupted",
+    "MeasureError",
+    "PreflightError",
+    "Problem",
+    "ResourceError",
+    "SourceError",
+    "StorageError",
+    "TrackingError",
+    "WorkerError",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One fault, in the form every message of classwise has.
+
+    Attributes:
+        where: the thing at fault, as the user wrote it: a field path, a model's name, a file.
+        expected: what would have been right.
+        found: what is there instead.
+        remedy: what to do next, an imperative sentence; empty when `expected` already says it.
+    """
+
+    where: str
+    expected: str
+    found: str
+    remedy: str = ""
+
+    def __str__(self) -> str:
+        text = f"{self.where}: expected {self.expected}, found {self.found}"
+        return f"{text}; {self.remedy}" if self.remedy else text
+
+
+class ClasswiseError(Exception):
+    """The root of the tree: one or more problems and the exit code they lead to."""
+
+    exit_code = 2
+
+    def __init__(self, problems: Problem | Iterable[Problem]) -> None:
+        self.problems: tuple[Problem, ...] = (problems,) if isinstance(problems, Problem) else tuple(problems)
+        super().__init__(self.problems)
+
+    def __str__(self) -> str:
+        return "\n".join(str(problem) for problem in self.problems)
+
+
+class ConfigError(ClasswiseError):
+    """The fleet file or a command line option is wrong."""
+
+
+class SourceError(ClasswiseError):
+    """A model or sample source cannot be opened, is not allowed, or holds something else than it says."""
+
+
+class PreflightError(ClasswiseError):
+    """A model and its samples do not fit together: shape, range, classes, accuracy, determinism."""
+
+
+class MeasureError(ClasswiseError):
+    """A measure was asked for something it cannot do with this model."""
+
+
+class ResourceError(ClasswiseError):
+    """The cluster does not have, and will not have, what was asked for."""
+
+
+class StorageError(ClasswiseError):
+    """The run storage cannot be read or written."""
+
+
+class WorkerError(ClasswiseError):
+    """A shard failed for good; finished shards are kept."""
+
+
+class TrackingError(ClasswiseError):
+    """The tracking server is unreachable or refuses. The bundle on disk is complete: `classwise sync` sends it later."""
+
+
+class Interrupted(ClasswiseError):
+    """A stop was asked for. Finished shards are kept and the same command goes on from them."""
+
+    exit_code = 130

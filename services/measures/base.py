@@ -1,0 +1,73 @@
+"""What a measure is: a frozen set of parameters that maps samples to bounded scores.
+
+A measure's parameters are a frozen pydantic model, so that the fleet file is validated by the very class that runs, and
+its canonical JSON is part of the cache key. Modules of measures import no torch at module level: a fleet file is
+validated in the driver before any heavy import.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict
+
+from services.errors import MeasureError, Problem
+from services.records import Series
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import torch
+
+    Network = Callable[[torch.Tensor], torch.Tensor]
+    """Maps float32 NCHW images in [0, 1] to logits (N, K); differentiable where the source allows it."""
+
+Columns = dict[str, NDArray[Any]]
+"""Columns of a score table, each of length n: one a series key, in [0, bound], and extras under other names."""
+
+
+class Measure(BaseModel):
+    """A measure and its parameters. Subclass, set the class variables, and implement one of the two methods.
+
+    Attributes:
+        version: raise it whenever the numbers change for the same parameters; it is part of the cache key.
+        needs: "logits" for a function of logits and labels, "model" when the network itself must run.
+        gradients: the measure differentiates through the network; a black box cannot serve it.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    version: ClassVar[int] = 1
+    needs: ClassVar[Literal["logits", "model"]]
+    gradients: ClassVar[bool] = False
+    name: str
+
+    def series(self) -> tuple[Series, ...]:
+        """The bounded scores this measure gives, in column order."""
+        raise MeasureError(Problem(self.name, "a measure that lists its series", type(self).__name__))
+
+    def from_logits(self, logits: NDArray[np.floating[Any]], labels: NDArray[np.integer[Any]]) -> Columns:
+        """Score a shard of logits (n, K) with labels (n,)."""
+        raise MeasureError(Problem(self.name, "a measure of logits", f"one that needs the {self.needs}"))
+
+    def from_model(
+        self,
+        network: Network,
+        images: torch.Tensor,
+        labels: torch.Tensor,
+        ids: NDArray[np.int64],
+        *,
+        seed: int,
+    ) -> Columns:
+        """Score one batch: images (n, C, H, W) in [0, 1], labels (n,), on one device; noise keyed by (seed, id, draw).
+
+        The result for a sample must not depend on which other samples share its batch.
+        """
+        raise MeasureError(Problem(self.name, "a measure that runs the network", f"one that needs {self.needs}"))
+
+    def canonical(self) -> str:
+        """Canonical JSON of the parameters, with the version: what the cache key is made of."""
+        return json.dumps({"version": self.version, **self.model_dump(mode="json")}, sort_keys=True)

@@ -1,0 +1,25 @@
+"""The registry of measures: one line a measure."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from services.measures.base import Measure
+from services.registry import Registry
+
+MEASURES: Registry[type[Measure]] = Registry(
+    "measure",
+    "classwise.measures",
+    {
+        "clean": "services.measures.clean:Clean",
+        "great": "services.measures.great:Great",
+    },
+)
+
+
+def measure_from(canonical: str) -> Measure:
+    """Build a measure from its canonical JSON (`Measure.canonical`)."""
+    fields: dict[str, Any] = json.loads(canonical)
+    fields.pop("version", None)
+    return MEASURES.get(fields["name"]).model_validate(fields)

@@ -1,0 +1,392 @@
+"""The records that pass between stages, workers, the driver, the bundle and MLflow.
+
+Frozen dataclasses only, free of torch, ray and mlflow. What is written to disk carries `SCHEMA_VERSION`. An undefined
+number is `None` with a reason beside it; NaN and infinity never enter a record.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any, Literal
+
+SCHEMA_VERSION = 1
+"""Version of the bundle's JSON and Parquet layouts. Readers accept this version and older ones."""
+
+
+def digest_of(*parts: Any) -> str:
+    """Hex SHA-256 (first 32 digits) of the canonical JSON of `parts`; dataclasses are taken by their fields."""
+
+    def plain(value: Any) -> Any:
+        return asdict(value) if hasattr(value, "__dataclass_fields__") else value
+
+    text = json.dumps([plain(part) for part in parts], sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+# --- what is asked for -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class InputContract:
+    """What a network expects of its input. Samples always arrive as float32 NCHW in [0, 1].
+
+    Attributes:
+        low, high: value range of the network's input before normalisation; [0, 1] is rescaled to it.
+        mean, std: per-channel normalisation that classwise applies, in units of that range; None when the network
+            normalises inside. Saying both here and inside is the commonest fault of all, and preflight looks for it.
+        size: (height, width) to which samples are resized (bilinear, antialiased); None means as they come.
+        channels: 1 or 3 to convert the samples to; None means as they come.
+    """
+
+    low: float = 0.0
+    high: float = 1.0
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] | None = None
+    size: tuple[int, int] | None = None
+    channels: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ThreatModel:
+    """The perturbations a model was trained or is judged against: a norm and a radius in [0, 1] pixel units."""
+
+    norm: Literal["Linf", "L2", "L1"]
+    epsilon: float
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSpec:
+    """One model of a fleet, as a worker needs it.
+
+    Attributes:
+        name: unique in the fleet.
+        uri: source, `scheme:rest?query`.
+        input: the input contract.
+        outputs: what the network returns. "probabilities" and "log-probabilities" are turned into logits by a
+            logarithm or as they are; the choice is declared, never guessed from the values.
+        output: for networks that return a tuple or a mapping: the index or key of the logits.
+        classes: the model's class names in output order; None means the samples' order.
+        clean_accuracy: declared accuracy on these samples in [0, 1]; preflight compares.
+        robust_accuracy: published robust accuracy in [0, 1], the reference ranking of calibration.
+        threat_model: declared, recorded, and never mixed in a ranking with another.
+        stochastic: True for a declared randomised defence; else two passes that differ are an error.
+        allow_unpickling: load checkpoints that need pickle; recorded as a tag.
+    """
+
+    name: str
+    uri: str
+    input: InputContract = InputContract()
+    outputs: Literal["logits", "probabilities", "log-probabilities"] = "logits"
+    output: str | int | None = None
+    classes: tuple[str, ...] | None = None
+    clean_accuracy: float | None = None
+    robust_accuracy: float | None = None
+    threat_model: ThreatModel | None = None
+    stochastic: bool = False
+    allow_unpickling: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SampleSpec:
+    """The samples of an audit.
+
+    Attributes:
+        uri: source, `scheme:rest?query`.
+        per_class: at most this many samples of each class, drawn stratified with `seed`; None means all.
+        limit: at most this many samples in all, stratified in proportion; None means all.
+        seed: of the draw.
+        groups: names of columns of the source that give groupings besides the class.
+        on_corrupt: "error" or "skip" (counted per class).
+    """
+
+    uri: str
+    per_class: int | None = None
+    limit: int | None = None
+    seed: int = 0
+    groups: tuple[str, ...] = ()
+    on_corrupt: Literal["error", "skip"] = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One bounded score a sample; a measure gives one or several (a curve over epsilon gives one a radius).
+
+    Attributes:
+        key: stable name, lower case, of the characters ``a-z 0-9 . - _ /``: ``great``, ``pgd20/linf-0.03137``.
+        title: for people: "GREAT score (sigmoid, T=1)".
+        bound: scores lie in [0, bound].
+        binary: scores are 0 or 1, so exact binomial intervals apply.
+        unit: "", "L2 distance", "share of draws".
+        conditional: the score's mean over *correctly classified* samples is meant (PR); else over all samples.
+    """
+
+    key: str
+    title: str
+    bound: float
+    binary: bool = False
+    unit: str = ""
+    conditional: bool = False
+
+
+# --- what a worker does ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ShardTask:
+    """One piece of work: rows [start, stop) of the samples, one model, one measure.
+
+    Attributes:
+        kind: "preflight" (one batch, start and stop unused), "logits" (forward passes to a logits shard), "derive" (a
+            measure over a finished logits shard), "measure" (a measure that runs the network), "calibrate" (per-class
+            sums over temperatures from a logits shard).
+        measure: canonical parameters of the measure (its JSON), or "".
+        source: path of the logits shard for "derive" and "calibrate".
+        target: path of the Parquet shard to write, or "".
+        batch: largest batch; halved by the worker when memory runs out.
+        payload: further JSON that the kind needs (temperatures, activation).
+    """
+
+    kind: Literal["preflight", "logits", "derive", "measure", "calibrate"]
+    model: ModelSpec
+    samples: SampleSpec
+    start: int
+    stop: int
+    seed: int
+    batch: int
+    measure: str = ""
+    source: str = ""
+    target: str = ""
+    payload: str = ""
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What a worker returns for a task: counts, sums and small vectors, never logits.
+
+    Attributes:
+        task: the task done.
+        rows: samples handled.
+        forwards: images passed through the network, backward passes not counted.
+        seconds: wall time on the worker.
+        facts: small JSON-able findings (preflight facts, counters, notes).
+        arrays: small vectors by name, as nested lists (calibration sums).
+    """
+
+    task: ShardTask
+    rows: int
+    forwards: int
+    seconds: float
+    facts: dict[str, Any] = field(default_factory=dict)
+    arrays: dict[str, Any] = field(default_factory=dict)
+
+
+# --- what comes out ----------------------------------------------------------------------------------------------
+
+
+class Outcome(StrEnum):
+    """What an audit, a model or a gate ends in; `exit_code` is what the process returns."""
+
+    PASS = "pass"
+    FAIL = "fail"
+    UNDECIDED = "undecided"
+    ERROR = "error"
+
+    @property
+    def exit_code(self) -> int:
+        return {"pass": 0, "fail": 1, "error": 2, "undecided": 3}[self.value]
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A number and how sure it is.
+
+    Attributes:
+        value: the estimate; None when undefined.
+        low, high: confidence limits at the audit's level; None when there is no interval on that side.
+        reason: why the value is undefined, or why the interval says nothing; "" otherwise.
+        vacuous: the interval is as wide as the range, so it excludes nothing.
+    """
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    reason: str = ""
+    vacuous: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GroupScore:
+    """One row of a per-group table.
+
+    Attributes:
+        index: position in the grouping's order; for classes the label.
+        name: as the source spells it.
+        n: samples that count (for a conditional series: the correctly classified ones).
+        n_all: samples in the group.
+        score: the group's mean score and its simultaneous interval.
+        extras: other per-group numbers (accuracy, saturated share, censored share), each maybe None.
+    """
+
+    index: int
+    name: str
+    n: int
+    n_all: int
+    score: Estimate
+    extras: dict[str, float | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesResult:
+    """One series of one model over one grouping: the profile, its disparity, and how sure.
+
+    Attributes:
+        grouping: "class" or the name of a column.
+        aggregate: mean over all counted samples.
+        rdi, nrgc, wcr, fp: science.md section 2; wcr's `low` is the intersection-union bound.
+        worst: names of the groups with the smallest mean, smallest first; more than one when tied.
+        not_separated: names whose intervals overlap the worst group's.
+        missing: names of groups without samples.
+        worst_first: all defined group indices, smallest mean first (at most 50).
+        method, delta: of the intervals.
+        extras: further numbers of the series (saturated share, offset sensitivity, accuracy weighted value).
+        notes: plain sentences a reader must know ("12 % of margins saturate").
+    """
+
+    series: Series
+    grouping: str
+    aggregate: Estimate
+    rdi: Estimate
+    nrgc: Estimate
+    wcr: Estimate
+    fp: Estimate
+    worst: tuple[str, ...]
+    not_separated: tuple[str, ...]
+    missing: tuple[str, ...]
+    groups: tuple[GroupScore, ...]
+    method: str
+    delta: float
+    extras: dict[str, float | None] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GateResult:
+    """One gate judged on one model.
+
+    Attributes:
+        text: the gate as a sentence: "great wcr >= 0.05".
+        outcome: pass, fail or undecided; error when the number is undefined.
+        estimate: what was judged.
+        reason: a sentence: "lower bound 0.061 clears 0.05".
+    """
+
+    text: str
+    outcome: Outcome
+    estimate: Estimate
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CalibrationResult:
+    """A temperature policy's answer and what a reader must know before trusting it (science.md section 4).
+
+    Attributes:
+        policy: "fixed", "fleet-accuracy", "class-accuracy" or "ranking-stability".
+        temperature: the chosen T, or None with `reason`.
+        objective: the objective's value there.
+        at_edge: the optimum lies at the grid's edge.
+        plateau: (low, high) temperatures between which the objective keeps its best value.
+        reference, reference_before: Spearman of the calibrated and of the uncalibrated (T = 1) scores with the declared
+            robust accuracies; None when fewer than three models declare one.
+        reference_accuracy: the same correlation for clean accuracy alone.
+        grid, curve: temperatures evaluated and the objective there (None where undefined), for the figure.
+        notes: plain sentences.
+    """
+
+    policy: str
+    temperature: float | None
+    objective: float | None = None
+    at_edge: bool = False
+    plateau: tuple[float, float] | None = None
+    reference: float | None = None
+    reference_before: float | None = None
+    reference_accuracy: float | None = None
+    grid: tuple[float, ...] = ()
+    curve: tuple[float | None, ...] = ()
+    reason: str = ""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ModelResult:
+    """Everything found about one model.
+
+    Attributes:
+        spec: what was asked.
+        digest: of weights and code.
+        outcome, reasons: the verdict and its sentences.
+        gates: each gate judged.
+        series: one entry a series and grouping.
+        facts: preflight's findings (parameters, clean accuracy on the probe, range of logits, batch difference).
+        notes: plain sentences.
+        forwards: images that passed through the network in this audit; 0 when all came from the cache.
+        seconds: worker time.
+    """
+
+    spec: ModelSpec
+    digest: str
+    outcome: Outcome
+    reasons: tuple[str, ...] = ()
+    gates: tuple[GateResult, ...] = ()
+    series: tuple[SeriesResult, ...] = ()
+    facts: dict[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    forwards: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class SampleFacts:
+    """What the audit knows of its samples: enough for an MLflow dataset and a reader."""
+
+    uri: str
+    digest: str
+    count: int
+    shape: tuple[int, ...]
+    classes: tuple[str, ...]
+    counts: tuple[int, ...]
+    skipped: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class AuditResult:
+    """One audit of one fleet: the content of `bundle.json`.
+
+    Attributes:
+        audit_id: sortable and unique: UTC time and eight hex digits.
+        fleet: the fleet's name.
+        started, finished: UTC, ISO 8601.
+        outcome: the worst of the models': error, then fail, then undecided, then pass.
+        config: the fleet file as resolved, without secrets.
+        versions: of classwise, python, torch, ray, mlflow, numpy.
+        checks: fleet-wide findings by name (rank correlations, re-ranking), JSON-able.
+        baseline: audit_id this one was compared with, or "".
+    """
+
+    audit_id: str
+    fleet: str
+    started: str
+    finished: str
+    outcome: Outcome
+    samples: SampleFacts
+    models: tuple[ModelResult, ...]
+    calibration: CalibrationResult
+    config: dict[str, Any]
+    versions: dict[str, str]
+    checks: dict[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    baseline: str = ""
+    schema_version: int = SCHEMA_VERSION

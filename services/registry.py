@@ -1,0 +1,65 @@
+"""Lazy registries of named things: measures, model schemes, sample schemes.
+
+A registry maps a name to `module:attribute` and imports the module at first use, so that listing what exists costs no
+import of torch. Third parties add names by an entry point group; a built-in name cannot be taken over.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any, Generic, TypeVar
+
+from services.errors import ConfigError, Problem
+
+T = TypeVar("T")
+
+
+def did_you_mean(name: str, known: list[str]) -> str:
+    """Return ``did you mean 'x'?`` for the nearest known name, or the list of all names when none is near."""
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    return f"did you mean '{near[0]}'?" if near else f"choose one of: {', '.join(sorted(known))}"
+
+
+class Registry(Generic[T]):
+    """Names to `module:attribute`, imported on first use.
+
+    Args:
+        kind: what the names stand for, in messages ("measure", "model scheme").
+        group: entry point group through which other packages add names.
+        builtin: names of this package.
+    """
+
+    def __init__(self, kind: str, group: str, builtin: Mapping[str, str]) -> None:
+        self._kind = kind
+        self._group = group
+        self._builtin = dict(builtin)
+
+    def names(self) -> list[str]:
+        """All known names, sorted."""
+        return sorted({*self._builtin, *(point.name for point in entry_points(group=self._group))})
+
+    def get(self, name: str, *, where: str = "") -> T:
+        """Import and return what `name` stands for.
+
+        Raises:
+            ConfigError: the name is unknown; the message offers the nearest one.
+        """
+        if name in self._builtin:
+            return self._load(self._builtin[name])
+        for point in entry_points(group=self._group):
+            if point.name == name:
+                loaded: T = point.load()
+                return loaded
+        raise ConfigError(
+            Problem(where or self._kind, f"a known {self._kind}", repr(name), did_you_mean(name, self.names()))
+        )
+
+    @staticmethod
+    def _load(path: str) -> T:
+        module, _, attribute = path.partition(":")
+        loaded: Any = getattr(import_module(module), attribute)
+        result: T = loaded
+        return result

@@ -1,0 +1,88 @@
+"""Files on any fsspec URL, written whole or not at all.
+
+A file is written under a temporary name beside its target and moved over it, so a reader sees the old file or the new
+one and never a part, and a shard that two workers write at once ends as one of two equal files.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from typing import IO, Any
+
+import fsspec
+
+from services.errors import Problem, StorageError
+
+
+def filesystem(url: str) -> tuple[Any, str]:
+    """Return the fsspec file system of `url` and the path within it."""
+    try:
+        fs, path = fsspec.core.url_to_fs(url)
+    except (ValueError, ImportError) as error:
+        raise StorageError(Problem(url, "a local path or a URL that fsspec can open", str(error))) from error
+    return fs, path
+
+
+def join(base: str, *parts: str) -> str:
+    """Join path parts to a local path or URL with single slashes."""
+    return "/".join([base.rstrip("/"), *(part.strip("/") for part in parts)])
+
+
+def exists(url: str) -> bool:
+    """Whether a complete file stands at `url`."""
+    fs, path = filesystem(url)
+    return bool(fs.exists(path))
+
+
+def listing(url: str) -> list[str]:
+    """Names (not paths) in a folder; empty when it does not exist."""
+    fs, path = filesystem(url)
+    try:
+        return sorted(str(name).rstrip("/").rsplit("/", 1)[-1] for name in fs.ls(path, detail=False))
+    except FileNotFoundError:
+        return []
+
+
+def write(url: str, fill: Callable[[IO[bytes]], object]) -> None:
+    """Create or replace the file at `url` with what `fill` writes, atomically.
+
+    Raises:
+        StorageError: the storage is full, read-only or unreachable.
+    """
+    fs, path = filesystem(url)
+    parent, _, name = path.rpartition("/")
+    partial = f"{parent}/.{name}.{uuid.uuid4().hex[:8]}.part" if parent else f".{name}.{uuid.uuid4().hex[:8]}.part"
+    try:
+        if parent:
+            fs.makedirs(parent, exist_ok=True)
+        try:
+            with fs.open(partial, "wb") as file:
+                fill(file)
+            fs.mv(partial, path)
+        finally:
+            if fs.exists(partial):
+                fs.rm(partial)
+    except OSError as error:
+        raise StorageError(
+            Problem(url, "storage that can be written", str(error), "free space or check the permissions")
+        ) from error
+
+
+def write_bytes(url: str, data: bytes) -> None:
+    """Write `data` to `url` atomically."""
+    write(url, lambda file: file.write(data))
+
+
+def read_bytes(url: str) -> bytes:
+    """The whole content of `url`.
+
+    Raises:
+        StorageError: it is not there or cannot be read.
+    """
+    fs, path = filesystem(url)
+    try:
+        data: bytes = fs.cat_file(path)
+    except OSError as error:
+        raise StorageError(Problem(url, "a readable file", str(error) or type(error).__name__)) from error
+    return data
