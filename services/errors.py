@@ -100,7 +100,7 @@ class WorkerError(ClasswiseError):
 
 
 class TrackingError(ClasswiseError):
-    """The tracking server is unreachable or refuses. The bundle on disk is complete: `classwise sync` sends it later."""
+    """The tracking server is unreachable or refuses; the bundle is complete on disk and `classwise sync` sends it."""
 
 
 class Interrupted(ClasswiseError):
