@@ -22,8 +22,7 @@ def _define_missing_torchvision_operators() -> None:
     library = torch.library.Library("torchvision", "FRAGMENT")
     for name, schema in {
         "nms": "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
-        "roi_align": "roi_align(Tensor input, Tensor rois, float spatial_scale, int pooled_height, int pooled_width, "
-        "int sampling_ratio, bool aligned) -> Tensor",
+        "qnms": "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
     }.items():
         if not hasattr(torch.ops.torchvision, name):
             library.define(schema)
