@@ -183,6 +183,14 @@ class Receipt:
     arrays: dict[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class TaskFailure:
+    """A task that raised: its problems, as (where, expected, found, remedy). The model's other tasks are dropped."""
+
+    task: ShardTask
+    problems: tuple[tuple[str, str, str, str], ...]
+
+
 # --- what comes out ----------------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,253 @@
+"""The fleet file as one typed, frozen tree.
+
+Everything a user can get wrong is found here, before Ray, torch or MLflow are imported, and all of it at once.
+`jobs.fleetfile` reads YAML into this tree and turns its complaints into `Problem`s with line numbers.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from services.records import InputContract, ModelSpec, SampleSpec, ThreatModel
+
+Share = Annotated[float, Field(ge=0, le=1)]
+Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
+Uri = Annotated[str, Field(min_length=3, max_length=4000, pattern=r"^[A-Za-z][A-Za-z0-9+.-]*:.+")]
+
+
+class Part(BaseModel):
+    """A part of the fleet file: frozen, and strict about unknown fields."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class InputConfig(Part):
+    """What the network expects; samples are always given as [0, 1] and turned into this."""
+
+    range: tuple[float, float] = Field((0.0, 1.0), description="Value range of the input before normalisation.")
+    mean: tuple[float, ...] | None = Field(None, description="Per-channel mean; omit when the network normalises.")
+    std: tuple[float, ...] | None = Field(None, description="Per-channel standard deviation; goes with mean.")
+    size: tuple[int, int] | None = Field(None, description="(height, width) to resize to.")
+    channels: Literal[1, 3] | None = Field(None, description="Convert samples to so many channels.")
+
+    @model_validator(mode="after")
+    def _pairs(self) -> InputConfig:
+        if (self.mean is None) != (self.std is None):
+            raise ValueError("give mean and std together, or neither when the network normalises inside")
+        if self.mean is not None and self.std is not None:
+            if len(self.mean) != len(self.std) or len(self.mean) not in (1, 3):
+                raise ValueError("mean and std need one value a channel: 1 or 3 of each")
+            if min(self.std) <= 0:
+                raise ValueError("std must be positive")
+        if self.range[0] >= self.range[1]:
+            raise ValueError("range must be [low, high] with low < high")
+        return self
+
+
+class ThreatConfig(Part):
+    """The perturbations a model was made to withstand."""
+
+    norm: Literal["Linf", "L2", "L1"]
+    epsilon: float = Field(gt=0, description="Radius in [0,1] pixel units: 8/255 is 0.03137.")
+
+    @model_validator(mode="after")
+    def _units(self) -> ThreatConfig:
+        if self.norm == "Linf" and self.epsilon > 1:
+            raise ValueError(
+                f"an Linf epsilon is in [0,1] pixel units; {self.epsilon:g} was meant as "
+                f"{self.epsilon:g}/255 = {self.epsilon / 255:.5f}?"
+            )
+        return self
+
+
+class ModelConfig(Part):
+    """One model of the fleet."""
+
+    name: Name = Field(description="Unique in the fleet; appears in tables, MLflow and gates.")
+    uri: Uri = Field(
+        description="factory:, torchscript:, export:, onnx:, timm:, torchvision:, robustbench:, mlflow: or logits:"
+    )
+    input: InputConfig | None = None
+    outputs: Literal["logits", "probabilities", "log-probabilities"] = "logits"
+    output: str | int | None = Field(None, description="Index or key of the logits when the network returns several.")
+    classes: tuple[str, ...] | None = Field(None, description="Class names in output order, checked against the data.")
+    clean_accuracy: Share | None = Field(None, description="Declared accuracy on these samples; preflight compares.")
+    robust_accuracy: Share | None = Field(None, description="Published robust accuracy; reference of calibration.")
+    threat_model: ThreatConfig | None = None
+    stochastic: bool = False
+    allow_unpickling: bool = False
+
+
+class SamplesConfig(Part):
+    """The labelled images to audit on."""
+
+    uri: Uri = Field(
+        description="npz:, parquet:, imagefolder:, torchvision:, robustbench:, mlflow:, sklearn:digits, generator:"
+    )
+    per_class: int | None = Field(None, ge=1)
+    limit: int | None = Field(None, ge=1)
+    seed: int = Field(0, ge=0, lt=2**63)
+    on_corrupt: Literal["error", "skip"] = "error"
+
+
+class TemperatureConfig(Part):
+    """How the temperature of the GREAT score is chosen."""
+
+    policy: Literal["fixed", "fleet-accuracy", "class-accuracy", "ranking-stability"] = "fixed"
+    value: float = Field(1.0, gt=0, le=1000, description="The temperature of policy fixed.")
+    low: float = Field(0.01, gt=0)
+    high: float = Field(10.0, gt=0)
+    step: float = Field(0.1, gt=0)
+    fine_step: float = Field(0.001, gt=0)
+
+    @model_validator(mode="after")
+    def _order(self) -> TemperatureConfig:
+        if self.low >= self.high:
+            raise ValueError("low must be below high")
+        if (self.high - self.low) / self.step > 100_000 or self.step / self.fine_step > 100_000:
+            raise ValueError("at most 100,000 temperatures a grid; make the step larger")
+        return self
+
+
+class IntervalsConfig(Part):
+    """How sure: the method and the level of all intervals."""
+
+    method: Literal["betting", "hoeffding", "bernstein"] = Field(
+        "betting", description="For scores; 0/1 measures always get Clopper-Pearson."
+    )
+    delta: float = Field(
+        0.05, gt=0, lt=0.5, description="Each family of intervals misses with at most this probability."
+    )
+
+
+class GateConfig(Part):
+    """A condition on which a model ships, judged on the bound and not on the estimate."""
+
+    measure: str = Field(description="Key of a series: clean, great, pgd20/linf-0.03137 ...")
+    metric: Literal["aggregate", "wcr", "rdi", "nrgc", "fp", "falsified"]
+    grouping: str = "class"
+    at_least: float | None = None
+    at_most: float | None = None
+    not_worse_than: str | None = Field(None, description="'last' or an audit id: non-inferiority on paired samples.")
+    margin: float = Field(0.0, ge=0, description="How much worse still counts as not worse.")
+
+    @model_validator(mode="after")
+    def _one_condition(self) -> GateConfig:
+        given = [name for name in ("at_least", "at_most", "not_worse_than") if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ValueError(f"give exactly one of at_least, at_most, not_worse_than; found {given or 'none'}")
+        if self.not_worse_than is not None and self.metric != "aggregate":
+            raise ValueError("not_worse_than compares the aggregate of paired samples; set metric: aggregate")
+        if self.margin and self.not_worse_than is None:
+            raise ValueError("margin belongs to not_worse_than")
+        return self
+
+
+class TrackingConfig(Part):
+    """Where MLflow is."""
+
+    enabled: bool = True
+    uri: str | None = Field(
+        None, description="MLflow tracking URI; default: MLFLOW_TRACKING_URI, else SQLite in storage."
+    )
+    experiment: str | None = Field(None, description="Default: the fleet's name.")
+    tag_registry: bool = Field(True, description="Tag registry versions of mlflow: models with the verdict.")
+
+    @field_validator("uri")
+    @classmethod
+    def _no_password(cls, value: str | None) -> str | None:
+        if value and re.search(r"//[^/@:]+:[^/@]+@", value):
+            raise ValueError(
+                "a password in a tracking URI would end in logs; use MLFLOW_TRACKING_USERNAME and _PASSWORD"
+            )
+        return value
+
+
+class ResourcesConfig(Part):
+    """What the audit asks of the machine or the cluster."""
+
+    runner: Literal["ray", "local"] = Field(
+        "ray", description="ray: actors, embedded or on a cluster; local: in process."
+    )
+    address: str | None = Field(None, description="Ray address; default: RAY_ADDRESS, else an embedded Ray.")
+    workers: int | Literal["auto"] = Field("auto", description="Actors; auto: one a GPU asked for, else one a core.")
+    cpus: float = Field(1.0, ge=0, description="Cores a worker; also its torch threads.")
+    gpus: float = Field(0.0, ge=0, le=8, description="GPUs a worker, or a share of one: 0.5 packs two a GPU.")
+    batch: int = Field(128, ge=1, le=65536, description="Largest batch; halved when memory runs out.")
+    shard: int = Field(1000, ge=1, le=1_000_000, description="Samples a shard: the unit of progress, retry and cache.")
+    wait_seconds: float = Field(60.0, gt=0, description="How long to wait for workers before saying what is missing.")
+
+    @field_validator("workers")
+    @classmethod
+    def _positive(cls, value: int | str) -> int | str:
+        if isinstance(value, int) and not 1 <= value <= 1024:
+            raise ValueError("workers must be auto or 1..1024")
+        return value
+
+
+class FleetConfig(Part):
+    """A fleet file."""
+
+    fleet: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")] = Field(
+        description="Name of the fleet: letters, digits, dot, dash, underscore. It names the MLflow experiment."
+    )
+    models: tuple[ModelConfig, ...] = Field(min_length=1, max_length=10_000)
+    input: InputConfig = Field(InputConfig(), description="Input contract of every model that declares none.")
+    samples: SamplesConfig
+    measures: tuple[Any, ...] = Field(
+        ("clean", "great"), min_length=1, description="Names, or mappings with parameters."
+    )
+    temperature: TemperatureConfig = TemperatureConfig()
+    groups: tuple[Name, ...] = Field((), description="Columns of the samples to profile by, besides the class.")
+    intervals: IntervalsConfig = IntervalsConfig()
+    fp_lambda: float = Field(0.5, ge=0, description="Weight of RDI in the fairness-penalised score.")
+    gates: tuple[GateConfig, ...] = ()
+    storage: str = Field(
+        "classwise-runs", min_length=1, description="Local folder or fsspec URL for bundles and cache."
+    )
+    tracking: TrackingConfig = TrackingConfig()
+    resources: ResourcesConfig = ResourcesConfig()
+    factories: tuple[str, ...] = Field(
+        ("services.training.*",), description="Modules that factory: and generator: may import."
+    )
+    on_model_fault: Literal["stop", "skip"] = Field(
+        "stop", description="stop: no long work when one model fails preflight; skip: audit the others."
+    )
+    seed: int = Field(0, ge=0, lt=2**63)
+
+    @model_validator(mode="after")
+    def _unique_names(self) -> FleetConfig:
+        names = [model.name for model in self.models]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"model names must be unique; twice: {', '.join(twice)}")
+        return self
+
+    def model_specs(self) -> tuple[ModelSpec, ...]:
+        """The models as workers need them."""
+        return tuple(_model_spec(model, model.input or self.input) for model in self.models)
+
+    def sample_spec(self) -> SampleSpec:
+        """The samples as workers need them."""
+        samples = self.samples
+        return SampleSpec(samples.uri, samples.per_class, samples.limit, samples.seed, self.groups, samples.on_corrupt)
+
+
+def _model_spec(model: ModelConfig, contract: InputConfig) -> ModelSpec:
+    threat = model.threat_model
+    return ModelSpec(
+        name=model.name,
+        uri=model.uri,
+        input=InputContract(*contract.range, contract.mean, contract.std, contract.size, contract.channels),
+        outputs=model.outputs,
+        output=model.output,
+        classes=model.classes,
+        clean_accuracy=model.clean_accuracy,
+        robust_accuracy=model.robust_accuracy,
+        threat_model=ThreatModel(threat.norm, threat.epsilon) if threat else None,
+        stochastic=model.stochastic,
+        allow_unpickling=model.allow_unpickling,
+    )

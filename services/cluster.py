@@ -1,0 +1,232 @@
+"""Ray, and nothing else knows it: actors, placement, death and replacement.
+
+Each worker is a `services.workers.Worker` as an actor that holds so many cores or so much of a GPU. Workers pull
+shards, at most `IN_FLIGHT` each, so that the next shard is there when one ends. An actor that dies, with its process or
+its node, is replaced and its shards are done again by whoever is free; an actor that cannot be placed is waited for
+only so long, and the message says what was asked for and what is there.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self
+
+import ray
+from ray.exceptions import RayActorError, RayError, RayTaskError
+
+from services.dispatch import Dispatcher
+from services.errors import ClasswiseError, Problem, ResourceError, WorkerError
+from services.records import Receipt, ShardTask, TaskFailure
+from services.runners import failure
+from services.workers import Worker
+
+IN_FLIGHT = 2
+TICK_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class Ask:
+    """What is asked of Ray.
+
+    Attributes:
+        address: of a cluster; None starts one in this process tree and ends it afterwards.
+        workers: number of actors, or None for one a GPU (when `gpus`) or one a core.
+        cpus, gpus: of each actor. A GPU actor holds no core, else it would starve everything else.
+        wait_seconds: how long to be without any placed worker.
+    """
+
+    address: str | None = None
+    workers: int | None = None
+    cpus: float = 1.0
+    gpus: float = 0.0
+    wait_seconds: float = 60.0
+    factories: tuple[str, ...] = ()
+
+
+@dataclass
+class _Slot:
+    """A place for one worker: the actor now in it, and the reference that resolves when it is ready."""
+
+    actor: Any
+    starting: Any | None
+    flying: dict[Any, ShardTask] = field(default_factory=dict)
+
+
+class RayRunner:
+    """Runs tasks on Ray actors. Use as a context manager: leaving it gives every actor and GPU back.
+
+    Raises:
+        ResourceError: on entering, when the cluster cannot be reached or is smaller than what is asked.
+    """
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+        self._slots: list[_Slot] = []
+        self._own_cluster = False
+
+    def __enter__(self) -> Self:
+        try:
+            self._connect()
+            count = self._count()
+            self._slots = [self._place() for _ in range(count)]
+        except BaseException:
+            self._close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._close()
+
+    @property
+    def workers(self) -> int:
+        """How many workers there are."""
+        return len(self._slots)
+
+    def run(self, tasks: Sequence[ShardTask]) -> Iterator[Receipt | TaskFailure]:
+        """Run the tasks.
+
+        Raises:
+            ResourceError: no worker could be placed for `wait_seconds`.
+            WorkerError: one shard keeps killing its workers.
+        """
+        queue = Dispatcher(tasks)
+        deadline = time.monotonic() + self._ask.wait_seconds
+        while not queue.finished:
+            self._feed(queue)
+            for ref in self._ready_refs():
+                result = self._settle(ref, queue)
+                if result is not None:
+                    yield result
+            if any(slot.starting is None for slot in self._slots):
+                deadline = time.monotonic() + self._ask.wait_seconds
+            elif time.monotonic() > deadline:
+                raise ResourceError(self._not_placed())
+
+    # --- one turn of the loop ------------------------------------------------------------------------------------
+
+    def _feed(self, queue: Dispatcher) -> None:
+        for _ in range(IN_FLIGHT):
+            for index, slot in enumerate(self._slots):
+                if slot.starting is None and len(slot.flying) < IN_FLIGHT:
+                    task = queue.next_for(index)
+                    if task is not None:
+                        slot.flying[slot.actor.run.remote(task)] = task
+
+    def _ready_refs(self) -> list[Any]:
+        refs = [ref for slot in self._slots for ref in (slot.starting, *slot.flying) if ref is not None]
+        ready, _ = ray.wait(refs, num_returns=1, timeout=TICK_SECONDS)
+        if ready and len(refs) > 1:
+            ready, _ = ray.wait(refs, num_returns=len(refs), timeout=0)
+        return list(ready)
+
+    def _settle(self, ref: Any, queue: Dispatcher) -> Receipt | TaskFailure | None:
+        """Take the result of a finished call: a receipt, a failure, or a death to recover from."""
+        index = next((i for i, s in enumerate(self._slots) if ref in s.flying or ref is s.starting), None)
+        if index is None:
+            return None  # of an actor already replaced in this turn
+        slot = self._slots[index]
+        task = slot.flying.get(ref)
+        try:
+            value = ray.get(ref)
+        except RayActorError:
+            queue.died(index)
+            self._slots[index] = self._place()
+            return None
+        except RayTaskError as error:
+            return self._raised(index, ref, task, error, queue)
+        if task is None:
+            slot.starting = None
+            return None
+        del slot.flying[ref]
+        queue.succeeded(index, task)
+        receipt: Receipt = value
+        return receipt
+
+    def _raised(
+        self, index: int, ref: Any, task: ShardTask | None, error: RayTaskError, queue: Dispatcher
+    ) -> TaskFailure:
+        cause = error.cause if isinstance(error.cause, ClasswiseError) else None
+        if task is None:
+            raise cause or WorkerError(Problem("worker", "to start", " ".join(str(error).split())[-500:])) from None
+        del self._slots[index].flying[ref]
+        queue.failed(index, task)
+        place = f"{task.model.name}, {task.kind}"
+        unknown = WorkerError(Problem(place, "the task to finish", " ".join(str(error).split())[-500:]))
+        return failure(task, cause or unknown)
+
+    # --- the cluster ---------------------------------------------------------------------------------------------
+
+    def _connect(self) -> None:
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        # Ray's accelerator override: a worker without GPUs sees none, as it was before Ray 2.50.
+        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "1")
+        if ray.is_initialized():
+            return
+        try:
+            ray.init(
+                address=self._ask.address,
+                include_dashboard=False,
+                log_to_driver=False,
+                logging_level="ERROR",
+                configure_logging=False,
+            )
+        except (RayError, ConnectionError, RuntimeError, ValueError, OSError) as error:
+            raise ResourceError(_unreachable(self._ask.address, error)) from error
+        self._own_cluster = True
+
+    def _count(self) -> int:
+        """How many actors to place, after comparing what is asked with what the cluster has."""
+        ask, have = self._ask, ray.cluster_resources()
+        cpus, gpus = have.get("CPU", 0.0), have.get("GPU", 0.0)
+        each = ask.gpus or ask.cpus
+        possible = int((gpus if ask.gpus else cpus) / each) if each else (ask.workers or 1)
+        wanted = ask.workers or possible
+        fits_a_node = any(_node_fits(node, ask) for node in ray.nodes() if node["Alive"])
+        if wanted > possible or not possible or not fits_a_node:
+            need = f"{wanted or 1} workers x ({ask.cpus:g} CPU, {ask.gpus:g} GPU)"
+            remedy = "lower resources.workers, cpus or gpus, or add nodes"
+            raise ResourceError(Problem("resources", need, f"a cluster of {cpus:g} CPU and {gpus:g} GPU", remedy))
+        return wanted
+
+    def _place(self) -> _Slot:
+        ask = self._ask
+        remote: Any = ray.remote(Worker)
+        options = {"num_cpus": 0 if ask.gpus else ask.cpus, "num_gpus": ask.gpus, "max_restarts": 0}
+        device = "cuda" if ask.gpus else "cpu"
+        actor = remote.options(**options).remote(device, max(1, int(ask.cpus)), ask.factories)
+        return _Slot(actor, actor.ready.remote())
+
+    def _not_placed(self) -> Problem:
+        ask, free = self._ask, ray.available_resources()
+        found = f"{free.get('CPU', 0.0):g} CPU and {free.get('GPU', 0.0):g} GPU free after {ask.wait_seconds:g} s"
+        remedy = "stop what holds them, or raise resources.wait_seconds"
+        return Problem("resources", f"room for a worker of {ask.cpus:g} CPU, {ask.gpus:g} GPU", found, remedy)
+
+    def _close(self) -> None:
+        if not ray.is_initialized():
+            return
+        for slot in self._slots:
+            ray.kill(slot.actor, no_restart=True)
+        self._slots = []
+        if self._own_cluster:
+            ray.shutdown()
+
+
+def _node_fits(node: dict[str, Any], ask: Ask) -> bool:
+    have = node["Resources"]
+    return bool(have.get("GPU", 0.0) >= ask.gpus and (ask.gpus or have.get("CPU", 0.0) >= ask.cpus))
+
+
+def _unreachable(address: str | None, error: Exception) -> Problem:
+    text = " ".join(str(error).split())[:300] or type(error).__name__
+    if "token" in text.lower() or "401" in text or "unauthenticated" in text.lower():
+        remedy = "set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN (or RAY_AUTH_TOKEN_PATH) to the cluster's token"
+    else:
+        remedy = "check resources.address and RAY_ADDRESS, or leave both out for an embedded Ray"
+    return Problem(address or "embedded Ray", "a Ray cluster that answers", text, remedy)

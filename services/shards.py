@@ -1,0 +1,121 @@
+"""Parquet shards of logits and of score tables: the only form in which per-sample results leave a worker.
+
+A table of one model and one measure is a folder named by its cache key; each shard in it is a file named by its rows,
+``000000000-000001000.parquet``. Names say what is there, so finding what is left to do is one listing.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from services import storage
+from services.errors import Problem, StorageError
+from services.records import SCHEMA_VERSION
+
+_NAME = re.compile(r"^(\d{9})-(\d{9})\.parquet$")
+
+
+def shard_name(start: int, stop: int) -> str:
+    """File name of the shard of rows [start, stop)."""
+    return f"{start:09d}-{stop:09d}.parquet"
+
+
+def shard_ranges(count: int, size: int) -> list[tuple[int, int]]:
+    """Cut [0, count) into ranges of at most `size`."""
+    return [(start, min(start + size, count)) for start in range(0, count, size)]
+
+
+def finished_ranges(folder: str) -> set[tuple[int, int]]:
+    """Row ranges of the shards that are complete in `folder`."""
+    matches = (_NAME.match(name) for name in storage.listing(folder))
+    return {(int(match[1]), int(match[2])) for match in matches if match}
+
+
+def missing_ranges(count: int, size: int, finished: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """What is left of [0, count) given the finished ranges, whatever shard size they were cut with.
+
+    Finished ranges are used only as they chain from the left without overlap, so that a table is read from disjoint
+    shards; the gaps are cut into ranges of at most `size`.
+    """
+    left: list[tuple[int, int]] = []
+    position = 0
+    for start, stop in chain(count, finished):
+        left += [(position + a, position + b) for a, b in shard_ranges(start - position, size)]
+        position = stop
+    return left + [(position + a, position + b) for a, b in shard_ranges(count - position, size)]
+
+
+def chain(count: int, finished: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Disjoint finished ranges within [0, count) from left to right, the longest first at each start."""
+    chosen: list[tuple[int, int]] = []
+    position = 0
+    for start, stop in sorted(finished, key=lambda pair: (pair[0], -pair[1])):
+        if start >= position and stop <= count:
+            chosen.append((start, stop))
+            position = stop
+    return chosen
+
+
+def write_shard(url: str, columns: Mapping[str, NDArray[Any]]) -> None:
+    """Write columns as Parquet; a 2-d column becomes a fixed-size list. NaN and infinity are kept as they are."""
+    arrays = {name: _to_arrow(values) for name, values in columns.items()}
+    table = pa.table(arrays).replace_schema_metadata({"schema_version": str(SCHEMA_VERSION)})
+    storage.write(url, lambda file: pq.write_table(table, file, compression="zstd"))
+
+
+def read_shard(url: str, columns: Sequence[str] | None = None) -> dict[str, NDArray[Any]]:
+    """Read a shard back as arrays.
+
+    Raises:
+        StorageError: the file is missing, torn, or written by a newer classwise.
+    """
+    try:
+        table = pq.read_table(io.BytesIO(storage.read_bytes(url)), columns=list(columns) if columns else None)
+    except (pa.ArrowException, OSError) as error:
+        raise StorageError(
+            Problem(url, "a Parquet shard", str(error).splitlines()[0], "delete the file; the audit makes it again")
+        ) from error
+    version = int((table.schema.metadata or {}).get(b"schema_version", b"0"))
+    if version > SCHEMA_VERSION:
+        raise StorageError(Problem(url, f"schema_version up to {SCHEMA_VERSION}", str(version), "update classwise"))
+    return {name: _to_numpy(table[name]) for name in table.column_names}
+
+
+def read_table(folder: str, count: int, columns: Sequence[str] | None = None) -> dict[str, NDArray[Any]]:
+    """Read the columns of all shards of a table, in row order.
+
+    Raises:
+        StorageError: rows are missing.
+    """
+    ranges = chain(count, finished_ranges(folder))
+    if sum(stop - start for start, stop in ranges) != count:
+        raise StorageError(Problem(folder, f"shards that cover {count} rows", f"{ranges[:5]}", "run the audit again"))
+    parts = [read_shard(storage.join(folder, shard_name(*pair)), columns) for pair in ranges]
+    return {name: np.concatenate([part[name] for part in parts]) for name in (parts[0] if parts else ())}
+
+
+def _to_arrow(values: NDArray[Any]) -> Any:
+    if values.ndim == 1:
+        return pa.array(values)
+    flat = pa.array(np.ascontiguousarray(values).reshape(-1))
+    return pa.FixedSizeListArray.from_arrays(flat, values.shape[1])
+
+
+def _to_numpy(column: Any) -> NDArray[Any]:
+    array = column.combine_chunks()
+    if isinstance(array, pa.ChunkedArray):
+        array = array.chunk(0) if array.num_chunks == 1 else pa.concat_arrays(array.chunks)
+    if pa.types.is_fixed_size_list(array.type):
+        width = array.type.list_size
+        flat: NDArray[Any] = array.flatten().to_numpy(zero_copy_only=False)
+        return flat.reshape(-1, width)
+    plain: NDArray[Any] = array.to_numpy(zero_copy_only=False)
+    return plain

@@ -1,0 +1,239 @@
+"""What a worker can do, as a plain class that owns one device. Ray knows it only through `services.cluster`.
+
+A worker keeps the last model and the samples it opened, runs one `ShardTask` at a time and returns a `Receipt` of
+counts and sums; logits and scores go to Parquet shards in the run's storage. Every task is idempotent: done twice it
+writes the same file. When memory runs out the batch is halved, down to one image, and the numbers stay the same.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.errors import ClasswiseError, Problem, ResourceError, WorkerError
+from services.measures.base import Columns
+from services.measures.registry import measure_from
+from services.records import ModelSpec, Receipt, SampleSpec, ShardTask, digest_of
+from services.shards import read_shard, write_shard
+
+if TYPE_CHECKING:
+    import torch
+
+    from services.loading.protocols import LoadedModel, Samples
+
+R = TypeVar("R")
+KEPT_MODELS = 2
+
+
+class Worker:
+    """Runs shard tasks on one device.
+
+    Args:
+        device: "cpu", "cuda", or "auto" (cuda when a GPU is visible).
+        threads: torch threads; 0 leaves torch's default.
+        allowed_factories: patterns of modules that `factory:` and `generator:` may import.
+    """
+
+    def __init__(self, device: str = "auto", threads: int = 0, allowed_factories: tuple[str, ...] = ()) -> None:
+        self._wanted = device
+        self._threads = threads
+        self._allowed = allowed_factories
+        self._device = ""
+        self._models: dict[str, LoadedModel] = {}
+        self._samples: tuple[SampleSpec, Samples] | None = None
+        self._forwards = 0
+
+    def ready(self) -> str:
+        """Start torch and return the device in use."""
+        return self._start()
+
+    def run(self, task: ShardTask) -> Receipt:
+        """Do one task.
+
+        Raises:
+            ClasswiseError: the task cannot be done, for a reason a user can act on.
+            WorkerError: anything else, with the original error's text.
+        """
+        self._forwards = 0
+        started = time.perf_counter()
+        try:
+            facts, arrays = _KINDS[task.kind](self, task)
+        except ClasswiseError:
+            raise
+        except Exception as error:
+            raise WorkerError(_unexpected(task, error)) from error
+        seconds = time.perf_counter() - started
+        return Receipt(task, task.stop - task.start, self._forwards, seconds, facts, arrays)
+
+    # --- kinds of task -------------------------------------------------------------------------------------------
+
+    def _preflight(self, task: ShardTask) -> tuple[dict[str, Any], dict[str, Any]]:
+        from services.loading.preflight import preflight
+
+        device = self._start()
+        loaded = self._model(task.model)
+        facts, problems = preflight(loaded, self._open(task.samples), device=device)
+        shown = [[p.where, p.expected, p.found, p.remedy] for p in problems]
+        return {**loaded.facts, **facts, "problems": shown, "device": device}, {}
+
+    def _logits(self, task: ShardTask) -> tuple[dict[str, Any], dict[str, Any]]:
+        samples, loaded = self._open(task.samples), self._model(task.model)
+        ids, labels = samples.ids[task.start : task.stop], samples.labels[task.start : task.stop]
+        if loaded.logits is not None:
+            logits = loaded.logits(ids)
+        else:
+            logits = self._in_batches(task, lambda start, stop: self._forward(loaded, samples, start, stop))
+        write_shard(task.target, {"id": ids, "label": labels, "logits": logits})
+        return {}, {}
+
+    def _derive(self, task: ShardTask) -> tuple[dict[str, Any], dict[str, Any]]:
+        shard = read_shard(task.source)
+        columns = measure_from(task.measure).from_logits(shard["logits"], shard["label"])
+        write_shard(task.target, {"id": shard["id"], "label": shard["label"], **columns})
+        return {}, {}
+
+    def _measure(self, task: ShardTask) -> tuple[dict[str, Any], dict[str, Any]]:
+        import torch
+
+        samples, loaded, measure = self._open(task.samples), self._model(task.model), measure_from(task.measure)
+        self._check_can_run(task, loaded, measure.gradients)
+        network = self._counted(loaded)
+
+        def score(start: int, stop: int) -> Columns:
+            images = torch.from_numpy(samples.images(start, stop)).to(self._device)
+            labels = torch.from_numpy(samples.labels[start:stop]).to(self._device)
+            return measure.from_model(network, images, labels, samples.ids[start:stop], seed=task.seed)
+
+        columns = self._in_batches(task, score)
+        ids, labels = samples.ids[task.start : task.stop], samples.labels[task.start : task.stop]
+        write_shard(task.target, {"id": ids, "label": labels, **columns})
+        return {}, {}
+
+    def _calibrate(self, task: ShardTask) -> tuple[dict[str, Any], dict[str, Any]]:
+        from services.numerics.calibration import class_sums
+
+        payload = json.loads(task.payload)
+        shard = read_shard(task.source)
+        sums = class_sums(
+            shard["logits"],
+            shard["label"],
+            payload["n_classes"],
+            np.asarray(payload["temperatures"]),
+            payload["activation"],
+        )
+        return {}, {"sums": sums}
+
+    # --- what they share -----------------------------------------------------------------------------------------
+
+    def _start(self) -> str:
+        if not self._device:
+            import torch
+
+            if self._threads:
+                torch.set_num_threads(self._threads)
+            cuda = torch.cuda.is_available()
+            if self._wanted == "cuda" and not cuda:
+                raise ResourceError(Problem("resources.gpus", "a visible GPU", "none", "set gpus: 0 or check CUDA"))
+            self._device = "cuda" if cuda and self._wanted in ("auto", "cuda") else "cpu"
+        return self._device
+
+    def _open(self, spec: SampleSpec) -> Samples:
+        from services.loading.samples import open_samples
+
+        if self._samples is None or self._samples[0] != spec:
+            self._samples = (spec, open_samples(spec, allowed_factories=self._allowed))
+        return self._samples[1]
+
+    def _model(self, spec: ModelSpec) -> LoadedModel:
+        from services.loading.models import load_model
+
+        key = digest_of(spec)
+        if key not in self._models:
+            while len(self._models) >= KEPT_MODELS:
+                self._models.pop(next(iter(self._models)))
+            self._models[key] = load_model(spec, device=self._start(), allowed_factories=self._allowed)
+        return self._models[key]
+
+    def _counted(self, loaded: LoadedModel) -> Callable[[torch.Tensor], torch.Tensor]:
+        network = loaded.network
+        if network is None:
+            raise WorkerError(Problem(loaded.spec.name, "a model that runs", "a source of logits only"))
+
+        def count(images: torch.Tensor) -> torch.Tensor:
+            self._forwards += len(images)
+            return network(images)
+
+        return count
+
+    def _forward(self, loaded: LoadedModel, samples: Samples, start: int, stop: int) -> Columns:
+        import torch
+
+        with torch.inference_mode():
+            images = torch.from_numpy(samples.images(start, stop)).to(self._device)
+            return {"logits": self._counted(loaded)(images).float().cpu().numpy()}
+
+    def _in_batches(self, task: ShardTask, part: Callable[[int, int], Columns]) -> Any:
+        """Concatenate `part` over batches of the task's rows; on exhausted memory halve the batch and go on."""
+        parts: list[Columns] = []
+        position, batch = task.start, task.batch
+        while position < task.stop:
+            stop = min(position + batch, task.stop)
+            try:
+                parts.append(part(position, stop))
+            except (RuntimeError, MemoryError) as error:
+                if not _is_out_of_memory(error):
+                    raise
+                batch = self._smaller(task, min(batch, stop - position))
+                continue
+            position = stop
+        columns = {name: np.concatenate([columns[name] for columns in parts]) for name in parts[0]}
+        return columns["logits"] if task.kind == "logits" else columns
+
+    def _smaller(self, task: ShardTask, batch: int) -> int:
+        import torch
+
+        if self._device == "cuda":
+            torch.cuda.empty_cache()
+        if batch == 1:
+            place = f"{task.model.name}, rows {task.start} to {task.stop}"
+            remedy = "use a larger device, more of the GPU a worker (resources.gpus), or fewer workers a machine"
+            raise ResourceError(Problem(place, "memory for a batch of one image", "out of memory", remedy))
+        return batch // 2
+
+    @staticmethod
+    def _check_can_run(task: ShardTask, loaded: LoadedModel, gradients: bool) -> None:
+        if loaded.network is None or (gradients and not loaded.differentiable):
+            need = "gradients" if loaded.network is not None else "the network itself"
+            name = json.loads(task.measure)["name"]
+            raise WorkerError(Problem(f"{task.model.name}, {name}", f"a model that gives {need}", task.model.uri))
+
+
+_KINDS: dict[str, Callable[[Worker, ShardTask], tuple[dict[str, Any], dict[str, Any]]]] = {
+    "preflight": Worker._preflight,
+    "logits": Worker._logits,
+    "derive": Worker._derive,
+    "measure": Worker._measure,
+    "calibrate": Worker._calibrate,
+}
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    """Whether torch or the system ran out of memory; torch's CPU allocator says so only in words."""
+    text = str(error).lower()
+    return isinstance(error, MemoryError) or "out of memory" in text or "can't allocate memory" in text
+
+
+def _unexpected(task: ShardTask, error: Exception) -> Problem:
+    place = f"{task.model.name}, {task.kind}, rows {task.start} to {task.stop}"
+    text = " ".join(str(error).split())[:500]
+    return Problem(place, "the task to finish", f"{type(error).__name__}: {text}", "see the worker's log")
+
+
+def class_counts(labels: NDArray[np.int64], n_classes: int) -> NDArray[np.int64]:
+    """Samples of each class, (K,)."""
+    return np.bincount(labels, minlength=n_classes).astype(np.int64)
