@@ -54,13 +54,33 @@ def missing_ranges(count: int, size: int, finished: Iterable[tuple[int, int]]) -
 
 
 def chain(count: int, finished: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Disjoint finished ranges within [0, count) from left to right, the longest first at each start."""
+    """Disjoint finished ranges within [0, count), left to right: an exact cover if there is one, else a greedy choice.
+
+    Ranges of different shard sizes may lie in one folder, when an audit was resumed with another size.
+    """
+    ranges = sorted({pair for pair in finished if pair[1] <= count}, key=lambda pair: (pair[0], -pair[1]))
+    return _exact_cover(count, ranges) or _greedy(ranges)
+
+
+def _exact_cover(count: int, ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Walk back from `count` over the last range on a path to each position; empty when 0 is not connected to it."""
+    last: dict[int, tuple[int, int]] = {}
+    for start, stop in ranges:
+        if start == 0 or start in last:
+            last.setdefault(stop, (start, stop))
+    path: list[tuple[int, int]] = []
+    position = count
+    while position and position in last:
+        path.append(last[position])
+        position = last[position][0]
+    return path[::-1] if position == 0 else []
+
+
+def _greedy(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
     chosen: list[tuple[int, int]] = []
-    position = 0
-    for start, stop in sorted(finished, key=lambda pair: (pair[0], -pair[1])):
-        if start >= position and stop <= count:
+    for start, stop in ranges:
+        if start >= (chosen[-1][1] if chosen else 0):
             chosen.append((start, stop))
-            position = stop
     return chosen
 
 

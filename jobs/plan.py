@@ -1,0 +1,159 @@
+"""What has to be done: the tables of an audit by their cache keys, and the shards of them that are missing.
+
+A table holds the per-sample results of one model and one measure. Its key is made of everything the numbers depend on,
+so a table found in the cache is the table that would be computed, and an audit of an unchanged fleet has no tasks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from services import storage
+from services.measures.base import Measure
+from services.records import SCHEMA_VERSION, ModelSpec, SampleSpec, ShardTask, digest_of
+from services.shards import chain, finished_ranges, missing_ranges, shard_name
+
+LOGITS_VERSION = 1
+"""Raised when the logits of the same network on the same samples would come out differently."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """What all tasks of an audit share."""
+
+    samples: SampleSpec
+    samples_digest: str
+    count: int
+    cache: str
+    shard: int
+    batch: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class Table:
+    """Per-sample results of one model and one measure; `measure` None stands for the logits themselves."""
+
+    model: ModelSpec
+    measure: Measure | None
+    key: str
+    folder: str
+
+
+@dataclass(frozen=True)
+class ModelPlan:
+    """A model, its fingerprint, and its tables."""
+
+    spec: ModelSpec
+    digest: str
+    logits: Table
+    tables: tuple[Table, ...] = field(default=())
+
+
+def plan_model(spec: ModelSpec, digest: str, measures: tuple[Measure, ...], context: Context) -> ModelPlan:
+    """Lay out the tables of one model."""
+    logits_key = digest_of("logits", LOGITS_VERSION, SCHEMA_VERSION, digest, context.samples_digest)
+    logits = Table(spec, None, logits_key, _folder(context, "logits", logits_key))
+    return ModelPlan(spec, digest, logits, tuple(_table(spec, measure, logits, context) for measure in measures))
+
+
+def _table(spec: ModelSpec, measure: Measure, logits: Table, context: Context) -> Table:
+    """A measure of logits does not depend on the seed; one that runs the network may."""
+    seed = context.seed if measure.needs == "model" else None
+    key = digest_of("scores", SCHEMA_VERSION, logits.key, measure.canonical(), seed)
+    return Table(spec, measure, key, _folder(context, "scores", key))
+
+
+def _folder(context: Context, kind: str, key: str) -> str:
+    return storage.join(context.cache, kind, key[:2], key)
+
+
+def preflight_path(spec: ModelSpec, digest: str, context: Context) -> str:
+    """Where the facts of a passed preflight are kept."""
+    key = digest_of("preflight", SCHEMA_VERSION, spec, digest, context.samples_digest)
+    return storage.join(context.cache, "preflight", key[:2], f"{key}.json")
+
+
+def preflight_task(spec: ModelSpec, context: Context) -> ShardTask:
+    """The one-batch check of a model."""
+    return ShardTask("preflight", spec, context.samples, 0, 0, context.seed, context.batch)
+
+
+def logits_tasks(plan: ModelPlan, context: Context) -> list[ShardTask]:
+    """Forward passes that are not in the cache."""
+    return [
+        ShardTask(
+            "logits",
+            plan.spec,
+            context.samples,
+            start,
+            stop,
+            context.seed,
+            context.batch,
+            target=storage.join(plan.logits.folder, shard_name(start, stop)),
+        )
+        for start, stop in missing_ranges(context.count, context.shard, finished_ranges(plan.logits.folder))
+    ]
+
+
+def measure_tasks(plan: ModelPlan, context: Context) -> list[ShardTask]:
+    """Score shards that are not in the cache: functions of the logits, and measures that run the network."""
+    tasks: list[ShardTask] = []
+    for table in plan.tables:
+        if table.measure is not None:
+            derive = table.measure.needs == "logits"
+            tasks += (_derive_tasks if derive else _network_tasks)(table, table.measure, plan, context)
+    return tasks
+
+
+def _derive_tasks(table: Table, measure: Measure, plan: ModelPlan, context: Context) -> list[ShardTask]:
+    """One task a logits shard; score shards keep the ranges of the logits they come from."""
+    finished = finished_ranges(table.folder)
+    wanted = chain(context.count, finished_ranges(plan.logits.folder))
+    if sum(stop - start for start, stop in chain(context.count, finished)) == context.count:
+        return []
+    return [
+        replace(
+            _score_task("derive", table, measure, pair, context),
+            source=storage.join(plan.logits.folder, shard_name(*pair)),
+        )
+        for pair in wanted
+        if pair not in finished
+    ]
+
+
+def _network_tasks(table: Table, measure: Measure, plan: ModelPlan, context: Context) -> list[ShardTask]:
+    missing = missing_ranges(context.count, context.shard, finished_ranges(table.folder))
+    return [_score_task("measure", table, measure, pair, context) for pair in missing]
+
+
+def _score_task(kind: str, table: Table, measure: Measure, rows: tuple[int, int], context: Context) -> ShardTask:
+    return ShardTask(
+        "derive" if kind == "derive" else "measure",
+        table.model,
+        context.samples,
+        *rows,
+        context.seed,
+        context.batch,
+        measure=measure.canonical(),
+        target=storage.join(table.folder, shard_name(*rows)),
+    )
+
+
+def calibration_tasks(plan: ModelPlan, context: Context, payload: str) -> list[ShardTask]:
+    """Per-class sums over temperatures, one task a logits shard."""
+    folder = plan.logits.folder
+    return [
+        ShardTask(
+            "calibrate",
+            plan.spec,
+            context.samples,
+            start,
+            stop,
+            context.seed,
+            context.batch,
+            source=storage.join(folder, shard_name(start, stop)),
+            payload=payload,
+        )
+        for start, stop in chain(context.count, finished_ranges(folder))
+    ]

@@ -1,0 +1,114 @@
+"""One audit's way to its workers: tasks in, receipts out, faults kept by model, the runner started only when needed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Self
+
+from jobs.config import FleetConfig
+from jobs.progress import Reporter
+from services.errors import ClasswiseError, Problem, WorkerError
+from services.records import Receipt, ShardTask, TaskFailure
+from services.runners import LocalRunner, Runner
+
+RunnerFactory = Callable[[], Runner]
+
+
+def runner_for(config: FleetConfig) -> Runner:
+    """The runner that the fleet file asks for, not yet started."""
+    resources = config.resources
+    if resources.runner == "local":
+        from services.workers import Worker
+
+        return LocalRunner(Worker("auto" if resources.gpus else "cpu", _threads(config), config.factories))
+    from services.cluster import Ask, RayRunner
+
+    return RayRunner(
+        Ask(
+            address=resources.address or os.environ.get("RAY_ADDRESS") or None,
+            workers=None if resources.workers == "auto" else resources.workers,
+            cpus=resources.cpus,
+            gpus=resources.gpus,
+            wait_seconds=resources.wait_seconds,
+            factories=config.factories,
+        )
+    )
+
+
+def _threads(config: FleetConfig) -> int:
+    """In process, one worker has the threads that the actors would have had between them."""
+    workers = config.resources.workers
+    return (os.cpu_count() or 1) if workers == "auto" else max(1, int(workers * config.resources.cpus))
+
+
+class Session:
+    """Runs the stages of an audit. Entering costs nothing; the runner starts with the first task.
+
+    Args:
+        factory: makes the runner.
+        reporter: hears of stages and receipts.
+        stop_on_fault: raise at the end of a stage in which a model failed; else leave the model out.
+    """
+
+    def __init__(self, factory: RunnerFactory, reporter: Reporter, *, stop_on_fault: bool) -> None:
+        self._factory = factory
+        self._reporter = reporter
+        self._stop = stop_on_fault
+        self._stack = ExitStack()
+        self._runner: Runner | None = None
+        self.faults: dict[str, list[Problem]] = {}
+        self.forwards: dict[str, int] = {}
+        self.seconds: dict[str, float] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.__exit__(kind, error, trace)
+
+    def alive(self, name: str) -> bool:
+        """Whether a model has no fault so far."""
+        return name not in self.faults
+
+    def fault(self, name: str, problems: Sequence[Problem]) -> None:
+        """Note a model's faults."""
+        self.faults.setdefault(name, []).extend(problems)
+
+    def check(self, error: type[ClasswiseError]) -> None:
+        """Raise all faults so far when the fleet file says so.
+
+        Raises:
+            ClasswiseError: of the given type, with the problems of all models.
+        """
+        if self._stop and self.faults:
+            raise error([problem for problems in self.faults.values() for problem in problems])
+
+    def run(self, stage: str, tasks: Sequence[ShardTask]) -> list[Receipt]:
+        """Run the tasks of models without faults and return the receipts."""
+        todo = [task for task in tasks if self.alive(task.model.name)]
+        self._reporter.stage(stage, len(todo), len({task.model.name for task in todo}))
+        receipts = []
+        for result in self._start().run(todo) if todo else ():
+            if isinstance(result, TaskFailure):
+                self.fault(result.task.model.name, [Problem(*problem) for problem in result.problems])
+                continue
+            self._count(result)
+            receipts.append(result)
+        self.check(WorkerError)
+        return receipts
+
+    def _count(self, receipt: Receipt) -> None:
+        name = receipt.task.model.name
+        self.forwards[name] = self.forwards.get(name, 0) + receipt.forwards
+        self.seconds[name] = self.seconds.get(name, 0.0) + receipt.seconds
+        self._reporter.done(receipt)
+
+    def _start(self) -> Runner:
+        if self._runner is None:
+            self._runner = self._stack.enter_context(self._factory())
+        return self._runner
