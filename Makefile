@@ -1,0 +1,52 @@
+# Two commands do everything on a fresh machine with Python 3.11: `make demo` and `make test`.
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+# Byte code must be written: without it every Ray worker compiles torch and its own imports again.
+unexport PYTHONDONTWRITEBYTECODE
+export RAY_USAGE_STATS_ENABLED := 0
+# uv looks where pip was told to look.
+export UV_FIND_LINKS := $(PIP_FIND_LINKS)
+
+.PHONY: help install demo test test-all lint types contracts bench clean
+
+help:
+	@echo "make demo      install, train two small models, audit them, print the verdict"
+	@echo "make test      install, then lint, types, import contracts and tests"
+	@echo "make test-all  the same with the slow statistical and end-to-end tests"
+	@echo "make bench     speed and memory against a peer measured in the same run"
+
+install: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet "uv>=0.5"
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable ".[dev,bench]"
+	@touch $(STAMP)
+
+demo: install
+	$(BIN)/classwise demo; status=$$?; test $$status -eq 0 -o $$status -eq 1 -o $$status -eq 3
+
+test: lint types contracts
+	$(BIN)/python -m pytest -m "not slow and not gpu"
+
+test-all: lint types contracts
+	$(BIN)/python -m pytest -m "not gpu"
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: install
+	$(BIN)/mypy
+
+contracts: install
+	$(BIN)/lint-imports
+
+bench: install
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf classwise-runs build *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

@@ -1,0 +1,243 @@
+"""The audit: from a fleet file to a bundle on disk.
+
+The flow is design.md's. Every stage asks the cache first; what is there is not done again. The driver holds labels,
+one model's score columns at a time, and sums; never logits.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from jobs import assemble, baseline, plan, temperature, versions
+from jobs.fleetfile import Fleet
+from jobs.gates import worst
+from jobs.progress import Reporter
+from jobs.session import RunnerFactory, Session, runner_for
+from services import storage
+from services.errors import ClasswiseError, ConfigError, Interrupted, PreflightError, Problem, SourceError
+from services.loading.models import fingerprint
+from services.loading.protocols import Samples
+from services.loading.references import with_reference
+from services.loading.samples import open_samples
+from services.measures.base import Measure
+from services.measures.great import Great
+from services.records import (
+    AuditResult,
+    CalibrationResult,
+    ModelResult,
+    ModelSpec,
+    Outcome,
+    SampleFacts,
+    digest_of,
+)
+from tracking.bundle import folder_of, write_bundle
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A finished audit and the folder of its bundle."""
+
+    result: AuditResult
+    folder: str
+
+
+def run_audit(fleet: Fleet, reporter: Reporter, *, runner: RunnerFactory | None = None) -> Finished:
+    """Audit a fleet and write its bundle.
+
+    Raises:
+        ClasswiseError: nothing long was started (configuration, sources, preflight, resources), or a worker failed for
+            good; finished shards are in the cache and the same call goes on from them.
+        Interrupted: a stop was asked for.
+    """
+    try:
+        return _run(fleet, reporter, runner or (lambda: runner_for(fleet.config)))
+    except KeyboardInterrupt:
+        remedy = "run the same command again; it goes on from the finished shards"
+        raise Interrupted(Problem("audit", "to finish", "a request to stop", remedy)) from None
+
+
+def _run(fleet: Fleet, reporter: Reporter, factory: RunnerFactory) -> Finished:
+    config, started = fleet.config, _now()
+    samples = open_samples(config.sample_spec(), allowed_factories=config.factories)
+    _check_samples(fleet, samples)
+    context = plan.Context(
+        config.sample_spec(),
+        samples.digest,
+        len(samples),
+        storage.join(config.storage, "cache"),
+        config.resources.shard,
+        config.resources.batch,
+        config.seed,
+    )
+    with Session(factory, reporter, stop_on_fault=config.on_model_fault == "stop") as session:
+        specs, digests = _identify(config.model_specs(), session)
+        plans = [plan.plan_model(spec, digests[spec.name], (), context) for spec in specs if session.alive(spec.name)]
+        facts = _preflight(plans, context, session)
+        session.run("logits", [task for item in plans for task in plan.logits_tasks(item, context)])
+        alive = [item for item in plans if session.alive(item.spec.name)]
+        calibration = temperature.calibrate(config.temperature, alive, fleet.measures, samples, context, session)
+        measures = _calibrated(fleet.measures, calibration)
+        plans = [plan.plan_model(item.spec, item.digest, measures, context) for item in alive]
+        session.run("measures", [task for item in plans for task in plan.measure_tasks(item, context)])
+        audit_id = _audit_id(started, digest_of(config.model_dump(mode="json"), samples.digest))
+        folder = folder_of(config.storage, config.fleet, audit_id)
+        models = _assemble_all(fleet, specs, plans, facts, samples, context, session, folder)
+    result = AuditResult(
+        audit_id=audit_id,
+        fleet=config.fleet,
+        started=_iso(started),
+        finished=_iso(_now()),
+        outcome=worst(model.outcome for model in models),
+        samples=_sample_facts(config.samples.uri, samples),
+        models=models,
+        calibration=calibration,
+        config=config.model_dump(mode="json"),
+        versions=versions.installed(),
+        checks=assemble.fleet_checks(models, calibration),
+        notes=assemble.fleet_notes(models, calibration),
+        baseline=baseline.compared_with(config),
+    )
+    write_bundle(result, folder)
+    return Finished(result, folder)
+
+
+def validate_sources(fleet: Fleet) -> SampleFacts:
+    """Open the samples and fingerprint every model, without running any: what `classwise validate` does.
+
+    Raises:
+        ClasswiseError: with the faults of all models at once.
+    """
+    config = fleet.config
+    samples = open_samples(config.sample_spec(), allowed_factories=config.factories)
+    _check_samples(fleet, samples)
+    problems: list[Problem] = []
+    for spec in config.model_specs():
+        try:
+            fingerprint(spec)
+        except ClasswiseError as error:
+            problems += error.problems
+    if problems:
+        raise SourceError(problems)
+    return _sample_facts(config.samples.uri, samples)
+
+
+# --- stages -----------------------------------------------------------------------------------------------------
+
+
+def _check_samples(fleet: Fleet, samples: Samples) -> None:
+    missing = [name for name in fleet.config.groups if name not in samples.groups]
+    if missing:
+        known = ", ".join(sorted(samples.groups)) or "none"
+        raise ConfigError(Problem("groups", f"columns of {fleet.config.samples.uri} ({known})", ", ".join(missing)))
+
+
+def _identify(specs: Sequence[ModelSpec], session: Session) -> tuple[list[ModelSpec], dict[str, str]]:
+    """Resolve aliases once, fill in published figures, and fingerprint."""
+    resolved, digests = [], {}
+    for spec in specs:
+        try:
+            known = with_reference(spec)
+            digests[spec.name] = fingerprint(known)
+            resolved.append(known)
+        except ClasswiseError as error:
+            session.fault(spec.name, error.problems)
+            resolved.append(spec)
+    session.check(SourceError)
+    return resolved, digests
+
+
+def _preflight(plans: Sequence[plan.ModelPlan], context: plan.Context, session: Session) -> dict[str, dict[str, Any]]:
+    """Facts by model name; a model that passed before with the same content is not run again."""
+    facts: dict[str, dict[str, Any]] = {}
+    paths = {item.spec.name: plan.preflight_path(item.spec, item.digest, context) for item in plans}
+    for item in plans:
+        if storage.exists(paths[item.spec.name]):
+            facts[item.spec.name] = json.loads(storage.read_bytes(paths[item.spec.name]))
+    tasks = [plan.preflight_task(item.spec, context) for item in plans if item.spec.name not in facts]
+    for receipt in session.run("preflight", tasks):
+        name = receipt.task.model.name
+        problems = [Problem(*problem) for problem in receipt.facts.pop("problems")]
+        if problems:
+            session.fault(name, problems)
+        else:
+            facts[name] = receipt.facts
+            storage.write_bytes(paths[name], json.dumps(receipt.facts, allow_nan=False).encode())
+    session.check(PreflightError)
+    return facts
+
+
+def _calibrated(measures: Sequence[Measure], calibration: CalibrationResult) -> tuple[Measure, ...]:
+    """The measures with the chosen temperature; a measure with its own temperature keeps it."""
+    chosen = calibration.temperature
+    return tuple(
+        measure.model_copy(update={"temperature": chosen})
+        if isinstance(measure, Great) and chosen is not None and "temperature" not in measure.model_fields_set
+        else measure
+        for measure in measures
+    )
+
+
+def _assemble_all(
+    fleet: Fleet,
+    specs: Sequence[ModelSpec],
+    plans: Sequence[plan.ModelPlan],
+    facts: dict[str, dict[str, Any]],
+    samples: Samples,
+    context: plan.Context,
+    session: Session,
+    folder: str,
+) -> tuple[ModelResult, ...]:
+    """One result a model, in the fleet file's order; a model with faults has outcome error."""
+    by_name = {item.spec.name: item for item in plans}
+    results = []
+    for index, spec in enumerate(specs):
+        if not session.alive(spec.name):
+            reasons = tuple(str(problem) for problem in session.faults[spec.name])
+            results.append(ModelResult(spec, "", Outcome.ERROR, reasons))
+            continue
+        result = assemble.model_result(fleet, by_name[spec.name], samples, context, folder, index)
+        results.append(
+            replace(
+                result,
+                facts=facts.get(spec.name, {}),
+                forwards=session.forwards.get(spec.name, 0),
+                seconds=session.seconds.get(spec.name, 0.0),
+            )
+        )
+    return tuple(results)
+
+
+# --- small things -----------------------------------------------------------------------------------------------
+
+
+def _sample_facts(uri: str, samples: Samples) -> SampleFacts:
+    counts = np.bincount(samples.labels, minlength=len(samples.classes))
+    return SampleFacts(
+        uri=uri,
+        digest=samples.digest,
+        count=len(samples),
+        shape=tuple(samples.shape),
+        classes=tuple(samples.classes),
+        counts=tuple(int(count) for count in counts),
+        skipped=dict(samples.skipped),
+    )
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _iso(moment: datetime) -> str:
+    return moment.isoformat(timespec="milliseconds")
+
+
+def _audit_id(started: datetime, digest: str) -> str:
+    """Sortable by time and unique: two audits that start in one second differ by process."""
+    return f"{started:%Y%m%dT%H%M%SZ}-{digest_of(digest, started.isoformat(), os.getpid())[:8]}"

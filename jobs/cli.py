@@ -1,0 +1,112 @@
+"""The command line: it parses, calls one job, and turns outcomes and errors into exit codes.
+
+Exit codes: 0 pass, 1 fail, 2 error, 3 undecided, 130 stopped. Heavy imports happen inside the commands.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from jobs import console
+
+app = typer.Typer(
+    name="classwise",
+    help="Audit fleets of image classifiers class by class. Exit codes: 0 pass, 1 fail, 2 error, 3 undecided.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+FleetFile = Annotated[Path, typer.Argument(help="Fleet file (YAML); deploy/examples/ has one a case.")]
+Bundle = Annotated[str, typer.Argument(help="Folder or URL of a bundle: STORAGE/FLEET/AUDIT_ID.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output, and no progress.")]
+Junit = Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Also write the verdicts as JUnit XML.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress.")]
+Storage = Annotated[str | None, typer.Option(help="Use this storage instead of the fleet file's.")]
+Runner = Annotated[str | None, typer.Option(help="ray or local, instead of resources.runner.")]
+Track = Annotated[bool, typer.Option("--track/--no-track", help="Log to MLflow, or leave it to classwise sync.")]
+
+
+@app.command()
+def audit(
+    fleet_file: FleetFile,
+    storage: Storage = None,
+    runner: Runner = None,
+    track: Track = True,
+    junit: Junit = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Audit a fleet: scores, intervals, verdict, bundle, report, MLflow."""
+    with console.exits(json):
+        from jobs.fleetfile import load_fleet, overridden
+
+        fleet = overridden(load_fleet(fleet_file), storage=storage, runner=runner, track=track)
+        from jobs.publish import audit_and_publish
+
+        with console.reporter(quiet or json) as reporter:
+            published = audit_and_publish(fleet, reporter, junit=junit)
+        console.finish(published, json)
+
+
+@app.command()
+def demo(
+    storage: Annotated[str, typer.Option(help="Where to put the demo's models and results.")] = "classwise-runs",
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Train two small digit classifiers, audit them, and show where to look. No download, no server."""
+    with console.exits(json):
+        from jobs.demo import run_demo
+
+        with console.reporter(quiet or json) as reporter:
+            published = run_demo(storage, reporter)
+        console.finish(published, json)
+
+
+@app.command()
+def validate(fleet_file: FleetFile, json: Json = False) -> None:
+    """Check a fleet file and its sources without running a model."""
+    with console.exits(json):
+        from jobs.audit import validate_sources
+        from jobs.fleetfile import load_fleet
+
+        console.valid(load_fleet(fleet_file), validate_sources, json)
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of the fleet file, for editors."""
+    from jobs.fleetfile import json_schema
+
+    console.print_json(json_schema())
+
+
+@app.command()
+def show(bundle: Bundle, json: Json = False) -> None:
+    """Print the verdict table of a finished audit."""
+    with console.exits(json):
+        from jobs.publish import read_published
+
+        console.finish(read_published(bundle), json)
+
+
+@app.command()
+def sync(
+    bundle: Bundle,
+    tracking_uri: Annotated[str | None, typer.Option(help="MLflow server; default: the fleet file's.")] = None,
+) -> None:
+    """Upload a bundle to MLflow, when it could not be reached during the audit."""
+    with console.exits(json=False):
+        from jobs.publish import sync_bundle
+
+        console.say(sync_bundle(bundle, tracking_uri))
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    app()

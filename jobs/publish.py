@@ -1,0 +1,116 @@
+"""After an audit: figures, report, JUnit, MLflow. The bundle stands before any of it: no number can be lost here."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from jobs.audit import run_audit
+from jobs.fleetfile import Fleet
+from jobs.progress import Reporter
+from jobs.session import RunnerFactory
+from services import storage
+from services.errors import Problem, TrackingError
+from services.records import AuditResult
+from tracking.bundle import list_bundles, read_bundle
+from tracking.junit import write_junit
+
+HISTORY = 20
+"""Earlier audits of the fleet that the report's trends show."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """A finished audit, where its bundle is, and where a person should look."""
+
+    result: AuditResult
+    folder: str
+    where_to_look: tuple[str, ...] = ()
+
+
+def audit_and_publish(
+    fleet: Fleet, reporter: Reporter, *, junit: Path | None = None, runner: RunnerFactory | None = None
+) -> Published:
+    """Audit, then write figures and report, then tell MLflow.
+
+    An MLflow server that cannot be reached is a note and not a failure: `classwise sync` uploads the bundle later.
+    """
+    finished = run_audit(fleet, reporter, runner=runner)
+    result, folder = finished.result, finished.folder
+    if junit is not None:
+        write_junit(result, str(junit))
+    _write_pages(fleet, result, folder)
+    look = [f"report   {storage.join(folder, 'report.html')}", f"bundle   {folder}"]
+    if fleet.config.tracking.enabled:
+        look += _track(fleet, result, folder, reporter)
+    return Published(result, folder, tuple(look))
+
+
+def read_published(folder: str) -> Published:
+    """A finished audit from its bundle."""
+    result = read_bundle(folder)
+    return Published(result, folder, (f"report   {storage.join(folder, 'report.html')}",))
+
+
+def as_json(published: Published) -> dict[str, Any]:
+    """The bundle's JSON with its folder."""
+    body: dict[str, Any] = TypeAdapter(AuditResult).dump_python(published.result, mode="json")
+    return {"folder": published.folder, **body}
+
+
+def tracking_uri(storage_url: str, configured: str | None) -> str:
+    """The MLflow tracking URI: the fleet file's, else the environment's, else SQLite in the storage."""
+    if configured or os.environ.get("MLFLOW_TRACKING_URI"):
+        return configured or os.environ["MLFLOW_TRACKING_URI"]
+    fs, path = storage.filesystem(storage_url)
+    if "file" not in (fs.protocol if isinstance(fs.protocol, tuple | list) else (fs.protocol,)):
+        remedy = "set tracking.uri or MLFLOW_TRACKING_URI"
+        raise TrackingError(Problem("tracking.uri", "an MLflow server for remote storage", "nothing", remedy))
+    return f"sqlite:///{Path(path) / 'mlflow.db'}"
+
+
+def sync_bundle(folder: str, uri: str | None) -> str:
+    """Upload a bundle and say what was done.
+
+    Raises:
+        TrackingError: the server is unreachable or refuses.
+    """
+    from tracking.mlflow_store import sync
+
+    result = read_bundle(folder)
+    tracking = result.config.get("tracking", {})
+    target = tracking_uri(result.config.get("storage", "."), uri or tracking.get("uri"))
+    done = sync(folder, target, experiment=tracking.get("experiment") or "")
+    return f"uploaded {folder} to {target}" if done else f"{folder} is already at {target}"
+
+
+def _write_pages(fleet: Fleet, result: AuditResult, folder: str) -> None:
+    from tracking.figures import write_figures
+    from tracking.report import write_report
+
+    earlier = [f for f in list_bundles(fleet.config.storage, fleet.config.fleet) if f.rstrip("/") != folder.rstrip("/")]
+    write_figures(result, folder)
+    write_report(result, folder, [read_bundle(path) for path in earlier[-HISTORY:]])
+
+
+def _track(fleet: Fleet, result: AuditResult, folder: str, reporter: Reporter) -> list[str]:
+    from tracking.mlflow_store import close_stale_runs, log_audit
+
+    tracking = fleet.config.tracking
+    try:
+        uri = tracking_uri(fleet.config.storage, tracking.uri)
+        experiment = tracking.experiment or fleet.config.fleet
+        close_stale_runs(uri, experiment)
+        log_audit(result, folder, tracking_uri=uri, experiment=experiment, registry_models=tracking.tag_registry)
+    except TrackingError as error:
+        reporter.note(f"MLflow was not told: {error}")
+        return [f"later    classwise sync {folder}"]
+    return [
+        f"MLflow   mlflow ui --backend-store-uri {uri}"
+        if "://" in uri and uri.startswith("sqlite")
+        else f"MLflow   {uri}"
+    ]
