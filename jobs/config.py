@@ -115,7 +115,7 @@ class TemperatureConfig(Part):
 class IntervalsConfig(Part):
     """How sure: the method and the level of all intervals."""
 
-    method: Literal["betting", "hoeffding", "bernstein"] = Field(
+    method: Literal["betting", "hoeffding", "empirical-bernstein"] = Field(
         "betting", description="For scores; 0/1 measures always get Clopper-Pearson."
     )
     delta: float = Field(

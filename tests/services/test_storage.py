@@ -1,0 +1,47 @@
+"""Storage: whole files or none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from services import storage
+from services.errors import StorageError
+
+
+def test_what_is_written_is_there_and_nothing_else(tmp_path: Path) -> None:
+    url = storage.join(str(tmp_path), "a", "b.bin")
+    storage.write_bytes(url, b"one")
+    storage.write_bytes(url, b"two")
+    assert storage.read_bytes(url) == b"two"
+    assert storage.listing(str(tmp_path / "a")) == ["b.bin"]
+
+
+def test_a_write_that_fails_half_way_leaves_the_old_file(tmp_path: Path) -> None:
+    url = str(tmp_path / "b.bin")
+    storage.write_bytes(url, b"old")
+
+    def fail(file: IO[bytes]) -> None:
+        file.write(b"half")
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(StorageError, match="No space left on device; free space or check the permissions"):
+        storage.write(url, fail)
+    assert storage.read_bytes(url) == b"old"
+    assert storage.listing(str(tmp_path)) == ["b.bin"]
+
+
+def test_memory_urls_work_like_folders() -> None:
+    storage.write_bytes("memory://classwise-test/x/y.bin", b"1")
+    assert storage.exists("memory://classwise-test/x/y.bin")
+    assert storage.listing("memory://classwise-test/x") == ["y.bin"]
+    assert storage.listing("memory://classwise-test/none") == []
+
+
+def test_a_missing_file_and_an_unknown_protocol_are_named(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="expected a readable file"):
+        storage.read_bytes(str(tmp_path / "none"))
+    with pytest.raises(StorageError, match="nosuch://x"):
+        storage.exists("nosuch://x")
