@@ -1,0 +1,34 @@
+"""Clean accuracy as a measure: 1 for a sample whose label's logit is strictly the largest, else 0."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.measures.base import Columns, Measure
+from services.numerics.scores import check_logits, chunks, margins
+from services.records import Series
+
+
+class Clean(Measure):
+    """Correctness on unperturbed samples. A tie for the top, and a NaN or infinite logit, are not correct."""
+
+    needs: ClassVar[Literal["logits", "model"]] = "logits"
+    name: Literal["clean"] = "clean"
+
+    def series(self) -> tuple[Series, ...]:
+        return (Series("clean", "clean accuracy", 1.0, binary=True, unit="share of samples"),)
+
+    def from_logits(self, logits: NDArray[np.floating[Any]], labels: NDArray[np.integer[Any]]) -> Columns:
+        """Columns `clean` (0.0 or 1.0), `predicted` (-1 where not finite), `correct` and `finite`, each (n,)."""
+        array, targets = check_logits(logits, labels)
+        parts = [margins(array[rows], targets[rows]) for rows in chunks(*array.shape)]
+        correct = np.concatenate([part.correct for part in parts]) if parts else np.zeros(0, dtype=bool)
+        return {
+            "clean": correct.astype(np.float64),
+            "predicted": np.concatenate([part.predicted for part in parts]) if parts else np.zeros(0, dtype=np.int64),
+            "correct": correct,
+            "finite": np.concatenate([part.finite for part in parts]) if parts else np.zeros(0, dtype=bool),
+        }
