@@ -116,8 +116,8 @@ def _read(path: Path) -> str:
 
 
 def _parse(text: str, source: str) -> tuple[Any, dict[Path_, int]]:
-    loader = yaml.SafeLoader(text)
     try:
+        loader = yaml.SafeLoader(text)
         root = loader.get_single_node()
         if root is None:
             raise ConfigError(Problem(source, "a mapping with fleet, models and samples", "an empty file"))
@@ -131,8 +131,6 @@ def _parse(text: str, source: str) -> tuple[Any, dict[Path_, int]]:
         raise ConfigError(Problem(source, "valid YAML", " ".join(str(error).split()))) from None
     except RecursionError:
         raise ConfigError(Problem(source, "YAML nested a few levels deep", "hundreds of levels")) from None
-    finally:
-        loader.dispose()
 
 
 def _walk(node: Any, path: Path_, lines: dict[Path_, int], problems: list[Problem], source: str) -> None:
