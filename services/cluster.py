@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import ray
-from ray.exceptions import RayActorError, RayError, RayTaskError
+from ray.exceptions import RayActorError, RayTaskError
 
 from services.dispatch import Dispatcher
 from services.errors import ClasswiseError, Problem, ResourceError, WorkerError
@@ -169,14 +169,8 @@ class RayRunner:
         if ray.is_initialized():
             return
         try:
-            ray.init(
-                address=self._ask.address,
-                include_dashboard=False,
-                log_to_driver=False,
-                logging_level="ERROR",
-                configure_logging=False,
-            )
-        except (RayError, ConnectionError, RuntimeError, ValueError, OSError) as error:
+            _init(self._ask.address)
+        except Exception as error:  # Ray raises plain Exception, RuntimeError, ConnectionError and its own
             raise ResourceError(_unreachable(self._ask.address, error)) from error
         self._own_cluster = True
 
@@ -216,6 +210,21 @@ class RayRunner:
         self._slots = []
         if self._own_cluster:
             ray.shutdown()
+
+
+def _init(address: str | None) -> None:
+    """Join the cluster at `address`, or start one here; on a busy machine the start is tried once more."""
+    quiet = {"log_to_driver": False, "logging_level": "ERROR"}
+    if address:
+        ray.init(address=address, **quiet)
+        return
+    try:
+        ray.init(include_dashboard=False, **quiet)
+    except Exception as error:
+        if "timed out during startup" not in str(error):
+            raise
+        ray.shutdown()
+        ray.init(include_dashboard=False, **quiet)
 
 
 def _node_fits(node: dict[str, Any], ask: Ask) -> bool:
