@@ -77,7 +77,9 @@ def blocked_global(error: Exception) -> str:
 
 
 def _needs_unpickling(error: Exception) -> bool:
-    return isinstance(error, pickle.UnpicklingError) and bool(re.search(r"GLOBAL [\w.]+|Unsupported (class|global)", str(error)))
+    return isinstance(error, pickle.UnpicklingError) and bool(
+        re.search(r"GLOBAL [\w.]+|Unsupported (class|global)", str(error))
+    )
 
 
 def unwrap(raw: Any, *, where: str, facts: dict[str, Any]) -> State:

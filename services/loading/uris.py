@@ -72,7 +72,9 @@ def parse_uri(text: str) -> SourceUri:
     head, _, query = text.partition("?")
     scheme, colon, rest = head.partition(":")
     if not colon or not scheme.replace("-", "").replace("_", "").isalnum():
-        raise SourceError(Problem(repr(text), "a source written scheme:rest", "no scheme", "write for example npz:FILE"))
+        raise SourceError(
+            Problem(repr(text), "a source written scheme:rest", "no scheme", "write for example npz:FILE")
+        )
     options: dict[str, str] = {}
     for pair in query.split("&") if query else ():
         key, equals, value = pair.partition("=")
