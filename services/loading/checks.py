@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -84,7 +83,6 @@ def logit_problems(
     facts["probe"], facts["clean_correct"] = len(labels), correct
     facts["clean_accuracy"] = correct / len(labels)
     facts["logits_low"], facts["logits_high"] = float(logits.min()), float(logits.max())
-    facts["class_accuracy_probe"] = class_accuracy(predicted, labels, classes)
     return [
         *([looks] if (looks := looks_like_probabilities(spec, logits)) else []),
         *prediction_problems(spec, predicted, labels, classes),
@@ -99,13 +97,6 @@ def finite_problems(spec: ModelSpec, logits: Logits) -> list[Problem]:
         return []
     found = f"NaN or infinity for {rows} of {len(logits)} samples"
     return [Problem(f"{spec.name} (output)", "finite logits", found, "check the weights and the input range")]
-
-
-def class_accuracy(predicted: Labels, labels: Labels, classes: Sequence[str]) -> Mapping[str, float | None]:
-    """Accuracy of each class on the probe; None for a class that is not in it."""
-    total = np.bincount(labels, minlength=len(classes))
-    right = np.bincount(labels[predicted == labels], minlength=len(classes))
-    return {name: (float(right[k] / total[k]) if total[k] else None) for k, name in enumerate(classes)}
 
 
 def looks_like_probabilities(spec: ModelSpec, logits: Logits) -> Problem | None:

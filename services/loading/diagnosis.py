@@ -33,29 +33,18 @@ def normalisation_problems(
 ) -> list[Problem]:
     """A problem when another contract is better by `GAIN` and by an exact McNemar test at `LEVEL`."""
     network = loaded.network
-    labels = probe.labels[:TRIED] if len(probe.labels) <= TRIED else probe.labels[_spread(len(probe.labels))]
-    rows = np.arange(len(probe.labels)) if len(probe.labels) <= TRIED else _spread(len(probe.labels))
     if not isinstance(network, ContractedNetwork) or logits.shape[1] != len(probe.classes):
         return []
-    right = logits[rows].argmax(axis=1) == labels
+    rows = np.unique(np.linspace(0, len(probe.labels) - 1, TRIED).astype(np.int64))
+    right = logits[rows].argmax(axis=1) == probe.labels[rows]
     if right.mean() > 1 - GAIN:
         return []
-    best = max(
-        (
-            (_right(network, contract, probe, rows, device, chunk), advice)
-            for contract, advice in _others(network, probe)
-        ),
-        key=lambda tried: float(tried[0].mean()),
-        default=None,
-    )
-    if best is None or not _better(best[0], right):
+    tried = [(_right(network, other, probe, rows, device, chunk), advice) for other, advice in _others(network, probe)]
+    best = max(tried, key=lambda one: float(one[0].mean()))
+    if not _better(best[0], right):
         return []
     found = f"accuracy {right.mean():.1%} with it and {best[0].mean():.1%} otherwise, on {len(rows)} samples"
     return [Problem(f"{loaded.spec.name} (input)", "the network's own normalisation", found, best[1])]
-
-
-def _spread(count: int) -> NDArray[np.int64]:
-    return np.linspace(0, count - 1, TRIED).astype(np.int64)
 
 
 def _others(network: ContractedNetwork, probe: Probe) -> Iterator[tuple[InputContract, str]]:
@@ -67,11 +56,14 @@ def _others(network: ContractedNetwork, probe: Probe) -> Iterator[tuple[InputCon
     if (contract.low, contract.high) == (0.0, 1.0):
         yield (
             replace(contract, high=255.0, mean=None, std=None),
-            "it seems to expect values in [0, 255]: set input.high",
+            "it seems to expect [0, 255]: set input.high: 255",
         )
-        yield replace(contract, low=-1.0, mean=None, std=None), "it seems to expect values in [-1, 1]: set input.low"
+        yield replace(contract, low=-1.0, mean=None, std=None), "it seems to expect [-1, 1]: set input.low: -1"
     else:
-        yield replace(contract, low=0.0, high=1.0, mean=None, std=None), "it seems to expect values in [0, 1]"
+        yield (
+            replace(contract, low=0.0, high=1.0, mean=None, std=None),
+            "it seems to expect [0, 1]: leave input.low and input.high out",
+        )
     for name, (mean, std) in {"CIFAR-10": CIFAR10, "ImageNet": IMAGENET, "MNIST": MNIST}.items():
         if len(mean) == channels and contract.mean is None:
             advice = f"normalised nowhere? with {name}'s constants it does better: set input.mean and input.std"

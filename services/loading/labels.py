@@ -15,8 +15,8 @@ def checked_labels(
 ) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     """Return labels (N,) int64 in [0, K) and the K class names.
 
-    Text labels are looked up in `classes` (or in their own sorted set); whole numbers index it. Without class names K is
-    the largest label plus one and the names are the numbers.
+    Text labels are looked up in `classes` (or in their own sorted set); whole numbers index it. Without class names
+    K is the largest label plus one and the names are the numbers.
 
     Raises:
         SourceError: one-hot or floating labels, a wrong number of them, negative ones, or ones beyond K; with counts.

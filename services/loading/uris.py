@@ -1,7 +1,7 @@
 """`scheme:rest?key=value&key=value`: how every model and sample source is written.
 
-Only the query is percent-decoded, so that a path before the question mark is what the shell shows; a plus sign is a plus
-sign in both.
+Only the query is percent-decoded, so that a path before the question mark is what the shell shows; a plus sign is a
+plus sign in both.
 """
 
 from __future__ import annotations
