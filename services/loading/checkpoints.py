@@ -77,7 +77,9 @@ def blocked_global(error: Exception) -> str:
 
 
 def _needs_unpickling(error: Exception) -> bool:
-    return isinstance(error, pickle.UnpicklingError) and bool(re.search(r"GLOBAL [\w.]+|Unsupported (class|global)", str(error)))
+    return isinstance(error, pickle.UnpicklingError) and bool(
+        re.search(r"GLOBAL [\w.]+|Unsupported (class|global)", str(error))
+    )
 
 
 def unwrap(raw: Any, *, where: str, facts: dict[str, Any]) -> State:
@@ -115,7 +117,7 @@ def strip_prefixes(state: State, wanted: Mapping[str, Tensor], facts: dict[str, 
 
 
 def mismatches(state: State, wanted: Mapping[str, Tensor], where: str) -> list[Problem]:
-    """Every way in which a state dict does not fit; counters of batch norm may be absent, for evaluation ignores them."""
+    """Every way in which a state dict does not fit; batch norm's counters may be absent: evaluation ignores them."""
     if not state.keys() & wanted.keys():
         found = f"none of {len(state)} (it has {_some(state)}; the network has {_some(wanted)})"
         return [Problem(where, "weights whose keys match the network's", found, "check the architecture's arguments")]

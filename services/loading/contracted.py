@@ -43,6 +43,8 @@ class ContractedNetwork(nn.Module):
         where: str = "model",
     ) -> None:
         super().__init__()
+        self.mean: Tensor | None
+        self.std: Tensor | None
         self.network = network
         self.contract, self.outputs, self.output, self.where = contract, outputs, output, where
         self.register_buffer("mean", _per_channel(contract.mean), persistent=False)
@@ -72,9 +74,9 @@ class ContractedNetwork(nn.Module):
         images = _with_channels(images, contract.channels)
         if (contract.low, contract.high) != (0.0, 1.0):
             images = images * (contract.high - contract.low) + contract.low
-        if contract.mean is not None:
+        if self.mean is not None:
             images = images - self.mean
-        return images if contract.std is None else images / self.std
+        return images if self.std is None else images / self.std
 
     def to_logits(self, raw: Any, count: int) -> Tensor:
         """Pick the output, check its shape, and turn it into float32 logits."""

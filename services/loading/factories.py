@@ -39,7 +39,9 @@ def factory(uri: SourceUri, allowed: tuple[str, ...]) -> Callable[..., Any]:
     try:
         imported = import_module(module)
     except ImportError as error:
-        raise SourceError(Problem(uri.text, f"an importable module {module!r}", str(error), "check the path")) from error
+        raise SourceError(
+            Problem(uri.text, f"an importable module {module!r}", str(error), "check the path")
+        ) from error
     function = getattr(imported, name, None)
     if not callable(function):
         known = [key for key, value in vars(imported).items() if callable(value) and not key.startswith("_")]

@@ -15,8 +15,8 @@ def checked_labels(
 ) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     """Return labels (N,) int64 in [0, K) and the K class names.
 
-    Text labels are looked up in `classes` (or in their own sorted set); whole numbers index it. Without class names K is
-    the largest label plus one and the names are the numbers.
+    Text labels are looked up in `classes` (or in their own sorted set); whole numbers index it. Without class names
+    K is the largest label plus one and the names are the numbers.
 
     Raises:
         SourceError: one-hot or floating labels, a wrong number of them, negative ones, or ones beyond K; with counts.
@@ -62,10 +62,14 @@ def _range_problems(raw: NDArray[Any], classes: tuple[str, ...] | None, where: s
         return []
     problems = []
     if negative := int(np.sum(raw < 0)):
-        problems.append(Problem(where, "labels of at least 0", f"{negative} of {raw.size} negative (least {raw.min()})"))
+        problems.append(
+            Problem(where, "labels of at least 0", f"{negative} of {raw.size} negative (least {raw.min()})")
+        )
     if classes is not None and (beyond := int(np.sum(raw >= len(classes)))):
         found = f"{beyond} of {raw.size} beyond (largest {raw.max()})"
-        problems.append(Problem(where, f"labels below K = {len(classes)}", found, "list every class or mend the labels"))
+        problems.append(
+            Problem(where, f"labels below K = {len(classes)}", found, "list every class or mend the labels")
+        )
     return problems
 
 

@@ -124,7 +124,9 @@ def _selected(
     lost = np.bincount(labels[rows[~taken.kept]], minlength=len(classes))
     rows = rows[taken.kept]
     if not len(rows):
-        raise SourceError(Problem(spec.uri, "at least one sample", f"none of {len(source.store)} selected and readable"))
+        raise SourceError(
+            Problem(spec.uri, "at least one sample", f"none of {len(source.store)} selected and readable")
+        )
     ids = rows if source.ids is None else source.ids[rows]
     picked = {name: column[rows].astype(str) for name, column in groups.items()}
     hashes = [_hash(array) for array in (ids, labels[rows], *picked.values())]

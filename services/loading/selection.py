@@ -23,8 +23,8 @@ def proportional(counts: NDArray[np.int64], limit: int) -> NDArray[np.int64]:
 def select(labels: Rows, classes: int, *, per_class: int | None, limit: int | None, seed: int) -> Rows:
     """Rows of a stratified draw, ascending.
 
-    Each class is shuffled by its own generator, keyed by (seed, class), and the first rows are taken: a larger draw with
-    the same seed contains the smaller one, and a change in one class does not move another. `limit` is split in
+    Each class is shuffled by its own generator, keyed by (seed, class), and the first rows are taken: a larger draw
+    with the same seed contains the smaller one, and a change in one class does not move another. `limit` is split in
     proportion to the classes after `per_class` has cut them.
     """
     counts = np.bincount(labels, minlength=classes).astype(np.int64)

@@ -67,7 +67,8 @@ class ArrayStore:
 
     @property
     def shape(self) -> Shape:
-        return self._channels_first(self.pixels[:1]).shape[1:]
+        _, channels, height, width = self._channels_first(self.pixels[:1]).shape
+        return channels, height, width
 
     def take(self, rows: NDArray[np.int64], *, on_corrupt: Literal["error", "skip"]) -> Taken:
         """Rows are copied only where they are not all of the source."""
@@ -78,7 +79,8 @@ class ArrayStore:
         def read(start: int, stop: int) -> NDArray[np.float32]:
             block = pixels[start:stop]
             out = np.empty(block.shape, np.float32)
-            return np.divide(block, divisor, out=out, casting="same_kind")
+            np.divide(block, divisor, out=out)
+            return out
 
         return Taken(read, np.ones(len(rows), bool), self.shape, self.content)
 

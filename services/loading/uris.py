@@ -1,7 +1,7 @@
 """`scheme:rest?key=value&key=value`: how every model and sample source is written.
 
-Only the query is percent-decoded, so that a path before the question mark is what the shell shows; a plus sign is a plus
-sign in both.
+Only the query is percent-decoded, so that a path before the question mark is what the shell shows; a plus sign is a
+plus sign in both.
 """
 
 from __future__ import annotations
@@ -72,7 +72,9 @@ def parse_uri(text: str) -> SourceUri:
     head, _, query = text.partition("?")
     scheme, colon, rest = head.partition(":")
     if not colon or not scheme.replace("-", "").replace("_", "").isalnum():
-        raise SourceError(Problem(repr(text), "a source written scheme:rest", "no scheme", "write for example npz:FILE"))
+        raise SourceError(
+            Problem(repr(text), "a source written scheme:rest", "no scheme", "write for example npz:FILE")
+        )
     options: dict[str, str] = {}
     for pair in query.split("&") if query else ():
         key, equals, value = pair.partition("=")

@@ -55,7 +55,7 @@ def weights_hash(weights: str | None, uri: SourceUri) -> Iterator[tuple[str, str
 
 
 def seeded(build: Any) -> Any:
-    """Build with a fixed seed, leaving the caller's random state alone: workers agree on weights that are not loaded."""
+    """Build with a fixed seed, apart from the caller's random state: workers agree on weights that are not loaded."""
     import torch
 
     with torch.random.fork_rng(devices=[]):

@@ -54,7 +54,9 @@ def _array(archive: Any, name: str, where: str) -> NDArray[Any]:
     except (ValueError, zipfile.BadZipFile, EOFError, OSError) as error:
         if "allow_pickle" in str(error):
             remedy = "store numbers or fixed-width text (array.astype(str)); pickled objects are never loaded"
-            raise SourceError(Problem(f"{where} ({name})", "plain numbers or text", "Python objects", remedy)) from error
+            raise SourceError(
+                Problem(f"{where} ({name})", "plain numbers or text", "Python objects", remedy)
+            ) from error
         raise SourceError(Problem(f"{where} ({name})", "a readable array", str(error), "write it again")) from error
     return array
 

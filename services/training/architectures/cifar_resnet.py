@@ -1,4 +1,4 @@
-"""The residual networks of He et al. 2016 (section 4.2) for 32x32 images: 6n + 2 layers, shortcuts without parameters."""
+"""The residual networks of He et al. 2016 (section 4.2) for 32x32 images: 6n + 2 layers, parameter-free shortcuts."""
 
 from __future__ import annotations
 

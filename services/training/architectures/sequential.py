@@ -1,4 +1,4 @@
-"""A plain stack of layers written as JSON: `[["conv", 3, 16, 4, 2, 1], ["relu"], ["flatten"], ["linear", 3600, 10]]`."""
+"""A plain stack of layers written as JSON: `[["conv", 3, 16, 4, 2, 1], ["relu"], ["flatten"], ["linear", 64, 10]]`."""
 
 from __future__ import annotations
 

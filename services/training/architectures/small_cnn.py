@@ -8,8 +8,8 @@ from torch import nn
 def small_cnn(channels: int = 1, classes: int = 10, width: int = 16, size: int = 8) -> nn.Sequential:
     """(N, channels, size, size) to logits (N, classes).
 
-    Two 3x3 convolutions, the second with stride 2, and two linear layers; no batch norm and no dropout, so that training
-    and evaluation mode are the same function.
+    Two 3x3 convolutions, the second with stride 2, and two linear layers; no batch norm and no dropout, so that
+    training and evaluation mode are the same function.
     """
     half = (size + 1) // 2
     return nn.Sequential(
