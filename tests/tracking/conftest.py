@@ -1,0 +1,184 @@
+"""Audits to track: the published GF-Score results as a realistic one, a large synthetic one, and one of hostile names."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from services.records import (
+    AuditResult,
+    CalibrationResult,
+    Estimate,
+    GateResult,
+    GroupScore,
+    ModelResult,
+    ModelSpec,
+    Outcome,
+    SampleFacts,
+    Series,
+    SeriesResult,
+    ThreatModel,
+)
+
+BOUND = math.sqrt(math.pi / 2)
+GREAT = Series("great", "GREAT score (sigmoid, T=1)", BOUND)
+CLEAN = Series("clean", "clean accuracy", 1.0, binary=True)
+
+
+def profile(series: Series, names: Sequence[str], mean: Any, std: Any, count: Any) -> SeriesResult:
+    """A series' result by the definitions of science.md section 2, with normal intervals (enough for pictures)."""
+    mean, std, count = (np.asarray(values, dtype=float) for values in (mean, std, count))
+    half = 2.81 * std / np.sqrt(count)
+    groups = tuple(
+        GroupScore(
+            index,
+            name,
+            int(count[index]),
+            int(count[index]),
+            Estimate(mean[index], max(0.0, mean[index] - half[index]), min(series.bound, mean[index] + half[index])),
+            {"accuracy": 0.9},
+        )
+        for index, name in enumerate(names)
+    )
+    worst = int(np.argmin(mean))
+    rdi = float(np.ptp(mean))
+    nrgc = float(np.abs(mean[:, None] - mean[None, :]).sum() / (2 * len(mean) ** 2 * mean.mean()))
+    low = float(np.max([0.0, np.min(mean - 0.6 * half)]))
+    close = tuple(group.name for group in groups if group.index != worst and group.score.low < groups[worst].score.high)
+    return SeriesResult(
+        series=series,
+        grouping="class",
+        aggregate=Estimate(float(np.average(mean, weights=count)), float(mean.mean() - half.mean() / 3)),
+        rdi=Estimate(rdi, max(0.0, rdi - 2 * half.max()), rdi + 2 * half.max()),
+        nrgc=Estimate(nrgc, nrgc * 0.85, nrgc * 1.15),
+        wcr=Estimate(float(mean.min()), low),
+        fp=Estimate(float(mean.mean() - 0.5 * rdi)),
+        worst=(names[worst],),
+        not_separated=close,
+        missing=(),
+        groups=groups,
+        method="normal (fixture)",
+        delta=0.05,
+        extras={"saturated": 0.02},
+    )
+
+
+def model_result(name: str, series: Sequence[SeriesResult], **changes: Any) -> ModelResult:
+    """A model judged by the gate ``great wcr >= 0.3``."""
+    wcr = series[0].wcr
+    low = wcr.low or 0.0
+    outcome = Outcome.PASS if low >= 0.3 else Outcome.FAIL if (wcr.value or 0.0) < 0.28 else Outcome.UNDECIDED
+    reason = f"lower bound {low:.3f} against 0.3"
+    spec = ModelSpec(name, f"robustbench:{name}?dataset=cifar10&threat_model=L2", threat_model=ThreatModel("L2", 0.5))
+    gate = GateResult("great wcr >= 0.3", outcome, wcr, reason)
+    made = ModelResult(spec, f"{abs(hash(name)):032x}"[:32], outcome, (reason,), (gate,), tuple(series))
+    return replace(made, forwards=10_000, seconds=12.5, **changes)
+
+
+def audit_of(models: Sequence[ModelResult], classes: Sequence[str], **changes: Any) -> AuditResult:
+    """An audit of these models."""
+    grid = tuple(round(0.1 + 0.05 * step, 3) for step in range(59))
+    curve = tuple(0.871 - 0.08 * max(0.0, 2.7 - T) ** 1.5 for T in grid)
+    calibration = CalibrationResult(
+        "class-accuracy", 2.7, 0.871, True, (2.7, 3.0), 0.5196, 0.6618, 0.8627, grid, curve, notes=()
+    )
+    order = ("error", "fail", "undecided", "pass")
+    outcome = min((model.outcome for model in models), key=lambda o: order.index(o.value), default=Outcome.PASS)
+    counts = tuple(group.n for group in models[0].series[0].groups) if models and models[0].series else ()
+    audit = AuditResult(
+        audit_id="20261128T001500Z-0a1b2c3d",
+        fleet="cifar10 robust models",
+        started="2026-11-28T00:15:00+00:00",
+        finished="2026-11-28T00:21:13+00:00",
+        outcome=outcome,
+        samples=SampleFacts("npz:cifar10/test.npz", "9f" * 16, sum(counts), (3, 32, 32), tuple(classes), counts),
+        models=tuple(models),
+        calibration=calibration,
+        config={"fleet": "cifar10", "measures": [{"name": "great"}], "seed": 0, "gates": ["great wcr >= 0.3"]},
+        versions={"classwise": "0.1.0", "python": "3.11"},
+    )
+    return replace(audit, **changes)
+
+
+@pytest.fixture(scope="session")
+def gf_audit(shared_data: Path) -> AuditResult:
+    """17 models x 10 classes: published means, deviations and accuracies of GF-Score on CIFAR-10."""
+    oracle = json.loads((shared_data / "oracles" / "gf_cifar10.json").read_text())
+    models = []
+    for name, entry in oracle["models"].items():
+        great = profile(GREAT, oracle["classes"], entry["T1"]["mean"], entry["T1"]["std"], entry["count"])
+        accuracy = np.array(entry["clean_accuracy"])
+        clean = profile(CLEAN, oracle["classes"], accuracy, np.sqrt(accuracy * (1 - accuracy)), entry["count"])
+        models.append(model_result(name, (great, clean)))
+    return audit_of(models, oracle["classes"])
+
+
+@pytest.fixture(scope="session")
+def make_audit() -> Callable[..., AuditResult]:
+    """A function of (models, classes) to a synthetic audit of that size."""
+
+    def make(
+        models: int, classes: int, *, names: Sequence[str] = (), series: Sequence[Series] = (GREAT,)
+    ) -> AuditResult:
+        draw = np.random.default_rng(7)
+        labels = list(names) or [f"n{index:08d} class number {index}" for index in range(classes)]
+        results = []
+        for index in range(models):
+            level = draw.uniform(0.1, 0.6)
+            made = []
+            for kind in series:
+                mean = np.clip(draw.normal(level, 0.1, classes), 0.01, kind.bound)
+                made.append(profile(kind, labels, mean, np.full(classes, 0.2), np.full(classes, 50)))
+            results.append(model_result(f"model_{index:03d}", made))
+        return audit_of(results, labels)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def small_audit(make_audit: Callable[..., AuditResult]) -> AuditResult:
+    """3 models x 6 classes, two series."""
+    return make_audit(3, 6, series=(GREAT, CLEAN))
+
+
+HOSTILE = (
+    "",
+    "cat & dog, 'pet' (small)",
+    "line\nbreak",
+    "‮right to left‬",
+    "<script>alert(1)</script>",
+    '"quoted" \\ </script>',
+    "a//b",
+    "../../etc/passwd",
+    "ключ",
+    "猫",
+    "x" * 10_000,
+    "$\\frac{1}{2}$ 100 %",
+    "cat?dog",
+    "cat!dog",
+    "nul\x00byte",
+)
+
+
+@pytest.fixture(scope="session")
+def hostile_names() -> tuple[str, ...]:
+    """Names that break metric keys, file names, HTML, JSON in scripts, mathematics in matplotlib, or PostgreSQL."""
+    return HOSTILE
+
+
+@pytest.fixture(scope="session")
+def hostile_audit(make_audit: Callable[..., AuditResult]) -> AuditResult:
+    """Hostile class, model and fleet names."""
+    audit = make_audit(2, len(HOSTILE), names=HOSTILE)
+    renamed = [
+        replace(model, spec=replace(model.spec, name=name))
+        for model, name in zip(audit.models, ("<img src=x onerror=alert(1)>", "y" * 10_000), strict=True)
+    ]
+    return replace(audit, models=tuple(renamed), fleet="fleet </title><script>alert(2)</script>")

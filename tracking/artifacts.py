@@ -1,0 +1,51 @@
+"""The files a run gets, laid out in a local folder: the same paths in every child run, so that MLflow can compare them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from services import storage
+from services.records import AuditResult
+from tracking import tables
+from tracking.figures.save import save_fleet, save_model
+from tracking.layout import RunContent
+from tracking.report import REPORT, render, write_report
+
+
+def parent_files(audit: AuditResult, bundle: str, content: RunContent, folder: Path) -> None:
+    """Report (the bundle's own when it has one), fleet figures, verdict and long texts."""
+    _texts(content, folder)
+    _verdict(folder, {"outcome": audit.outcome.value, "models": {m.spec.name: m.outcome.value for m in audit.models}})
+    source = storage.join(bundle, REPORT)
+    if storage.exists(source):
+        (folder / REPORT).write_bytes(storage.read_bytes(source))
+    else:
+        write_report(audit, str(folder))
+    save_fleet(audit, folder / "figures")
+
+
+def child_files(audit: AuditResult, index: int, content: RunContent, folder: Path) -> None:
+    """One model's table, figures, light report and verdict."""
+    model = audit.models[index]
+    _texts(content, folder)
+    gates = [asdict(gate) for gate in model.gates]
+    _verdict(folder, {"outcome": model.outcome.value, "reasons": list(model.reasons), "gates": gates})
+    with (folder / "per_class.parquet").open("wb") as file:
+        tables.fill_parquet(model, file)
+    save_model(model, folder / "figures")
+    alone = replace(audit, models=(model,), outcome=model.outcome)
+    (folder / REPORT).write_text(render(alone, interactive=False), encoding="utf-8")
+
+
+def _texts(content: RunContent, folder: Path) -> None:
+    for path, text in content.texts.items():
+        target = folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text, encoding="utf-8")
+
+
+def _verdict(folder: Path, body: dict[str, Any]) -> None:
+    (folder / "verdict.json").write_text(json.dumps(body, indent=1, default=str), encoding="utf-8")

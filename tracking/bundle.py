@@ -1,0 +1,103 @@
+"""The run bundle: everything an audit found, complete on disk before any server is told.
+
+::
+
+    STORAGE/audits/FLEET/AUDIT_ID/
+      tables/000_resnet18.parquet    one row a series, grouping and group
+      bundle.json                    the whole `AuditResult`; written last, so its presence means complete
+      report.html                    (tracking.report)
+      tracking.json                  what was uploaded where (tracking.marker)
+
+Any fsspec URL serves as storage.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from services import storage
+from services.errors import Problem, StorageError
+from services.records import SCHEMA_VERSION, AuditResult
+from tracking import tables
+from tracking.names import file_name
+
+BUNDLE = "bundle.json"
+
+_ADAPTER: TypeAdapter[AuditResult] = TypeAdapter(AuditResult)
+_UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
+"""From a schema version to the function that lifts a bundle of it to the next; fields added with a default need none."""
+
+
+def fleet_folder(base: str, fleet: str) -> str:
+    """Where the audits of `fleet` lie in a storage."""
+    return storage.join(base, "audits", file_name(fleet))
+
+
+def folder_of(base: str, fleet: str, audit_id: str) -> str:
+    """Where one audit's bundle lies in a storage."""
+    return storage.join(fleet_folder(base, fleet), file_name(audit_id))
+
+
+def write_bundle(result: AuditResult, folder: str) -> str:
+    """Write tables and then ``bundle.json``, each whole or not at all; returns the path of ``bundle.json``.
+
+    Raises:
+        StorageError: the storage is full, read-only or unreachable.
+    """
+    for index, model in enumerate(result.models):
+        target = storage.join(folder, "tables", tables.file_of(result, index))
+        storage.write(target, partial(tables.fill_parquet, model))
+    path = storage.join(folder, BUNDLE)
+    storage.write_bytes(path, _ADAPTER.dump_json(result, indent=1))
+    return path
+
+
+def read_bundle(folder: str) -> AuditResult:
+    """Read a bundle of this schema version or an older one.
+
+    Raises:
+        StorageError: it is absent, not a bundle, or written by a newer classwise.
+    """
+    path = storage.join(folder, BUNDLE)
+    raw = _upgraded(path, _parsed(path, storage.read_bytes(path)))
+    try:
+        return _ADAPTER.validate_python(raw, strict=False)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"])
+        raise StorageError(
+            Problem(f"{path}: {field}", "a bundle of classwise", str(first["msg"]), "audit again")
+        ) from error
+
+
+def list_bundles(base: str, fleet: str) -> list[str]:
+    """Folders of the complete audits of `fleet`, oldest first (audit ids sort by time)."""
+    home = fleet_folder(base, fleet)
+    folders = [storage.join(home, name) for name in storage.listing(home)]
+    return [folder for folder in folders if storage.exists(storage.join(folder, BUNDLE))]
+
+
+def _parsed(path: str, data: bytes) -> dict[str, Any]:
+    try:
+        raw = json.loads(data)
+    except ValueError as error:
+        raise StorageError(Problem(path, "JSON", f"{error}", "audit again")) from error
+    if not isinstance(raw, dict) or not isinstance(raw.get("schema_version"), int):
+        raise StorageError(Problem(path, "an object with a whole-number schema_version", type(raw).__name__))
+    return raw
+
+
+def _upgraded(path: str, raw: dict[str, Any]) -> dict[str, Any]:
+    version = raw["schema_version"]
+    if version > SCHEMA_VERSION:
+        raise StorageError(
+            Problem(path, f"schema_version {SCHEMA_VERSION} or older", str(version), "update classwise to read it")
+        )
+    for step in range(version, SCHEMA_VERSION):
+        raw = _UPGRADES.get(step, dict)(raw)
+    return {**raw, "schema_version": SCHEMA_VERSION}

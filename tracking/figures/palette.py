@@ -1,0 +1,13 @@
+"""Colours that people with any colour vision can tell apart (Okabe and Ito 2008), and a perceptually even scale."""
+
+from __future__ import annotations
+
+LINES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A5C00", "#5B5B5B")
+"""Yellow, the eighth of the set, is too faint on white; a dark olive and a grey stand in."""
+
+SHAPES = ("o", "s", "^", "D", "v", "P", "X", "*")
+"""Markers of matplotlib: colour is never the only sign."""
+
+GREY = "#9A9A9A"
+SCALE = "cividis"
+"""A scale made for colour-blind readers, dark to light."""

@@ -1,0 +1,324 @@
+"""Records to charts. Each function is pure and gives None when there is nothing worth drawing.
+
+Charts stay readable whatever the size of the audit: at most `MOST` classes and models, the weakest first, and the note
+says what was left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from services.records import AuditResult, CalibrationResult, ModelResult, SeriesResult
+from tracking.figures.charts import Cloud, Dots, Heatmap, Line, Lines, Marks, Panel, Radar, Scatter
+from tracking.summary import find
+from tracking.tables import finite
+
+MOST = 40
+RADAR_AXES = 24
+RADAR_LINES = 5
+
+Found = list[tuple[ModelResult, SeriesResult]]
+
+
+def measured(audit: AuditResult, lens: str) -> Found:
+    """The models that have the series, with it."""
+    return [(model, result) for model in audit.models if (result := find(model, lens))]
+
+
+def matrix(found: Found) -> tuple[tuple[str, ...], np.ndarray]:
+    """Group names and scores (models, groups), NaN where undefined; models may lack groups."""
+    names = {group.index: group.name for _, result in found for group in result.groups}
+    order = {index: position for position, index in enumerate(sorted(names))}
+    scores = np.full((len(found), len(order)), np.nan)
+    for row, (_, result) in enumerate(found):
+        for group in result.groups:
+            scores[row, order[group.index]] = np.nan if group.score.value is None else group.score.value
+    return tuple(names[index] for index in sorted(names)), scores
+
+
+def heatmap(audit: AuditResult, lens: str) -> Heatmap | None:
+    """Scores of models (rows, strongest first) and classes (columns; the weakest `MOST` when there are more)."""
+    found = measured(audit, lens)
+    if not found:
+        return None
+    names, scores = matrix(found)
+    rows = _strongest(found)[:MOST]
+    columns = _weakest_columns(scores)
+    values = tuple(tuple(_plain(scores[row, column]) for column in columns) for row in rows)
+    note = _left_out(len(rows), len(found), "models") + _left_out(len(columns), len(names), "classes", "weakest")
+    label = found[0][1].series.title
+    shown = tuple(names[column] for column in columns)
+    return Heatmap(f"{label}, class by class", note, tuple(found[r][0].spec.name for r in rows), shown, values, label)
+
+
+def disparity(audit: AuditResult, lens: str) -> Dots | None:
+    """RDI, NRGC and WCR of each model with their intervals."""
+    found = measured(audit, lens)
+    if not found:
+        return None
+    rows = [found[row] for row in _strongest(found)[:MOST]]
+    labels = {
+        "rdi": "RDI: best minus worst class",
+        "nrgc": "NRGC: inequality (0 = equal)",
+        "wcr": "WCR: worst class",
+    }
+    panels = tuple(Panel(label, (_estimates(rows, metric),)) for metric, label in labels.items())
+    note = "Lines are confidence intervals. RDI grows with the scale of the scores; NRGC does not."
+    note += _left_out(len(rows), len(found), "models")
+    title = f"Disparity between classes, {found[0][1].series.title}"
+    return Dots(title, note.strip(), tuple(model.spec.name for model, _ in rows), panels)
+
+
+def against_disparity(audit: AuditResult, lens: str) -> Scatter | None:
+    """The score against RDI, and against NRGC, a point a model."""
+    found = measured(audit, lens)
+    if len(found) < 2:
+        return None
+    label = found[0][1].series.title
+    names = tuple(model.spec.name for model, _ in found)
+    x = tuple(finite(result.aggregate.value) for _, result in found)
+    clouds = tuple(
+        Cloud(label, metric.upper(), names, x, tuple(finite(getattr(result, metric).value) for _, result in found))
+        for metric in ("rdi", "nrgc")
+    )
+    note = "Read both: RDI grows with the scale of the scores, NRGC is relative to their mean."
+    return Scatter("Is the stronger model the more equal one?", note, clouds)
+
+
+def vulnerability(audit: AuditResult, lens: str) -> Dots | None:
+    """How often each class is a model's worst, and its mean rank among the classes (1 = worst)."""
+    found = measured(audit, lens)
+    if len(found) < 2:
+        return None
+    names, scores = matrix(found)
+    mean_rank = _mean_over_known(_ranks(scores), ~np.isnan(scores))
+    times = np.array([sum(name in result.worst for _, result in found) for name in names], dtype=float)
+    order = sorted(range(len(names)), key=lambda column: (-times[column], _last(mean_rank[column])))[:25]
+    panels = (
+        Panel(f"times the worst class (of {len(found)} models)", (Marks("times", tuple(times[order].tolist())),)),
+        Panel("mean rank (1 = worst)", (Marks("rank", tuple(_plain(mean_rank[column]) for column in order)),)),
+    )
+    note = "Ties count for each tied class." + _left_out(len(order), len(names), "classes", "most vulnerable")
+    return Dots("Which classes pay", note, tuple(names[column] for column in order), panels)
+
+
+def reranking(audit: AuditResult, lens: str) -> Lines | None:
+    """Rank of each model by score, by WCR, by FP and by NRGC: lines that cross are rankings that disagree."""
+    found = measured(audit, lens)
+    if len(found) < 2:
+        return None
+    criteria = {"score": ("aggregate", 1), "worst class": ("wcr", 1), "FP": ("fp", 1), "equality (NRGC)": ("nrgc", -1)}
+    ranks = {label: _model_ranks(found, metric, sign) for label, (metric, sign) in criteria.items()}
+    order = _strongest(found)[:MOST]
+    lines = tuple(Line(found[row][0].spec.name, tuple(ranks[label][row] for label in criteria)) for row in order)
+    moved = sorted(lines, key=_span, reverse=True)
+    note = "Rank 1 is best. Coloured: the models whose rank depends most on the criterion."
+    note += _left_out(len(order), len(found), "models")
+    return Lines("Does the ranking hold?", note, "", "rank", tuple(criteria), tuple(moved), falling=True)
+
+
+def calibration(found: CalibrationResult) -> Lines | None:
+    """The objective over the temperatures, the chosen one, the plateau and whether it touches the grid's edge."""
+    if len(found.grid) < 2:
+        return None
+    band = None
+    if found.plateau is not None:
+        band = (*found.plateau, "plateau: equally good")
+    vertical = None
+    if found.temperature is not None:
+        edge = " (at the grid's edge)" if found.at_edge else ""
+        vertical = (found.temperature, f"T = {found.temperature:g}{edge}")
+    line = Line("objective", tuple(finite(value) for value in found.curve))
+    return Lines(
+        f"Calibration of the temperature, {found.policy}",
+        " ".join(found.notes),
+        "temperature (log scale)",
+        "objective",
+        found.grid,
+        (line,),
+        log=min(found.grid) > 0,
+        band=band,
+        vertical=vertical,
+    )
+
+
+def widths(audit: AuditResult, lens: str) -> Dots | None:
+    """How wide the class intervals of each model are (median, narrowest to widest), and those of RDI and WCR."""
+    found = measured(audit, lens)
+    rows = [found[row] for row in _strongest(found)[:MOST]]
+    spans = [sorted(_widths(result)) for _, result in rows]
+    if not any(spans):
+        return None
+    middle = tuple(float(np.median(span)) if span else None for span in spans)
+    low, high = (tuple(span[side] if span else None for span in spans) for side in (0, -1))
+    rdi = tuple(_width(result.rdi) for _, result in rows)
+    margin = tuple(_margin(result) for _, result in rows)
+    panels = (
+        Panel("class intervals: median, narrowest to widest", (Marks("width", middle, low, high),)),
+        Panel("RDI interval", (Marks("width", rdi),)),
+        Panel("WCR: estimate minus certified", (Marks("margin", margin),)),
+    )
+    methods = ", ".join(sorted({result.method for _, result in rows}))
+    note = f"Method: {methods}. Narrower is surer." + _left_out(len(rows), len(found), "models")
+    return Dots("How sure are the numbers?", note, tuple(model.spec.name for model, _ in rows), panels)
+
+
+def radar(audit: AuditResult, lens: str) -> Radar | None:
+    """Class profiles of the strongest models and the weakest; nothing where the axes would be too many or too few."""
+    found = measured(audit, lens)
+    if not found:
+        return None
+    names, scores = matrix(found)
+    if not 3 <= len(names) <= RADAR_AXES:
+        return None
+    order = _strongest(found)
+    chosen = order if len(order) <= RADAR_LINES else [*order[: RADAR_LINES - 1], order[-1]]
+    lines = tuple(Line(found[row][0].spec.name, tuple(map(_plain, scores[row]))) for row in chosen)
+    note = "" if len(order) <= RADAR_LINES else f"The {RADAR_LINES - 1} strongest models and the weakest."
+    top = float(np.nanmax(scores[chosen])) if np.isfinite(scores[chosen]).any() else 1.0
+    return Radar(f"Profiles, {found[0][1].series.title}", note, names, lines, top or 1.0)
+
+
+def trends(history: Sequence[AuditResult], audit: AuditResult, lens: str) -> Lines | None:
+    """The worst class of each model over the audits of the fleet, oldest first."""
+    audits = [*sorted(history, key=lambda past: past.audit_id), audit]
+    if len(audits) < 2:
+        return None
+    found = measured(audit, lens)
+    names = [found[row][0].spec.name for row in _strongest(found)[:MOST]]
+    lines = tuple(Line(name, tuple(_past_wcr(past, name, lens) for past in audits)) for name in names)
+    note = "Worst class of each model." + _left_out(len(names), len(found), "models")
+    x = tuple(past.started[:16].replace("T", " ") for past in audits)
+    return Lines("Over the audits", note, "", "WCR", x, lines)
+
+
+def profile(model: ModelResult, lens: str) -> Dots | None:
+    """One model's classes with their intervals, weakest first."""
+    result = find(model, lens)
+    if result is None or not result.groups:
+        return None
+    groups = sorted(result.groups, key=lambda group: (_last(group.score.value), group.index))
+    shown = groups[:MOST]
+    marks = Marks(
+        result.series.title,
+        tuple(finite(group.score.value) for group in shown),
+        tuple(finite(group.score.low) for group in shown),
+        tuple(finite(group.score.high) for group in shown),
+    )
+    note = f"{100 * (1 - result.delta):g} % simultaneous intervals ({result.method})."
+    note += _left_out(len(shown), len(groups), "classes", "weakest")
+    labels = tuple(f"{group.name} (n={group.n})" for group in shown)
+    return Dots(f"{model.spec.name}: {result.series.title}", note, labels, (Panel(result.series.title, (marks,)),))
+
+
+def bracket(
+    model: ModelResult,
+    *,
+    radius: SeriesResult | None = None,
+    great: SeriesResult | None = None,
+    minimal: SeriesResult | None = None,
+) -> Dots | None:
+    """Per class: certified radius (what is proved), GREAT (what is claimed), smallest perturbation found (what is broken).
+
+    A claim to the right of the perturbation found is false. None when fewer than two of the three are there.
+    """
+    given = {"certified radius": radius, "GREAT (claim)": great, "minimal perturbation": minimal}
+    there = {label: result for label, result in given.items() if result is not None}
+    if len(there) < 2:
+        return None
+    found: Found = [(model, result) for result in there.values()]
+    names, scores = matrix(found)
+    order = sorted(range(len(names)), key=lambda column: _last(_plain(scores[-1, column])))[:MOST]
+    marks = tuple(
+        Marks(label, tuple(_plain(scores[row, column]) for column in order)) for row, label in enumerate(there)
+    )
+    note = "A claim to the right of the perturbation found is refuted." + _left_out(len(order), len(names), "classes")
+    return Dots(
+        f"{model.spec.name}: proved, claimed, broken",
+        note,
+        tuple(names[column] for column in order),
+        (Panel("L2 distance", marks),),
+    )
+
+
+# --- small helpers -----------------------------------------------------------------------------------------------
+
+
+def _plain(value: Any) -> float | None:
+    return finite(float(value)) if value is not None else None
+
+
+def _last(value: float | None) -> float:
+    """Sort key that puts the undefined last."""
+    return float("inf") if value is None or np.isnan(value) else float(value)
+
+
+def _strongest(found: Found) -> list[int]:
+    return sorted(range(len(found)), key=lambda row: _last(_negative(found[row][1].aggregate.value)))
+
+
+def _negative(value: float | None) -> float | None:
+    return None if value is None else -value
+
+
+def _weakest_columns(scores: np.ndarray) -> list[int]:
+    """All columns in their order, or the `MOST` with the smallest mean, smallest first."""
+    if scores.shape[1] <= MOST:
+        return list(range(scores.shape[1]))
+    means = _mean_over_known(scores, ~np.isnan(scores))
+    return [int(column) for column in np.argsort(means, kind="stable")[:MOST]]
+
+
+def _mean_over_known(values: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """Column means over the known entries, NaN (which sorts last) where there is none."""
+    counts = known.sum(axis=0)
+    sums = np.where(known, values, 0.0).sum(axis=0)
+    return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+
+
+def _ranks(scores: np.ndarray) -> np.ndarray:
+    """Rank of each class within its model, 1 = smallest, undefined last."""
+    order = np.argsort(np.argsort(np.where(np.isnan(scores), np.inf, scores), axis=1, kind="stable"), axis=1)
+    return order + 1.0
+
+
+def _model_ranks(found: Found, metric: str, sign: int) -> list[float | None]:
+    values: list[float | None] = [finite(getattr(result, metric).value) for _, result in found]
+    known = [sign * value for value in values if value is not None]
+    return [None if value is None else 1.0 + sum(other > sign * value for other in known) for value in values]
+
+
+def _span(line: Line) -> float:
+    known = [value for value in line.y if value is not None]
+    return max(known) - min(known) if known else 0.0
+
+
+def _estimates(rows: Found, metric: str) -> Marks:
+    estimates = [getattr(result, metric) for _, result in rows]
+    value, low, high = (tuple(finite(getattr(e, side)) for e in estimates) for side in ("value", "low", "high"))
+    return Marks(metric.upper(), value, low, high)
+
+
+def _width(estimate: Any) -> float | None:
+    return None if estimate.low is None or estimate.high is None else finite(estimate.high - estimate.low)
+
+
+def _widths(result: SeriesResult) -> list[float]:
+    return [width for group in result.groups if (width := _width(group.score)) is not None]
+
+
+def _margin(result: SeriesResult) -> float | None:
+    return None if result.wcr.value is None or result.wcr.low is None else finite(result.wcr.value - result.wcr.low)
+
+
+def _past_wcr(past: AuditResult, name: str, lens: str) -> float | None:
+    model = next((model for model in past.models if model.spec.name == name), None)
+    result = find(model, lens) if model else None
+    return finite(result.wcr.value) if result else None
+
+
+def _left_out(shown: int, total: int, what: str, which: str = "strongest") -> str:
+    return "" if shown >= total else f" The {shown} {which} of {total:,} {what}."

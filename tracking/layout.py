@@ -1,0 +1,205 @@
+"""What an audit looks like in MLflow, as plain values: no server, no file.
+
+The experiment is the fleet, the parent run one audit, a child run one model in it. Metrics are aggregates and the five
+worst classes; a thousand classes are not a thousand metrics, the whole table is an artifact. An undefined number is
+never logged as a number: its name and reason stand in the tag ``classwise.undefined`` and are counted in the metric
+``undefined``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from services.records import AuditResult, ModelResult, Outcome, SeriesResult
+from tracking.names import group_key, metric_key, unique_name
+from tracking.summary import METRICS, lens, series_metrics
+from tracking.tables import finite, rows
+
+MAX_PARAM = 6_000
+MAX_TAG = 8_000
+WORST_CLASSES = 5
+MAX_TABLE_ROWS = 2_000
+"""Rows of the MLflow table artifact, which the browser loads whole; the Parquet file beside it holds all."""
+
+
+@dataclass(frozen=True)
+class RunContent:
+    """What one run gets: parameters, metrics and tags as given, and texts too long for MLflow as artifacts."""
+
+    name: str
+    params: dict[str, str]
+    metrics: dict[str, float]
+    tags: dict[str, str]
+    texts: dict[str, str] = field(default_factory=dict)
+
+
+def child_content(audit: AuditResult, index: int) -> RunContent:
+    """The child run of one model."""
+    model = audit.models[index]
+    undefined = list(undefined_of(model))
+    metrics = {key: value for result in model.series for key, value in _metrics(result).items()}
+    metrics |= {"undefined": float(len(undefined)), "forwards": float(model.forwards), "seconds": model.seconds}
+    return _bounded(model.spec.name, _params(audit, model), metrics, _tags(audit, index, undefined))
+
+
+def parent_content(audit: AuditResult) -> RunContent:
+    """The parent run of an audit."""
+    counts = {f"models/{outcome.value}": _count(audit, outcome) for outcome in Outcome}
+    metrics = {**counts, "models/all": float(len(audit.models)), **_calibration(audit)}
+    tags = {
+        "classwise.audit_id": audit.audit_id,
+        "classwise.role": "audit",
+        "classwise.outcome": audit.outcome.value,
+        "classwise.baseline": audit.baseline,
+        "classwise.versions": json.dumps(audit.versions, sort_keys=True),
+        "mlflow.note.content": _note(audit),
+    }
+    return _bounded(audit.audit_id, dict(_flat(audit.config)), metrics, tags)
+
+
+def undefined_of(model: ModelResult) -> Iterator[tuple[str, str]]:
+    """Name and reason of every number of the model that has no value."""
+    for result in model.series:
+        for metric in METRICS:
+            estimate = getattr(result, metric)
+            if finite(estimate.value) is None:
+                yield metric_key(lens(result), metric), estimate.reason or "undefined"
+        for group in result.groups:
+            if finite(group.score.value) is None:
+                yield _group_metric(result, group_key(group.index, group.name)), group.score.reason or "undefined"
+
+
+def worst_groups(result: SeriesResult) -> Iterator[tuple[str, float, float | None]]:
+    """Key, score and lower limit of the groups with the smallest means, smallest first."""
+    scored = [(value, group) for group in result.groups if (value := finite(group.score.value)) is not None]
+    scored.sort(key=lambda pair: (pair[0], pair[1].index))
+    for value, group in scored[:WORST_CLASSES]:
+        yield group_key(group.index, group.name), value, finite(group.score.low)
+
+
+def table_rows(model: ModelResult) -> list[dict[str, Any]]:
+    """Rows of the MLflow table: all of them, or for each series the worst ones when there are too many."""
+    found = list(rows(model))
+    if len(found) <= MAX_TABLE_ROWS:
+        return found
+    share = max(WORST_CLASSES, MAX_TABLE_ROWS // len(model.series))
+    kept: list[dict[str, Any]] = []
+    for result in model.series:
+        mine = [row for row in found if (row["series"], row["grouping"]) == (result.series.key, result.grouping)]
+        mine.sort(key=lambda row: (row["score"] is None, row["score"] or 0.0))
+        kept += mine[:share]
+    return kept
+
+
+def _group_metric(result: SeriesResult, key: str, side: str = "") -> str:
+    kind = "class" if result.grouping == "class" else "group"
+    return metric_key(lens(result), f"{kind}{side}", key)
+
+
+def _metrics(result: SeriesResult) -> dict[str, float]:
+    found = series_metrics(result)
+    for key, value, low in worst_groups(result):
+        found[_group_metric(result, key)] = value
+        if low is not None:
+            found[_group_metric(result, key, "_low")] = low
+    for name, extra in result.extras.items():
+        if (number := finite(extra)) is not None:
+            found[metric_key(lens(result), unique_name(name))] = number
+    return found
+
+
+def _params(audit: AuditResult, model: ModelResult) -> dict[str, str]:
+    spec = model.spec
+    threat = f"{spec.threat_model.norm} {spec.threat_model.epsilon:.6g}" if spec.threat_model else "not declared"
+    found: dict[str, Any] = {
+        "model": spec.name,
+        "uri": spec.uri,
+        "outputs": spec.outputs,
+        "threat_model": threat,
+        "samples": audit.samples.uri,
+        "temperature_policy": audit.calibration.policy,
+        "temperature": audit.calibration.temperature,
+        "robust_accuracy_declared": spec.robust_accuracy,
+        "clean_accuracy_declared": spec.clean_accuracy,
+    }
+    return {key: str(value) for key, value in found.items() if value is not None}
+
+
+def _tags(audit: AuditResult, index: int, undefined: list[tuple[str, str]]) -> dict[str, str]:
+    model = audit.models[index]
+    reasons = "\n".join(model.reasons)
+    lines = [f"**{model.outcome.value.upper()}**", *(f"* {reason}" for reason in (*model.reasons, *model.notes))]
+    tags = {
+        "classwise.audit_id": audit.audit_id,
+        "classwise.role": "model",
+        "classwise.model": model.spec.name,
+        "classwise.model_index": str(index),
+        "classwise.outcome": model.outcome.value,
+        "classwise.reasons": reasons,
+        "classwise.model_digest": model.digest,
+        "classwise.threat_model": _params(audit, model)["threat_model"],
+        "mlflow.note.content": "\n".join(lines),
+    }
+    if undefined:
+        tags["classwise.undefined"] = "\n".join(f"{key}: {reason}" for key, reason in undefined)
+    if model.spec.allow_unpickling:
+        tags["classwise.allow_unpickling"] = "true"
+    return tags
+
+
+def _bounded(name: str, params: dict[str, str], metrics: dict[str, float], tags: dict[str, str]) -> RunContent:
+    """Move what MLflow would cut in silence into text artifacts; drop what is no number and what PostgreSQL refuses."""
+    texts: dict[str, str] = {}
+
+    def fit(kind: str, key: str, text: str, limit: int) -> str:
+        value = text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
+        if len(value) <= limit:
+            return value
+        path = f"{kind}/{unique_name(key, ascii_only=True)}.txt"
+        texts[path] = value
+        return f"{len(value)} characters, whole in the artifact {path}: {value[:200]}…"
+
+    short_params = {metric_key(key): fit("params", key, value, MAX_PARAM) for key, value in params.items()}
+    short_tags = {key: fit("tags", key, value, MAX_TAG) for key, value in tags.items() if value}
+    numbers = {key: value for key, raw in metrics.items() if (value := finite(raw)) is not None}
+    return RunContent(name, short_params, numbers, short_tags, texts)
+
+
+def _count(audit: AuditResult, outcome: Outcome) -> float:
+    return float(sum(model.outcome is outcome for model in audit.models))
+
+
+def _calibration(audit: AuditResult) -> dict[str, float]:
+    found = audit.calibration
+    values = {
+        "temperature": found.temperature,
+        "objective": found.objective,
+        "reference_correlation": found.reference,
+        "reference_correlation_before": found.reference_before,
+        "reference_correlation_of_accuracy": found.reference_accuracy,
+    }
+    return {f"calibration/{key}": number for key, value in values.items() if (number := finite(value)) is not None}
+
+
+def _note(audit: AuditResult) -> str:
+    lines = [f"Audit of **{audit.fleet}**: **{audit.outcome.value.upper()}**", ""]
+    for model in audit.models[:50]:
+        lines.append(f"* {model.spec.name}: {model.outcome.value}. {' '.join(model.reasons[:2])}")
+    if len(audit.models) > 50:
+        lines.append(f"* and {len(audit.models) - 50} more, see report.html")
+    return "\n".join(lines)
+
+
+def _flat(value: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Dotted keys of a nested configuration; lists of plain values stay one parameter."""
+    if isinstance(value, dict) and value:
+        for key, inner in value.items():
+            part = unique_name(str(key))
+            yield from _flat(inner, f"{prefix}.{part}" if prefix else part)
+    elif isinstance(value, list) and any(isinstance(item, dict) for item in value):
+        yield prefix, json.dumps(value, sort_keys=True, default=str)
+    elif value is not None:
+        yield prefix, value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)

@@ -1,0 +1,141 @@
+"""One self-contained HTML file: the verdict first, then what it means, pictures, and every class.
+
+The page needs no network. Plotly's script (4.8 MB) is embedded once and the figures are drawn as they scroll into
+view; the report of a single model (a child run) embeds PNG pictures instead, for two hundred copies of the script would
+be a gigabyte. All text is escaped: names come from users.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from services import storage
+from services.records import AuditResult
+from tracking.figures import views
+from tracking.figures.charts import Chart
+from tracking.figures.interactive import to_plotly
+from tracking.figures.png import draw
+from tracking.figures.save import fleet_charts, model_charts
+from tracking.report_data import class_table, model_cards
+from tracking.summary import find, lenses
+from tracking.words import fleet_words
+
+REPORT = "report.html"
+MOST_LENSES = 24
+
+
+def write_report(result: AuditResult, folder: str, history: Sequence[AuditResult] = ()) -> str:
+    """Write ``report.html`` into `folder` (a path or any fsspec URL), whole or not at all; returns its path.
+
+    Raises:
+        StorageError: the storage is full, read-only or unreachable.
+    """
+    path = storage.join(folder, REPORT)
+    storage.write_bytes(path, render(result, history).encode("utf-8", "replace"))
+    return path
+
+
+def render(result: AuditResult, history: Sequence[AuditResult] = (), *, interactive: bool = True) -> str:
+    """The page as text; with `interactive` False pictures are embedded PNG and no plotly."""
+    sections = _sections(result, history)
+    template = _environment().get_template("report.html")
+    return template.render(
+        audit=result,
+        words=fleet_words(result),
+        cards=model_cards(result),
+        lenses=[{"name": name, "title": _title(result, name)} for name in sections],
+        figures=_figures(sections, interactive),
+        calibration=_calibration(result, interactive),
+        table=_embedded(class_table(result)),
+        plotly=Markup(_plotly_script()) if interactive else None,
+        config=json.dumps(result.config, indent=2, sort_keys=True, default=str, ensure_ascii=False),
+        style=Markup(_source("report.css")),
+        script=Markup(_source("report.js")),
+    )
+
+
+def _sections(result: AuditResult, history: Sequence[AuditResult]) -> dict[str, dict[str, Chart]]:
+    """The charts of each series, by series and name."""
+    found = {}
+    for name in lenses(result)[:MOST_LENSES]:
+        charts = fleet_charts(result, name) if len(result.models) > 1 else {}
+        if len(result.models) == 1:
+            charts = {**model_charts(result.models[0], name), **_some(fleet_charts(result, name), ("radar",))}
+        trend = views.trends(history, result, name)
+        found[name] = {**charts, "trends": trend} if trend else charts
+    return found
+
+
+def _some(charts: Mapping[str, Chart], names: Sequence[str]) -> dict[str, Chart]:
+    return {name: charts[name] for name in names if name in charts}
+
+
+def _figures(sections: Mapping[str, Mapping[str, Chart]], interactive: bool) -> list[dict[str, Any]]:
+    return [
+        {"lens": lens, "id": f"figure-{place}-{name}", "name": name, **_figure(chart, interactive)}
+        for place, (lens, charts) in enumerate(sections.items())
+        for name, chart in charts.items()
+    ]
+
+
+def _figure(chart: Chart, interactive: bool) -> dict[str, Any]:
+    body = _embedded(to_plotly(chart)) if interactive else None
+    picture = None if interactive else _picture(chart)
+    return {"title": chart.title, "note": chart.note, "json": body, "picture": picture}
+
+
+def _calibration(result: AuditResult, interactive: bool) -> dict[str, Any] | None:
+    chart = views.calibration(result.calibration)
+    return {"id": "figure-calibration", **_figure(chart, interactive)} if chart else None
+
+
+def _title(result: AuditResult, lens: str) -> str:
+    found = next(found for model in result.models if (found := find(model, lens)))
+    return found.series.title if found.grouping == "class" else f"{found.series.title}, by {found.grouping}"
+
+
+def _picture(chart: Chart) -> str:
+    file = io.BytesIO()
+    draw(chart).savefig(file, format="png")
+    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
+
+
+def _embedded(value: Any) -> Markup:
+    """JSON that cannot end its script element, whatever text is in it."""
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False, ensure_ascii=True)
+    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
+
+
+@lru_cache(maxsize=1)
+def _plotly_script() -> str:
+    from plotly.offline import get_plotlyjs
+
+    script: str = get_plotlyjs()
+    return script
+
+
+@lru_cache(maxsize=1)
+def _environment() -> Environment:
+    return Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def _source(name: str) -> str:
+    return (_TEMPLATES / name).read_text(encoding="utf-8")
+
+
+_TEMPLATES = Path(__file__).parent / "templates"

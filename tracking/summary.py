@@ -1,0 +1,75 @@
+"""The leaderboard of an audit: one flat row a model, the same columns for all of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from services.records import AuditResult, Estimate, ModelResult, SeriesResult
+from tracking.names import metric_key, series_key
+from tracking.tables import finite
+
+METRICS = ("aggregate", "rdi", "nrgc", "wcr", "fp")
+"""What every series is summed up by, in reading order; attributes of `SeriesResult`."""
+
+
+def lens(result: SeriesResult) -> str:
+    """The name of a series over a grouping, unique within a model: ``great``, ``great/by-sex``."""
+    return series_key(result.series.key, result.grouping)
+
+
+def lenses(audit: AuditResult) -> list[str]:
+    """All series and groupings of the audit: GREAT first, clean accuracy last, the others as measured, classes first."""
+    first: dict[str, SeriesResult] = {}
+    for model in audit.models:
+        for result in model.series:
+            first.setdefault(lens(result), result)
+
+    def rank(name: str) -> tuple[bool, bool, bool]:
+        found = first[name]
+        return found.grouping != "class", found.series.key.startswith("clean"), not found.series.key.startswith("great")
+
+    return sorted(first, key=rank)
+
+
+def find(model: ModelResult, name: str) -> SeriesResult | None:
+    """The model's series under that lens, None when it was not measured."""
+    return next((result for result in model.series if lens(result) == name), None)
+
+
+def bounds(name: str, estimate: Estimate) -> dict[str, float]:
+    """``name``, ``name_low`` and ``name_high`` as far as they are defined and finite."""
+    found = {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
+    return {key: number for key, value in found.items() if (number := finite(value)) is not None}
+
+
+def series_metrics(result: SeriesResult) -> dict[str, float]:
+    """Aggregates of one series under its MLflow keys: ``great/rdi``, ``great/rdi_low``, ``great/wcr_low``."""
+    found: dict[str, float] = {}
+    for metric in METRICS:
+        found.update(bounds(metric_key(lens(result), metric), getattr(result, metric)))
+    return found
+
+
+def leaderboard(audit: AuditResult) -> list[dict[str, Any]]:
+    """One row a model: name, outcome and every aggregate of every series, None where undefined."""
+    measured = [{name: series_metrics_of(model, name) for name in lenses(audit)} for model in audit.models]
+    columns = list(dict.fromkeys(key for row in measured for metrics in row.values() for key in metrics))
+    table = []
+    for model, row in zip(audit.models, measured, strict=True):
+        flat = {key: value for metrics in row.values() for key, value in metrics.items()}
+        worst = {f"{name}/worst": worst_of(model, name) for name in lenses(audit)}
+        head = {"model": model.spec.name, "outcome": model.outcome.value}
+        table.append({**head, **worst, **{column: flat.get(column) for column in columns}})
+    return table
+
+
+def series_metrics_of(model: ModelResult, name: str) -> dict[str, float]:
+    """`series_metrics` of the model under that lens; empty when it was not measured."""
+    found = find(model, name)
+    return series_metrics(found) if found else {}
+
+
+def worst_of(model: ModelResult, name: str) -> str | None:
+    """Names of the worst groups, tied ones joined; None when unknown."""
+    found = find(model, name)
+    return " = ".join(found.worst[:3]) if found and found.worst else None

@@ -1,0 +1,153 @@
+"use strict";
+(() => {
+  const collator = new Intl.Collator(undefined, { numeric: true });
+  const missing = (value) => value === null || value === "";
+  const compare = (a, b, direction) => {
+    if (missing(a) || missing(b)) return missing(a) - missing(b);
+    return direction * (typeof a === "number" && typeof b === "number" ? a - b : collator.compare(String(a), String(b)));
+  };
+
+  // Figures: drawn when they come into view, so that a large report opens at once.
+  const style = () => getComputedStyle(document.documentElement);
+  const draw = (canvas) => {
+    const source = document.querySelector(`script[data-for="${canvas.id}"]`);
+    const { data, layout } = JSON.parse(source.textContent);
+    const line = style().getPropertyValue("--line").trim();
+    const themed = { ...layout, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)" };
+    themed.font = { ...layout.font, color: style().getPropertyValue("--fg").trim() };
+    for (const key of Object.keys(themed)) {
+      if (/^[xy]axis/.test(key)) themed[key] = { ...themed[key], gridcolor: line, linecolor: line };
+    }
+    if (themed.polar) {
+      const axis = { gridcolor: line, linecolor: line };
+      themed.polar = { ...themed.polar, radialaxis: { ...themed.polar.radialaxis, ...axis }, angularaxis: { ...themed.polar.angularaxis, ...axis } };
+    }
+    window.Plotly.react(canvas, data, themed, { responsive: true, displaylogo: false, scrollZoom: false });
+    canvas.dataset.drawn = "yes";
+  };
+  const canvases = [...document.querySelectorAll(".canvas")];
+  if (window.Plotly && canvases.length) {
+    const watcher = new IntersectionObserver((entries) => {
+      for (const entry of entries) {
+        if (entry.isIntersecting) { watcher.unobserve(entry.target); draw(entry.target); }
+      }
+    }, { rootMargin: "600px" });
+    canvases.forEach((canvas) => watcher.observe(canvas));
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => canvases.filter((c) => c.dataset.drawn).forEach(draw));
+  }
+  const lens = document.getElementById("lens");
+  if (lens) {
+    lens.addEventListener("change", () => {
+      for (const plot of document.querySelectorAll("figure.plot")) {
+        plot.hidden = plot.dataset.lens !== "" && plot.dataset.lens !== lens.value;
+      }
+    });
+  }
+
+  // The verdict table sorts by its cells.
+  const mark = (head, column, direction) => [...head.querySelectorAll("th")].forEach((cell, place) => {
+    if (place === column) cell.setAttribute("aria-sort", direction > 0 ? "ascending" : "descending");
+    else cell.removeAttribute("aria-sort");
+  });
+  const verdicts = document.getElementById("verdicts");
+  const valueOf = (row, column) => {
+    const cell = row.cells[column];
+    if (cell.dataset.value === undefined) return cell.textContent.trim();
+    return cell.dataset.value === "" ? null : Number(cell.dataset.value);
+  };
+  let verdictOrder = [-1, 1];
+  verdicts.tHead.addEventListener("click", (event) => {
+    const cell = event.target.closest("th");
+    if (!cell) return;
+    const column = cell.cellIndex;
+    const direction = verdictOrder[0] === column ? -verdictOrder[1] : 1;
+    verdictOrder = [column, direction];
+    const rows = [...verdicts.tBodies[0].rows];
+    rows.sort((a, b) => compare(valueOf(a, column), valueOf(b, column), direction));
+    verdicts.tBodies[0].append(...rows);
+    mark(verdicts.tHead, column, direction);
+  });
+  const open = () => {
+    const target = location.hash.startsWith("#model-") && document.getElementById(location.hash.slice(1));
+    if (target) target.open = true;
+  };
+  addEventListener("hashchange", open);
+  open();
+
+  // Every class: only the rows in view are in the document.
+  const table = JSON.parse(document.getElementById("table-data").textContent);
+  const form = document.getElementById("filters");
+  const option = (value, text) => Object.assign(document.createElement("option"), { value, textContent: text.length > 80 ? text.slice(0, 79) + "…" : text });
+  table.models.forEach((name, place) => form.elements.model.append(option(place, name)));
+  table.series.forEach((name, place) => form.elements.series.append(option(place, name)));
+  form.elements.series.append(option("", "all"));
+  const group = (row) => table.groups[row[1]][row[2]];
+  const flags = (row) => [[1, "worst"], [2, "not separated"], [4, "vacuous"]].filter(([bit]) => row[7] & bit).map(([, text]) => text).join(", ");
+  const columns = [
+    ["model", (row) => table.models[row[0]]],
+    ["measure", (row) => table.series[row[1]]],
+    ["class", group, true],
+    ["n", (row) => row[3]],
+    ["score", (row) => row[4]],
+    ["at least", (row) => row[5]],
+    ["at most", (row) => row[6]],
+    ["remark", flags],
+  ];
+  const PAGE = 100;
+  let order = [4, 1];
+  let shown = PAGE;
+  let chosen = [];
+  const perClass = document.getElementById("per-class");
+  const head = perClass.tHead.insertRow();
+  for (const [title] of columns) {
+    const cell = document.createElement("th");
+    cell.scope = "col";
+    cell.append(Object.assign(document.createElement("button"), { type: "button", textContent: title }));
+    head.append(cell);
+  }
+  const text = (value) => value === null ? "–" : typeof value === "number" && !Number.isInteger(value) ? value.toFixed(4) : String(value);
+  const fill = () => {
+    const body = document.createElement("tbody");
+    for (const row of chosen.slice(0, shown)) {
+      const line = body.insertRow();
+      for (const [, get] of columns) {
+        const value = get(row);
+        const cell = line.insertCell();
+        const full = text(value);
+        const inner = document.createElement("bdi");
+        inner.textContent = full.length > 60 ? full.slice(0, 59) + "…" : full;
+        if (full.length > 60) cell.title = full.slice(0, 1000);
+        if (typeof value === "number" || value === null) cell.className = "number";
+        cell.append(inner);
+      }
+    }
+    perClass.replaceChild(body, perClass.tBodies[0]);
+    document.getElementById("more").hidden = chosen.length <= shown;
+    const missing = table.total - table.rows.length;
+    const note = missing > 0 ? ` The weakest of each profile; ${missing.toLocaleString()} more rows are in the Parquet tables.` : "";
+    document.getElementById("count").textContent = `${chosen.length.toLocaleString()} of ${table.rows.length.toLocaleString()} rows, ${Math.min(shown, chosen.length)} shown.${note}`;
+  };
+  const choose = () => {
+    const model = form.elements.model.value, series = form.elements.series.value, weak = form.elements.weak.checked;
+    const wanted = form.elements.text.value.trim().toLowerCase();
+    chosen = table.rows.filter((row) => (model === "" || row[0] === Number(model)) && (series === "" || row[1] === Number(series))
+      && (!weak || row[7] & 3) && (!wanted || group(row).toLowerCase().includes(wanted)));
+    const [column, direction] = order;
+    const get = columns[column][1];
+    chosen.sort((a, b) => compare(get(a), get(b), direction) || a[0] - b[0] || a[2] - b[2]);
+    shown = PAGE;
+    fill();
+    mark(perClass.tHead, column, direction);
+  };
+  perClass.tHead.addEventListener("click", (event) => {
+    const cell = event.target.closest("th");
+    if (!cell) return;
+    order = [cell.cellIndex, order[0] === cell.cellIndex ? -order[1] : 1];
+    choose();
+  });
+  let waiting = 0;
+  form.addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(choose, 120); });
+  form.addEventListener("submit", (event) => event.preventDefault());
+  document.getElementById("more").addEventListener("click", () => { shown += 400; fill(); });
+  choose();
+})();
