@@ -1,0 +1,74 @@
+"""Rank correlations and re-ranking tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import rankdata
+
+from services.numerics.checks import Floats, fault
+from services.records import Estimate
+
+LOWER_IS_BETTER = frozenset({"rdi", "nrgc"})
+"""Metrics of the re-ranking table that rank in ascending order; score, WCR and FP rank in descending order."""
+
+_CONSTANT = 1e-12
+
+
+def spearman_rows(first: NDArray[Any], second: NDArray[Any]) -> Floats:
+    """(R,) Spearman correlation of each row of `first` (R, n) with the row of `second` (R, n) or (n,).
+
+    Pearson correlation of the ranks, tied values share their mean rank; NaN where either row is constant.
+    """
+    ranks = [rankdata(np.atleast_2d(rows), axis=-1) for rows in (first, second)]
+    left, right = (rank - rank.mean(axis=-1, keepdims=True) for rank in ranks)
+    scale = np.sqrt((left**2).sum(axis=-1) * (right**2).sum(axis=-1))
+    dot = (left * right).sum(axis=-1)
+    out = np.full(dot.shape, np.nan)
+    np.divide(dot, scale, out=out, where=scale > _CONSTANT)
+    return np.asarray(np.clip(out, -1.0, 1.0))
+
+
+def spearman(first: NDArray[Any], second: NDArray[Any]) -> Estimate:
+    """Spearman's rank correlation of two samples (n,), in [-1, 1]; undefined for n < 3 or a constant sample.
+
+    Raises:
+        MeasureError: lengths differ, or a value is not finite.
+    """
+    a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
+    if a.ndim != 1 or a.shape != b.shape:
+        raise fault("spearman", "two arrays of one length", f"shapes {a.shape} and {b.shape}")
+    if not (np.isfinite(a).all() and np.isfinite(b).all()):
+        raise fault("spearman", "finite numbers", "NaN or infinity")
+    if a.size < 3:
+        return Estimate(None, reason=f"a rank correlation needs at least 3 values, there are {a.size}")
+    value = float(spearman_rows(a, b)[0])
+    return Estimate(None, reason="all values are alike") if np.isnan(value) else Estimate(value)
+
+
+def ranks(values: Sequence[float | None], *, descending: bool) -> tuple[float | None, ...]:
+    """Rank 1 is best; tied values share their mean rank; an undefined value has no rank."""
+    known = [i for i, value in enumerate(values) if value is not None]
+    signed = np.array([values[i] for i in known], dtype=np.float64) * (-1.0 if descending else 1.0)
+    places: list[float | None] = [None] * len(values)
+    for i, rank in zip(known, rankdata(signed), strict=True):
+        places[i] = float(rank)
+    return tuple(places)
+
+
+def reranking(metrics: Mapping[str, Sequence[float | None]]) -> dict[str, tuple[float | None, ...]]:
+    """Ranks of M models under each metric: how the order changes when fairness counts.
+
+    Args:
+        metrics: M values a metric name; "rdi" and "nrgc" rank the smallest first, all others the largest first.
+
+    Raises:
+        MeasureError: metrics of different lengths.
+    """
+    lengths = {len(values) for values in metrics.values()}
+    if len(lengths) > 1:
+        raise fault("metrics", "one value a model for every metric", f"lengths {sorted(lengths)}")
+    return {name: ranks(values, descending=name not in LOWER_IS_BETTER) for name, values in metrics.items()}

@@ -1,0 +1,112 @@
+"""RDI, NRGC, WCR and FP against double loops and the published values."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.errors import MeasureError
+from services.numerics.disparity import disparity, nrgc
+from services.numerics.profile import Profile
+
+MEANS = st.lists(st.floats(0, 1.25), min_size=1, max_size=12)
+
+
+def all_defined(means: list[float] | np.ndarray):  # type: ignore[no-untyped-def]
+    return disparity(np.array(means), np.ones(len(means), dtype=bool))
+
+
+def double_loop(means: list[float]) -> float | None:
+    if sum(means) == 0:
+        return None
+    return sum(abs(a - b) for a in means for b in means) / (2 * len(means) ** 2 * (sum(means) / len(means)))
+
+
+@given(MEANS)
+def test_nrgc_is_the_double_sum(means: list[float]) -> None:
+    found, naive = nrgc(np.array(means)), double_loop(means)
+    if naive is None:
+        assert found is None
+    else:
+        assert found == pytest.approx(naive, abs=1e-12)
+        assert 0 <= found <= (len(means) - 1) / len(means) + 1e-12
+
+
+@given(MEANS.filter(lambda m: max(m) > 1e-3), st.randoms(use_true_random=False), st.floats(0.1, 10))
+def test_order_does_not_matter_and_nrgc_has_no_scale(means: list[float], random, scale: float) -> None:  # type: ignore[no-untyped-def]
+    mixed = random.sample(means, len(means))
+    one, two, scaled = all_defined(means), all_defined(mixed), all_defined(np.array(means) * scale)
+    for metric in ("rdi", "nrgc", "wcr", "fp"):
+        assert getattr(one, metric).value == pytest.approx(getattr(two, metric).value, abs=1e-12)
+    assert scaled.nrgc.value == pytest.approx(one.nrgc.value, abs=1e-9)
+    assert scaled.rdi.value == pytest.approx(scale * one.rdi.value, rel=1e-9)
+
+
+def test_undefined_groups_stay_out_and_are_listed() -> None:
+    found = disparity(np.array([0.4, math.nan, 0.1, 0.1, math.nan]), np.array([True, False, True, True, False]))
+    assert found.wcr.value == 0.1
+    assert found.worst == (2, 3)
+    assert found.best == (0,)
+    assert found.worst_first == (2, 3, 0)
+    assert found.missing == (1, 4)
+    assert found.rdi.value == pytest.approx(0.3)
+    assert found.fp.value == pytest.approx(0.2 - 0.5 * 0.3)
+
+
+def test_undefined_metrics_say_why() -> None:
+    nothing = disparity(np.array([math.nan]), np.array([False]))
+    assert nothing.rdi.value is nothing.nrgc.value is nothing.wcr.value is nothing.fp.value is None
+    assert nothing.wcr.reason == "no group has samples"
+    zeros = all_defined([0.0, 0.0, 0.0])
+    assert zeros.nrgc.value is None
+    assert "0/0" in zeros.nrgc.reason
+    assert zeros.rdi.value == zeros.wcr.value == zeros.fp.value == 0.0
+    assert zeros.worst == (0, 1, 2)
+
+
+def test_faults_are_named() -> None:
+    with pytest.raises(MeasureError, match="at least 0"):
+        all_defined([-0.1, 0.2])
+    with pytest.raises(MeasureError, match="finite"):
+        all_defined([math.nan, 0.2])
+    with pytest.raises(MeasureError, match="penalty"):
+        disparity(np.array([0.1]), np.array([True]), penalty=-1.0)
+    with pytest.raises(MeasureError, match="shape"):
+        disparity(np.array([0.1]), np.array([True, False]))
+
+
+def test_published_metrics_of_17_models_at_both_temperatures(shared_data: Path) -> None:
+    oracle = json.loads((shared_data / "oracles" / "gf_cifar10.json").read_text())
+    assert len(oracle["models"]) == 17
+    for model in oracle["models"].values():
+        for temperature in ("T1", "T2.7"):
+            published = model[temperature]
+            found = all_defined(published["mean"])
+            for metric in ("rdi", "nrgc", "wcr", "fp"):
+                assert getattr(found, metric).value == pytest.approx(published[metric], abs=1e-9)
+            weights = np.array(model["count"]) / sum(model["count"])
+            assert weights @ published["mean"] == pytest.approx(published["aggregate"], abs=1e-9)
+        assert oracle["classes"][all_defined(model["T1"]["mean"]).worst[0]] == model["T1"]["wcr_class"]
+
+
+@pytest.mark.parametrize(
+    ("sigma", "worst", "low", "high", "gini"), [("0.25", 3, 0.209, 0.602, 0.189), ("0.50", 4, 0.191, 0.903, 0.258)]
+)
+def test_certified_radii_of_randomized_smoothing(
+    shared_data: Path, sigma: str, worst: int, low: float, high: float, gini: float
+) -> None:
+    """The mean over *all* samples of a class, a wrong or abstained one counting as radius 0 (RS's certified radius)."""
+    table = np.genfromtxt(shared_data / "oracles" / f"rs_cifar10_sigma{sigma}.tsv", names=True, delimiter="\t")
+    radius = np.where(table["correct"] == 1, table["radius"], 0.0)
+    profile = Profile.from_scores(radius, table["label"].astype(int), 10, bound=4.0)
+    found = disparity(profile.means, profile.defined)
+    assert found.worst == (worst,)
+    assert found.wcr.value == pytest.approx(low, abs=5e-4)
+    assert found.wcr.value + found.rdi.value == pytest.approx(high, abs=5e-4)
+    assert found.nrgc.value == pytest.approx(gini, abs=5e-4)
