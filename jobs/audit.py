@@ -15,16 +15,19 @@ from typing import Any
 
 import numpy as np
 
-from jobs import assemble, baseline, plan, temperature, versions
+from jobs import plan, temperature, versions
+from jobs.assemble import groupings
+from jobs.baseline import find_baselines
+from jobs.checks import fleet_checks, fleet_notes
 from jobs.fleetfile import Fleet
 from jobs.gates import worst
+from jobs.models import Judge, model_result
 from jobs.progress import Reporter
 from jobs.session import RunnerFactory, Session, runner_for
 from services import storage
 from services.errors import ClasswiseError, ConfigError, Interrupted, PreflightError, Problem, SourceError
 from services.loading.models import fingerprint
 from services.loading.protocols import Samples
-from services.loading.references import with_reference
 from services.loading.samples import open_samples
 from services.measures.base import Measure
 from services.measures.great import Great
@@ -88,7 +91,9 @@ def _run(fleet: Fleet, reporter: Reporter, factory: RunnerFactory) -> Finished:
         session.run("measures", [task for item in plans for task in plan.measure_tasks(item, context)])
         audit_id = _audit_id(started, digest_of(config.model_dump(mode="json"), samples.digest))
         folder = folder_of(config.storage, config.fleet, audit_id)
-        models = _assemble_all(fleet, specs, plans, facts, samples, context, session, folder)
+        baselines = find_baselines(config)
+        judge = Judge(fleet, samples, context, tuple(groupings(samples, config.groups)), baselines, folder)
+        models = _judge_all(specs, plans, facts, session, judge)
     result = AuditResult(
         audit_id=audit_id,
         fleet=config.fleet,
@@ -100,9 +105,9 @@ def _run(fleet: Fleet, reporter: Reporter, factory: RunnerFactory) -> Finished:
         calibration=calibration,
         config=config.model_dump(mode="json"),
         versions=versions.installed(),
-        checks=assemble.fleet_checks(models, calibration),
-        notes=assemble.fleet_notes(models, calibration),
-        baseline=baseline.compared_with(config),
+        checks=fleet_checks(models),
+        notes=fleet_notes(models, calibration),
+        baseline=next((b.result.audit_id for b in baselines.values() if b is not None), ""),
     )
     write_bundle(result, folder)
     return Finished(result, folder)
@@ -143,9 +148,8 @@ def _identify(specs: Sequence[ModelSpec], session: Session) -> tuple[list[ModelS
     resolved, digests = [], {}
     for spec in specs:
         try:
-            known = with_reference(spec)
-            digests[spec.name] = fingerprint(known)
-            resolved.append(known)
+            digests[spec.name] = fingerprint(spec)
+            resolved.append(spec)
         except ClasswiseError as error:
             session.fault(spec.name, error.problems)
             resolved.append(spec)
@@ -184,33 +188,25 @@ def _calibrated(measures: Sequence[Measure], calibration: CalibrationResult) -> 
     )
 
 
-def _assemble_all(
-    fleet: Fleet,
+def _judge_all(
     specs: Sequence[ModelSpec],
     plans: Sequence[plan.ModelPlan],
     facts: dict[str, dict[str, Any]],
-    samples: Samples,
-    context: plan.Context,
     session: Session,
-    folder: str,
+    judge: Judge,
 ) -> tuple[ModelResult, ...]:
     """One result a model, in the fleet file's order; a model with faults has outcome error."""
     by_name = {item.spec.name: item for item in plans}
     results = []
     for index, spec in enumerate(specs):
-        if not session.alive(spec.name):
-            reasons = tuple(str(problem) for problem in session.faults[spec.name])
+        name = spec.name
+        if not session.alive(name):
+            reasons = tuple(str(problem) for problem in session.faults[name])
             results.append(ModelResult(spec, "", Outcome.ERROR, reasons))
             continue
-        result = assemble.model_result(fleet, by_name[spec.name], samples, context, folder, index)
-        results.append(
-            replace(
-                result,
-                facts=facts.get(spec.name, {}),
-                forwards=session.forwards.get(spec.name, 0),
-                seconds=session.seconds.get(spec.name, 0.0),
-            )
-        )
+        result = model_result(by_name[name], index, judge)
+        forwards, seconds = session.forwards.get(name, 0), session.seconds.get(name, 0.0)
+        results.append(replace(result, facts=facts.get(name, {}), forwards=forwards, seconds=seconds))
     return tuple(results)
 
 

@@ -75,6 +75,24 @@ def validate_fleet(data: Any, *, source: str = "fleet", lines: dict[Path_, int] 
     return Fleet(config, measures)
 
 
+def overridden(
+    fleet: Fleet, *, storage: str | None = None, runner: str | None = None, track: bool = True
+) -> Fleet:
+    """The fleet with command line options put over the file's values.
+
+    Raises:
+        ConfigError: an option's value is not allowed.
+    """
+    data = fleet.config.model_dump()
+    if storage is not None:
+        data["storage"] = storage
+    if runner is not None:
+        data["resources"]["runner"] = runner
+    if not track:
+        data["tracking"]["enabled"] = False
+    return Fleet(validate_fleet(data, source="command line").config, fleet.measures)
+
+
 def json_schema() -> dict[str, Any]:
     """JSON Schema of the fleet file, for editors: the tree, and each measure with its parameters."""
     schema = FleetConfig.model_json_schema()

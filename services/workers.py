@@ -13,7 +13,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from services.errors import ClasswiseError, Problem, ResourceError, WorkerError
 from services.measures.base import Columns
@@ -115,18 +114,18 @@ class Worker:
         return {}, {}
 
     def _calibrate(self, task: ShardTask) -> tuple[dict[str, Any], dict[str, Any]]:
-        from services.numerics.calibration import class_sums
+        from services.numerics.temperature import ClassCurve, TemperatureNodes
 
         payload = json.loads(task.payload)
         shard = read_shard(task.source)
-        sums = class_sums(
+        curve = ClassCurve.from_logits(
             shard["logits"],
             shard["label"],
-            payload["n_classes"],
-            np.asarray(payload["temperatures"]),
-            payload["activation"],
+            payload["k"],
+            nodes=TemperatureNodes(*payload["nodes"]),
+            activation=payload["activation"],
         )
-        return {}, {"sums": sums}
+        return {}, {"sums": curve.sums, "counts": curve.counts, "correct": curve.correct}
 
     # --- what they share -----------------------------------------------------------------------------------------
 
@@ -232,8 +231,3 @@ def _unexpected(task: ShardTask, error: Exception) -> Problem:
     place = f"{task.model.name}, {task.kind}, rows {task.start} to {task.stop}"
     text = " ".join(str(error).split())[:500]
     return Problem(place, "the task to finish", f"{type(error).__name__}: {text}", "see the worker's log")
-
-
-def class_counts(labels: NDArray[np.int64], n_classes: int) -> NDArray[np.int64]:
-    """Samples of each class, (K,)."""
-    return np.bincount(labels, minlength=n_classes).astype(np.int64)

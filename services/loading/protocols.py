@@ -30,13 +30,26 @@ class Samples(Protocol):
         shape: (C, H, W) of one image.
     """
 
-    labels: NDArray[np.int64]
-    ids: NDArray[np.int64]
-    classes: tuple[str, ...]
-    groups: Mapping[str, NDArray[Any]]
-    digest: str
-    skipped: Mapping[str, int]
-    shape: tuple[int, int, int]
+    @property
+    def labels(self) -> NDArray[np.int64]: ...
+
+    @property
+    def ids(self) -> NDArray[np.int64]: ...
+
+    @property
+    def classes(self) -> tuple[str, ...]: ...
+
+    @property
+    def groups(self) -> Mapping[str, NDArray[Any]]: ...
+
+    @property
+    def digest(self) -> str: ...
+
+    @property
+    def skipped(self) -> Mapping[str, int]: ...
+
+    @property
+    def shape(self) -> tuple[int, int, int]: ...
 
     def __len__(self) -> int: ...
 

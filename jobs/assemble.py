@@ -1,0 +1,199 @@
+"""From per-sample scores to profiles, disparity, intervals and sentences: the same for every series and grouping."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jobs.config import FleetConfig
+from jobs.plan import ModelPlan
+from jobs.scores import Scores
+from services.loading.protocols import Samples
+from services.numerics.disparity import Disparity, disparity
+from services.numerics.intervals import Intervals, Method, simultaneous
+from services.numerics.metric_intervals import aggregate_interval, metric_intervals, not_separated, wcr_interval
+from services.numerics.profile import Profile
+from services.records import Estimate, GroupScore, Series, SeriesResult
+
+WORST_FIRST = 50
+NOT_MEANS = frozenset({"id", "label", "predicted", "broken_by", "attack", "verdict"})
+"""Extra columns that are codes: their mean means nothing."""
+SATURATED_SHARE = 0.01
+OFFSET_SHIFT = 0.1
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """A partition of the samples: codes (N,) in [0, K) and K names."""
+
+    name: str
+    codes: NDArray[np.int64]
+    names: tuple[str, ...]
+
+
+def groupings(samples: Samples, columns: Sequence[str]) -> list[Grouping]:
+    """The classes, and each column asked for."""
+    found = [Grouping("class", samples.labels, tuple(samples.classes))]
+    for column in columns:
+        names, codes = np.unique(samples.groups[column], return_inverse=True)
+        found.append(Grouping(column, codes.astype(np.int64), tuple(str(name) for name in names)))
+    return found
+
+
+def series_results(
+    item: ModelPlan, scores: Scores, groups: Sequence[Grouping], config: FleetConfig
+) -> Iterator[SeriesResult]:
+    """One result a series of the model's measures and a grouping."""
+    for table in item.tables:
+        if table.measure is None:
+            continue
+        listed = table.measure.series()
+        prefix = f"{listed[0].key}:"
+        extras = {name.removeprefix(prefix): v for name, v in scores.items() if name.startswith(prefix)}
+        for series in listed:
+            for grouping in groups:
+                yield series_result(series, scores[series.key], extras, grouping, config)
+
+
+def series_result(
+    series: Series, values: NDArray[Any], extras: Scores, grouping: Grouping, config: FleetConfig
+) -> SeriesResult:
+    """Profile, disparity and intervals of scores (N,) by group (N,).
+
+    A conditional series counts the correctly classified samples only; both counts are kept.
+    """
+    counted = extras["correct"].astype(bool) if series.conditional else np.ones(len(values), dtype=bool)
+    scores, codes, n_groups = values[counted], grouping.codes[counted], len(grouping.names)
+    method: Method | None = None if series.binary else config.intervals.method
+    delta = config.intervals.delta
+    profile = Profile.from_scores(scores, codes, n_groups, bound=series.bound)
+    found = disparity(profile.means, profile.defined, penalty=config.fp_lambda)
+    box = simultaneous(
+        scores, codes, n_groups, bound=series.bound, delta=delta, method=method, binary=series.binary, seed=config.seed
+    )
+    wcr = Estimate(None, reason=found.wcr.reason)
+    if found.wcr.value is not None:
+        wcr = wcr_interval(
+            found.wcr.value,
+            scores,
+            codes,
+            n_groups,
+            bound=series.bound,
+            delta=delta,
+            method=method,
+            binary=series.binary,
+            seed=config.seed,
+        )
+    metrics = metric_intervals(found, box, wcr)
+    aggregate = aggregate_interval(
+        scores,
+        bound=series.bound,
+        delta=delta,
+        method=method,
+        binary=series.binary,
+        stratified=config.samples.per_class is not None,
+        seed=config.seed,
+    )
+    means = _extra_means(extras, grouping)
+    near = not_separated(box, found.worst[0]) if found.worst else ()
+    totals = {name: _mean(column) for name, column in _numeric(extras)}
+    if series.conditional:
+        totals["accuracy_weighted"] = float(np.where(counted, values, 0.0).mean()) if len(values) else None
+    return SeriesResult(
+        series=series,
+        grouping=grouping.name,
+        aggregate=aggregate,
+        rdi=metrics.rdi,
+        nrgc=metrics.nrgc,
+        wcr=metrics.wcr,
+        fp=metrics.fp,
+        worst=tuple(grouping.names[k] for k in found.worst),
+        not_separated=tuple(grouping.names[k] for k in near),
+        missing=tuple(grouping.names[k] for k in found.missing),
+        groups=tuple(_rows(profile, box, means, grouping, series)),
+        method=box.method,
+        delta=delta,
+        extras=totals,
+        notes=tuple(_notes(series, found, box, aggregate, totals, grouping)),
+    )
+
+
+def _rows(
+    profile: Profile, box: Intervals, means: dict[str, list[float | None]], grouping: Grouping, series: Series
+) -> Iterator[GroupScore]:
+    n_all = np.bincount(grouping.codes, minlength=len(grouping.names))
+    absent = "no correctly classified samples" if series.conditional else "no samples"
+    for k, name in enumerate(grouping.names):
+        n = int(profile.counts[k])
+        estimate = (
+            Estimate(
+                float(profile.means[k]),
+                float(box.low[k]),
+                float(box.high[k]),
+                "the interval covers the whole range" if box.vacuous[k] else "",
+                bool(box.vacuous[k]),
+            )
+            if n
+            else Estimate(None, reason=absent if n_all[k] else "no samples")
+        )
+        yield GroupScore(k, name, n, int(n_all[k]), estimate, {key: column[k] for key, column in means.items()})
+
+
+def _numeric(extras: Scores) -> Iterator[tuple[str, NDArray[np.float64]]]:
+    for name, column in extras.items():
+        if name not in NOT_MEANS and column.ndim == 1 and column.dtype.kind in "bfiu":
+            yield name, column.astype(np.float64)
+
+
+def _mean(column: NDArray[np.float64]) -> float | None:
+    """Mean of the finite values; None when there are none."""
+    finite = column[np.isfinite(column)]
+    return float(finite.mean()) if finite.size else None
+
+
+def _extra_means(extras: Scores, grouping: Grouping) -> dict[str, list[float | None]]:
+    size = len(grouping.names)
+    means: dict[str, list[float | None]] = {}
+    for name, column in _numeric(extras):
+        finite = np.isfinite(column)
+        counts = np.bincount(grouping.codes[finite], minlength=size)
+        sums = np.bincount(grouping.codes[finite], weights=column[finite], minlength=size)
+        means[name] = [float(s / n) if n else None for s, n in zip(sums, counts, strict=True)]
+    return means
+
+
+def _notes(
+    series: Series,
+    found: Disparity,
+    box: Intervals,
+    aggregate: Estimate,
+    totals: dict[str, float | None],
+    grouping: Grouping,
+) -> Iterator[str]:
+    """Plain sentences that a reader of the numbers must know."""
+    saturated, correct = totals.get("saturated"), totals.get("correct")
+    if saturated and correct and saturated / correct > SATURATED_SHARE:
+        yield (
+            f"{saturated / correct:.0%} of the correct samples' margins saturate: "
+            "their scores tie, and a small disparity may only say so."
+        )
+    shifted = totals.get("offset_free")
+    if shifted is not None and aggregate.value and abs(shifted - aggregate.value) > OFFSET_SHIFT * aggregate.value:
+        yield (
+            f"Removing each sample's mean logit moves the score from {aggregate.value:.4g} to {shifted:.4g}: "
+            "compare sigmoid scores of models with different offsets with care."
+        )
+    vacuous = int(box.vacuous.sum())
+    if vacuous:
+        yield f"{vacuous} of {int(box.defined.sum())} groups have vacuous intervals: too few samples to say anything."
+    if found.missing:
+        yield f"{len(found.missing)} of {len(grouping.names)} groups are undefined and in no metric."
+    if len(found.worst) > 1:
+        yield f"{len(found.worst)} groups tie for the worst."
+    finite = totals.get("finite")
+    if finite is not None and finite < 1.0:
+        yield f"{1.0 - finite:.2%} of the samples have NaN or infinite logits and count as wrong."
