@@ -70,7 +70,15 @@ SCHEMES: Registry[ModelScheme] = Registry(
     "model scheme",
     "classwise.models",
     {
+        "export": "services.loading.model_schemes.export:SCHEME",
         "factory": "services.loading.model_schemes.factory:SCHEME",
+        "logits": "services.loading.model_schemes.logits:SCHEME",
+        "mlflow": "services.loading.model_schemes.mlflow:SCHEME",
+        "onnx": "services.loading.model_schemes.onnx:SCHEME",
+        "robustbench": "services.loading.model_schemes.robustbench:SCHEME",
+        "timm": "services.loading.model_schemes.timm:SCHEME",
+        "torchscript": "services.loading.model_schemes.torchscript:SCHEME",
+        "torchvision": "services.loading.model_schemes.torchvision:SCHEME",
     },
 )
 

@@ -55,8 +55,15 @@ SCHEMES: Registry[SampleScheme] = Registry(
     "sample scheme",
     "classwise.samples",
     {
+        "generator": "services.loading.sample_schemes.generator:open_generator",
+        "hf": "services.loading.sample_schemes.hub:open_hub",
+        "imagefolder": "services.loading.sample_schemes.imagefolder:open_imagefolder",
+        "mlflow": "services.loading.sample_schemes.mlflow:open_mlflow",
         "npz": "services.loading.sample_schemes.npz:open_npz",
+        "parquet": "services.loading.sample_schemes.parquet:open_parquet",
+        "robustbench": "services.loading.sample_schemes.robustbench:open_robustbench",
         "sklearn": "services.loading.sample_schemes.sklearn:open_sklearn",
+        "torchvision": "services.loading.sample_schemes.torchvision:open_torchvision",
     },
 )
 
