@@ -1,4 +1,4 @@
-"""The files a run gets, laid out in a local folder: the same paths in every child run, so that MLflow can compare them."""
+"""The files a run gets, in a local folder: the same paths in every child run, so that MLflow can compare them."""
 
 from __future__ import annotations
 

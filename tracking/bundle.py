@@ -30,7 +30,7 @@ BUNDLE = "bundle.json"
 
 _ADAPTER: TypeAdapter[AuditResult] = TypeAdapter(AuditResult)
 _UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
-"""From a schema version to the function that lifts a bundle of it to the next; fields added with a default need none."""
+"""From a schema version to the function that lifts a bundle to the next; a field added with a default needs none."""
 
 
 def fleet_folder(base: str, fleet: str) -> str:

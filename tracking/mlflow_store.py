@@ -24,6 +24,16 @@ from tracking import artifacts, bundle, marker
 from tracking.layout import RunContent, child_content, parent_content, table_rows
 from tracking.names import file_name
 from tracking.process import Driver, this_driver
+from tracking.reach import (
+    CALL_SECONDS,
+    PROBE_SECONDS,
+    artifact_location,
+    bounded_calls,
+    probe_database,
+    run_url,
+    sqlite_path,
+    translated,
+)
 from tracking.summary import leaderboard
 
 if TYPE_CHECKING:
@@ -37,12 +47,8 @@ PARENT = "mlflow.parentRunId"
 Progress = Callable[[int, int], None]
 """Called with runs written and runs in all."""
 
-_PROBE_SECONDS = 5
-_CALL_SECONDS = 60
-_MANAGED: set[str] = set()
-"""Environment variables that this module has set for the time of a call; what the user set is never among them."""
-
-_BATCH = {"metrics": 1_000, "params": 100, "tags": 100}
+_BATCH, _SMALL_BATCH = 1_000, 100
+"""Metrics, and parameters or tags, that MLflow takes in one call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,15 +78,15 @@ def log_audit(
     Raises:
         TrackingError: the server is unreachable or refuses. Runs begun are closed as FAILED, the bundle is untouched.
     """
-    with _translated(tracking_uri), _bounded_calls(_CALL_SECONDS):
+    with translated(tracking_uri), bounded_calls(CALL_SECONDS):
         client = _connect(tracking_uri)
         experiment_id = _experiment(client, tracking_uri, experiment)
         writer = _Writer(client, experiment_id, result, folder)
         runs = writer.write(on_progress or (lambda done, total: None))
         if registry_models:
             _tag_versions(client, result)
-    url = _url(tracking_uri, experiment_id, runs.parent_run_id)
-    runs = LoggedRuns(runs.parent_run_id, runs.child_run_ids, url)
+    link = run_url(tracking_uri, experiment_id, runs.parent_run_id)
+    runs = LoggedRuns(runs.parent_run_id, runs.child_run_ids, link)
     marker.record(folder, tracking_uri, {"experiment": experiment, "audit_id": result.audit_id, **asdict(runs)})
     return runs
 
@@ -127,7 +133,7 @@ def close_stale_runs(
     A driver on this host is looked up by pid, boot and birth. One on another host cannot be, so its runs are closed
     only when they are older than `older_than_hours`.
     """
-    with _translated(tracking_uri), _bounded_calls(_CALL_SECONDS):
+    with translated(tracking_uri), bounded_calls(CALL_SECONDS):
         client = _connect(tracking_uri)
         found = client.get_experiment_by_name(_experiment_name(experiment))
         if found is None:
@@ -228,14 +234,14 @@ class _Writer:
         from mlflow.entities import Metric, Param, RunTag
 
         now = int(time.time() * 1000)
-        everything: dict[str, list[Any]] = {
-            "params": [Param(key, value) for key, value in content.params.items()],
-            "metrics": [Metric(key, value, now, 0) for key, value in content.metrics.items()],
-            "tags": [RunTag(key, value) for key, value in content.tags.items()],
-        }
-        for kind, entries in everything.items():
-            for start in range(0, len(entries), _BATCH[kind]):
-                self._client.log_batch(run_id, **{kind: entries[start : start + _BATCH[kind]]})
+        params = [Param(key, value) for key, value in content.params.items()]
+        metrics = [Metric(key, value, now, 0) for key, value in content.metrics.items()]
+        tags = [RunTag(key, value) for key, value in content.tags.items()]
+        for start in range(0, max(len(params), len(tags)), _SMALL_BATCH):
+            chunk = slice(start, start + _SMALL_BATCH)
+            self._client.log_batch(run_id, params=params[chunk], tags=tags[chunk])
+        for start in range(0, len(metrics), _BATCH):
+            self._client.log_batch(run_id, metrics=metrics[start : start + _BATCH])
 
     def _dataset(self, run_id: str) -> None:
         from mlflow.entities import Dataset, DatasetInput, InputTag
@@ -267,8 +273,8 @@ def _connect(tracking_uri: str) -> MlflowClient:
     if scheme == "sqlite":
         return _open_sqlite(tracking_uri)
     if scheme in {"postgresql", "mysql", "mssql"}:
-        _probe_database(tracking_uri)
-    with _bounded_calls(_PROBE_SECONDS, retries=1):
+        probe_database(tracking_uri)
+    with bounded_calls(PROBE_SECONDS, retries=1):
         client = MlflowClient(tracking_uri)
         client.search_experiments(max_results=1)
     return client
@@ -278,7 +284,7 @@ def _open_sqlite(tracking_uri: str) -> MlflowClient:
     from filelock import FileLock
     from mlflow import MlflowClient
 
-    path = Path(_sqlite_path(tracking_uri))
+    path = Path(sqlite_path(tracking_uri))
     path.parent.mkdir(parents=True, exist_ok=True)
     if not os.access(path if path.exists() else path.parent, os.W_OK):
         raise PermissionError(f"{path} cannot be written")
@@ -286,66 +292,6 @@ def _open_sqlite(tracking_uri: str) -> MlflowClient:
         client = MlflowClient(tracking_uri)
         client.search_experiments(max_results=1)
     return client
-
-
-def _sqlite_path(tracking_uri: str) -> str:
-    return tracking_uri.partition(":///")[2].partition("?")[0]
-
-
-def _probe_database(tracking_uri: str) -> None:
-    """Fail in seconds where MLflow itself would retry for minutes."""
-    import sqlalchemy
-
-    timeout = {"connect_timeout": _PROBE_SECONDS} if not tracking_uri.startswith("mssql") else {}
-    engine = sqlalchemy.create_engine(tracking_uri, connect_args=timeout)
-    try:
-        engine.connect().close()
-    finally:
-        engine.dispose()
-
-
-@contextmanager
-def _bounded_calls(seconds: int, retries: int = 2) -> Iterator[None]:
-    """MLflow's HTTP time-out and retries, for the block; what the user set in the environment stays."""
-    ours = {
-        "MLFLOW_HTTP_REQUEST_TIMEOUT": str(seconds),
-        "MLFLOW_HTTP_REQUEST_MAX_RETRIES": str(retries),
-        "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
-        "MLFLOW_ENABLE_ASYNC_LOGGING": "false",
-    }
-    before = {key: os.environ.get(key) for key in ours if key not in os.environ or key in _MANAGED}
-    os.environ.update({key: ours[key] for key in before})
-    _MANAGED.update(before)
-    try:
-        yield
-    finally:
-        for key, value in before.items():
-            if value is None:
-                os.environ.pop(key, None)
-                _MANAGED.discard(key)
-            else:
-                os.environ[key] = value
-
-
-@contextmanager
-def _translated(tracking_uri: str) -> Iterator[None]:
-    """Turn whatever MLflow and its transports raise into a `TrackingError` that says how to go on."""
-    try:
-        yield
-    except (TrackingError, Interrupted):
-        raise
-    except Exception as error:
-        if not _is_foreign(error):
-            raise
-        where = marker.without_secret(tracking_uri)
-        detail = " ".join(str(error).split())[:500] or type(error).__name__
-        remedy = "the audit is complete on disk; run `classwise sync` once the server answers"
-        raise TrackingError(Problem(where, "an MLflow store that accepts the audit", detail, remedy)) from error
-
-
-def _is_foreign(error: Exception) -> bool:
-    names = {base.__module__.partition(".")[0] for base in type(error).__mro__}
-    return isinstance(error, OSError | TimeoutError) or bool(names & {"mlflow", "sqlalchemy", "requests", "urllib3"})
 
 
 # --- experiments, runs, registry ---------------------------------------------------------------------------------
@@ -363,7 +309,7 @@ def _experiment(client: MlflowClient, tracking_uri: str, name: str) -> str:
     found = client.get_experiment_by_name(wanted)
     if found is None:
         try:
-            return str(client.create_experiment(wanted, artifact_location=_artifact_location(tracking_uri, wanted)))
+            return str(client.create_experiment(wanted, artifact_location=artifact_location(tracking_uri, wanted)))
         except MlflowException:
             found = client.get_experiment_by_name(wanted)
             if found is None:
@@ -372,13 +318,6 @@ def _experiment(client: MlflowClient, tracking_uri: str, name: str) -> str:
         remedy = f"restore it: `mlflow experiments restore --experiment-id {found.experiment_id}`"
         raise TrackingError(Problem(f"experiment {wanted!r}", "an active experiment", "a deleted one", remedy))
     return str(found.experiment_id)
-
-
-def _artifact_location(tracking_uri: str, name: str) -> str | None:
-    if not tracking_uri.startswith("sqlite"):
-        return None
-    home = Path(_sqlite_path(tracking_uri)).resolve().parent
-    return (home / "mlartifacts" / file_name(name)).as_uri()
 
 
 def _search(client: MlflowClient, experiment_id: str, query: str) -> Iterator[Run]:
@@ -409,7 +348,7 @@ def _close(client: MlflowClient, run_id: str, error: BaseException) -> None:
     """Close a run after a fault, quickly and without hiding the fault."""
     stopped = isinstance(error, KeyboardInterrupt | SystemExit | Interrupted)
     try:
-        with _bounded_calls(_PROBE_SECONDS, retries=0):
+        with bounded_calls(PROBE_SECONDS, retries=0):
             client.set_terminated(run_id, "KILLED" if stopped else "FAILED")
     except Exception:
         return
@@ -437,9 +376,3 @@ def _version_of(client: MlflowClient, model: ModelResult) -> tuple[str, str] | N
     if not version and alias:
         version = client.get_model_version_by_alias(name, alias).version
     return (name, str(version)) if version else None
-
-
-def _url(tracking_uri: str, experiment_id: str, run_id: str) -> str:
-    if not tracking_uri.startswith("http"):
-        return ""
-    return f"{tracking_uri.rstrip('/')}/#/experiments/{experiment_id}/runs/{run_id}"

@@ -8,7 +8,6 @@ be a gigabyte. All text is escaped: names come from users.
 from __future__ import annotations
 
 import base64
-import io
 import json
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -23,7 +22,7 @@ from services.records import AuditResult
 from tracking.figures import views
 from tracking.figures.charts import Chart
 from tracking.figures.interactive import to_plotly
-from tracking.figures.png import draw
+from tracking.figures.png import png_bytes
 from tracking.figures.save import fleet_charts, model_charts
 from tracking.report_data import class_table, model_cards
 from tracking.summary import find, lenses
@@ -46,7 +45,7 @@ def write_report(result: AuditResult, folder: str, history: Sequence[AuditResult
 
 def render(result: AuditResult, history: Sequence[AuditResult] = (), *, interactive: bool = True) -> str:
     """The page as text; with `interactive` False pictures are embedded PNG and no plotly."""
-    sections = _sections(result, history)
+    sections = _sections(result, history, interactive)
     template = _environment().get_template("report.html")
     return template.render(
         audit=result,
@@ -54,7 +53,7 @@ def render(result: AuditResult, history: Sequence[AuditResult] = (), *, interact
         cards=model_cards(result),
         lenses=[{"name": name, "title": _title(result, name)} for name in sections],
         figures=_figures(sections, interactive),
-        calibration=_calibration(result, interactive),
+        calibration=_calibration(result) if interactive else None,
         table=_embedded(class_table(result)),
         plotly=Markup(_plotly_script()) if interactive else None,
         config=json.dumps(result.config, indent=2, sort_keys=True, default=str, ensure_ascii=False),
@@ -63,20 +62,17 @@ def render(result: AuditResult, history: Sequence[AuditResult] = (), *, interact
     )
 
 
-def _sections(result: AuditResult, history: Sequence[AuditResult]) -> dict[str, dict[str, Chart]]:
+def _sections(result: AuditResult, history: Sequence[AuditResult], interactive: bool) -> dict[str, dict[str, Chart]]:
     """The charts of each series, by series and name."""
     found = {}
     for name in lenses(result)[:MOST_LENSES]:
         charts = fleet_charts(result, name) if len(result.models) > 1 else {}
         if len(result.models) == 1:
-            charts = {**model_charts(result.models[0], name), **_some(fleet_charts(result, name), ("radar",))}
+            radar = views.radar(result, name) if interactive else None
+            charts = {**model_charts(result.models[0], name), **({"radar": radar} if radar else {})}
         trend = views.trends(history, result, name)
         found[name] = {**charts, "trends": trend} if trend else charts
     return found
-
-
-def _some(charts: Mapping[str, Chart], names: Sequence[str]) -> dict[str, Chart]:
-    return {name: charts[name] for name in names if name in charts}
 
 
 def _figures(sections: Mapping[str, Mapping[str, Chart]], interactive: bool) -> list[dict[str, Any]]:
@@ -93,9 +89,9 @@ def _figure(chart: Chart, interactive: bool) -> dict[str, Any]:
     return {"title": chart.title, "note": chart.note, "json": body, "picture": picture}
 
 
-def _calibration(result: AuditResult, interactive: bool) -> dict[str, Any] | None:
+def _calibration(result: AuditResult) -> dict[str, Any] | None:
     chart = views.calibration(result.calibration)
-    return {"id": "figure-calibration", **_figure(chart, interactive)} if chart else None
+    return {"id": "figure-calibration", **_figure(chart, True)} if chart else None
 
 
 def _title(result: AuditResult, lens: str) -> str:
@@ -104,9 +100,7 @@ def _title(result: AuditResult, lens: str) -> str:
 
 
 def _picture(chart: Chart) -> str:
-    file = io.BytesIO()
-    draw(chart).savefig(file, format="png")
-    return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
+    return "data:image/png;base64," + base64.b64encode(png_bytes(chart)).decode()
 
 
 def _embedded(value: Any) -> Markup:

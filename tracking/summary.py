@@ -18,7 +18,7 @@ def lens(result: SeriesResult) -> str:
 
 
 def lenses(audit: AuditResult) -> list[str]:
-    """All series and groupings of the audit: GREAT first, clean accuracy last, the others as measured, classes first."""
+    """All series and groupings of the audit: classes before other groupings, GREAT first, clean accuracy last."""
     first: dict[str, SeriesResult] = {}
     for model in audit.models:
         for result in model.series:

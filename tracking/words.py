@@ -100,7 +100,7 @@ def _shared_worst(audit: AuditResult) -> Iterator[str]:
         worst, count = max(tally.items(), key=lambda item: item[1])
         yield (
             f"By {results[0].series.title} the weakest {_group(results[0])} is {shorten(worst)} in {count} of "
-            f"{len(results)} models; being strong on average does not protect it."
+            f"{len(results)} models."
         )
 
 
@@ -128,7 +128,7 @@ def rank_correlation(a: np.ndarray, b: np.ndarray) -> float | None:
     ranks = [_average_ranks(side) for side in (a, b)]
     if min(np.ptp(rank) for rank in ranks) == 0:
         return None
-    return float(np.corrcoef(*ranks)[0, 1])
+    return float(np.corrcoef(ranks[0], ranks[1])[0, 1])
 
 
 def _average_ranks(values: np.ndarray) -> np.ndarray:

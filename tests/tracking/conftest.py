@@ -1,4 +1,4 @@
-"""Audits to track: the published GF-Score results as a realistic one, a large synthetic one, and one of hostile names."""
+"""Audits to track: the published GF-Score results, synthetic ones of any size, and one of hostile names."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from services.records import (
     Series,
     SeriesResult,
     ThreatModel,
+    digest_of,
 )
 
 BOUND = math.sqrt(math.pi / 2)
@@ -78,7 +79,7 @@ def model_result(name: str, series: Sequence[SeriesResult], **changes: Any) -> M
     reason = f"lower bound {low:.3f} against 0.3"
     spec = ModelSpec(name, f"robustbench:{name}?dataset=cifar10&threat_model=L2", threat_model=ThreatModel("L2", 0.5))
     gate = GateResult("great wcr >= 0.3", outcome, wcr, reason)
-    made = ModelResult(spec, f"{abs(hash(name)):032x}"[:32], outcome, (reason,), (gate,), tuple(series))
+    made = ModelResult(spec, digest_of(name), outcome, (reason,), (gate,), tuple(series))
     return replace(made, forwards=10_000, seconds=12.5, **changes)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from html import escape
+from math import log10
 from typing import Any
 
 from tracking.figures.charts import Chart, Cloud, Dots, Heatmap, Lines, Marks, Panel, Radar, Scatter
@@ -78,7 +79,7 @@ def _heatmap(chart: Heatmap) -> tuple[list[Json], Json]:
     layout = {
         "height": 190 + 22 * max(4, len(chart.rows)),
         "xaxis": {**_ticks(chart.columns, 18), "tickangle": -45, "showgrid": False},
-        "yaxis": {**_ticks(chart.rows, 28), "autorange": "reversed", "showgrid": False},
+        "yaxis": {**_ticks(chart.rows, 34), "autorange": "reversed", "showgrid": False},
     }
     return [trace], layout
 
@@ -213,7 +214,9 @@ def _line(chart: Lines, position: int, x: list[Any]) -> Json:
         "name": _short(line.name, 30),
         "x": x,
         "y": _rounded(line.y),
-        "text": [f"{_full(line.name)}<br>{_full(str(at))}: {_told(value)}" for at, value in zip(chart.x, line.y)],
+        "text": [
+            f"{_full(line.name)}<br>{_full(str(at))}: {_told(value)}" for at, value in zip(chart.x, line.y, strict=True)
+        ],
         "hoverinfo": "text",
         "showlegend": bright,
         "line": {"color": LINES[position % 8] if bright else GREY, "width": 2 if bright else 0.8},
@@ -240,8 +243,6 @@ def _marked(chart: Lines) -> Json:
 
 def _remark(chart: Lines, at: float, label: str, height: float) -> Json:
     """A text beside a mark, on the side where there is room; on a log axis plotly wants the exponent."""
-    from math import log10
-
     position = log10(at) if chart.log else at
     numbers = [float(value) for value in chart.x]
     ends = (log10(min(numbers)), log10(max(numbers))) if chart.log else (min(numbers), max(numbers))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Callable, Sequence
+from functools import lru_cache
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -31,6 +34,14 @@ def draw(chart: Chart) -> Figure:
     return drawers[type(chart)](chart)
 
 
+@lru_cache(maxsize=32)
+def png_bytes(chart: Chart) -> bytes:
+    """The chart as a PNG file; drawn once where a folder and a page both want it."""
+    file = io.BytesIO()
+    draw(chart).savefig(file, format="png")
+    return file.getvalue()
+
+
 def _figure(width: float, height: float, chart: Chart) -> Figure:
     figure = Figure(figsize=(width, height), dpi=110, layout="constrained", facecolor="white")
     FigureCanvasAgg(figure)
@@ -46,8 +57,6 @@ def _text(text: str, limit: int = 26) -> str:
 
 
 def _wrapped(text: str, width: int) -> str:
-    from textwrap import fill
-
     return fill(" ".join(text.split()).replace("$", r"\$")[:400], width)
 
 
@@ -88,6 +97,7 @@ def _dots(chart: Dots) -> Figure:
         axes.grid(axis="x", color="#E4E4E4")
         axes.set_axisbelow(True)
         axes.spines[["top", "right", "left"]].set_visible(False)
+        axes.tick_params(axis="y", length=0)
         if len(panel.marks) > 1:
             axes.legend(fontsize=8, loc="best")
     grid[0][0].set_yticks(range(count), [_text(name, 36) for name in chart.categories], fontsize=8)
@@ -99,7 +109,8 @@ def _mark(axes: Axes, marks: Marks, position: int, of: int, count: int) -> None:
     y = np.arange(count) + (position - (of - 1) / 2) * 0.2
     x = _numbers(marks.values)
     if marks.low and marks.high:
-        axes.hlines(y, _numbers(marks.low), _numbers(marks.high), color=LINES[position % 8], alpha=0.55, linewidth=2.2)
+        low, high = (np.where(np.isnan(side), x, side) for side in map(_numbers, (marks.low, marks.high)))
+        axes.hlines(y, low, high, color=LINES[position % 8], alpha=0.55, linewidth=2.2)
     axes.plot(x, y, SHAPES[position % 8], color=LINES[position % 8], markersize=5, label=_text(marks.name, 40))
 
 
@@ -115,16 +126,11 @@ def _cloud(axes: Axes, cloud: Cloud) -> None:
     x, y = _numbers(cloud.x), _numbers(cloud.y)
     axes.plot(x, y, "o", color=LINES[0], markersize=6, alpha=0.8)
     known = np.flatnonzero(np.isfinite(x) & np.isfinite(y))
-    for place, index in enumerate(_spread(x, y, known)):
-        above = place % 2 == 0
+    for index in _spread(x, y, known):
+        label = _text(cloud.names[index], 20)
+        place = (x[index], y[index])
         axes.annotate(
-            _text(cloud.names[index], 20),
-            (x[index], y[index]),
-            xytext=(0, 7 if above else -13),
-            textcoords="offset points",
-            ha="center",
-            fontsize=6.5,
-            color="#333333",
+            label, place, xytext=(0, 7), textcoords="offset points", ha="center", fontsize=6.5, color="#333333"
         )
     axes.margins(0.18)
     axes.set_xlabel(_text(cloud.x_label, 46), fontsize=9)
@@ -134,14 +140,14 @@ def _cloud(axes: Axes, cloud: Cloud) -> None:
 
 
 def _spread(x: np.ndarray, y: np.ndarray, known: np.ndarray) -> list[int]:
-    """Points to label: greedily those that stand apart from the ones labelled already, so that labels do not collide."""
+    """Points to label: greedily those apart from the ones labelled already, so that labels do not collide."""
     if known.size == 0:
         return []
     scale_x, scale_y = (float(np.ptp(side[known])) or 1.0 for side in (x, y))
     chosen: list[int] = []
     for index in known:
         clear = all(
-            abs(x[index] - x[other]) / scale_x > 0.22 or abs(y[index] - y[other]) / scale_y > 0.09 for other in chosen
+            abs(x[index] - x[other]) / scale_x > 0.36 or abs(y[index] - y[other]) / scale_y > 0.08 for other in chosen
         )
         if clear and len(chosen) < MOST_LABELS:
             chosen.append(int(index))
@@ -168,7 +174,7 @@ def _lines(chart: Lines) -> Figure:
     axes.grid(color="#EEEEEE")
     axes.spines[["top", "right"]].set_visible(False)
     if len(chart.lines) > 1 or chart.band or chart.vertical:
-        axes.legend(fontsize=7.5, loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, reverse=True)
+        figure.legend(fontsize=7.5, loc="outside right center", frameon=False, reverse=True)
     return figure
 
 
@@ -203,5 +209,5 @@ def _radar(chart: Radar) -> Figure:
     axes.set_theta_direction(-1)
     axes.set_ylim(0, chart.top * 1.05)
     axes.tick_params(axis="y", labelsize=7, colors="#666666")
-    axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.18, 0.5), frameon=False)
+    figure.legend(fontsize=8, loc="outside right center", frameon=False)
     return figure

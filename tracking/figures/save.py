@@ -8,7 +8,7 @@ from pathlib import Path
 from services.records import AuditResult, ModelResult
 from tracking.figures import views
 from tracking.figures.charts import Chart
-from tracking.figures.png import draw
+from tracking.figures.png import png_bytes
 from tracking.names import file_name
 from tracking.summary import lens as lens_of
 from tracking.summary import lenses
@@ -41,7 +41,7 @@ def save(charts: Mapping[str, Chart], folder: Path) -> None:
     """Draw each chart to ``folder/NAME.png``."""
     for name, chart in charts.items():
         folder.mkdir(parents=True, exist_ok=True)
-        draw(chart).savefig(folder / f"{name}.png")
+        (folder / f"{name}.png").write_bytes(png_bytes(chart))
 
 
 def save_fleet(audit: AuditResult, folder: Path) -> None:

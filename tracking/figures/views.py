@@ -96,7 +96,7 @@ def vulnerability(audit: AuditResult, lens: str) -> Dots | None:
     names, scores = matrix(found)
     mean_rank = _mean_over_known(_ranks(scores), ~np.isnan(scores))
     times = np.array([sum(name in result.worst for _, result in found) for name in names], dtype=float)
-    order = sorted(range(len(names)), key=lambda column: (-times[column], _last(mean_rank[column])))[:25]
+    order = sorted(range(len(names)), key=lambda column: (-times[column], _last(float(mean_rank[column]))))[:25]
     panels = (
         Panel(f"times the worst class (of {len(found)} models)", (Marks("times", tuple(times[order].tolist())),)),
         Panel("mean rank (1 = worst)", (Marks("rank", tuple(_plain(mean_rank[column]) for column in order)),)),
@@ -221,9 +221,9 @@ def bracket(
     great: SeriesResult | None = None,
     minimal: SeriesResult | None = None,
 ) -> Dots | None:
-    """Per class: certified radius (what is proved), GREAT (what is claimed), smallest perturbation found (what is broken).
+    """Per class: certified radius (proved), GREAT (claimed), smallest perturbation found (broken).
 
-    A claim to the right of the perturbation found is false. None when fewer than two of the three are there.
+    A claim to the right of the perturbation found is refuted. None when fewer than two of the three are there.
     """
     given = {"certified radius": radius, "GREAT (claim)": great, "minimal perturbation": minimal}
     there = {label: result for label, result in given.items() if result is not None}

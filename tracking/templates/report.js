@@ -22,7 +22,7 @@
       const axis = { gridcolor: line, linecolor: line };
       themed.polar = { ...themed.polar, radialaxis: { ...themed.polar.radialaxis, ...axis }, angularaxis: { ...themed.polar.angularaxis, ...axis } };
     }
-    window.Plotly.react(canvas, data, themed, { responsive: true, displaylogo: false, scrollZoom: false });
+    window.Plotly.react(canvas, data, themed, { responsive: true, displayModeBar: false, displaylogo: false, scrollZoom: false });
     canvas.dataset.drawn = "yes";
   };
   const canvases = [...document.querySelectorAll(".canvas")];
