@@ -43,10 +43,8 @@ def misclassification_weight(clean: Tensor, labels: Tensor) -> Tensor:
 
 def per_class(values: Tensor, labels: Tensor, classes: int) -> tuple[Tensor, Tensor]:
     """Mean value of each class (K,), 0 where the batch has none of it, and the counts (K,)."""
-    counts = torch.zeros(classes, dtype=values.dtype, device=values.device).index_add(
-        0, labels, torch.ones_like(values)
-    )
-    sums = torch.zeros(classes, dtype=values.dtype, device=values.device).index_add(0, labels, values)
+    counts = values.new_zeros(classes).index_add(0, labels, torch.ones_like(values))
+    sums = values.new_zeros(classes).index_add(0, labels, values)
     return sums / counts.clamp(min=1), counts
 
 

@@ -127,7 +127,7 @@ def worst_distribution(robust: Tensor, labels: Tensor, classes: int, tau: float,
     losses = _cross_entropies(robust, labels)
     means, counts = per_class(losses, labels, classes)
     present = torch.nonzero(counts)[:, 0]
-    judged = means if by == "loss" else per_class(margin(robust, labels), labels, classes)[0]
+    judged = means if by == "loss" else _margins(robust, labels, classes)
     weights = kl_ball_weights(judged.detach()[present][None], tau)[0]
     return (weights * means[present]).sum()
 
@@ -139,9 +139,13 @@ def _open(network: nn.Module, at: Tensor, labels: Tensor, gap: float) -> Tensor:
     return torch.nonzero(lead < gap)[:, 0] if gap < 1 else torch.arange(len(labels), device=labels.device)
 
 
+def _margins(robust: Tensor, labels: Tensor, classes: int) -> Tensor:
+    return per_class(margin(F.softmax(robust, dim=1), labels), labels, classes)[0]
+
+
 def _cross_entropies(logits: Tensor, labels: Tensor) -> Tensor:
     return F.cross_entropy(logits, labels, reduction="none")
 
 
 def _chunks(images: Tensor, labels: Tensor, size: int) -> list[tuple[Tensor, Tensor]]:
-    return list(zip(images.split(size), labels.split(size), strict=True))
+    return list(zip(torch.split(images, size), torch.split(labels, size), strict=True))

@@ -1,7 +1,7 @@
 """Tail risks of a finite sample as weights on its values: CVaR, EVaR and the worst distribution in a KL ball.
 
-All three are `max_q sum_j q_j v_j` over a set of distributions q around the uniform one, and by the envelope theorem the
-gradient of the maximum is that of the weighted sum with q held fixed. So each is computed as its maximising q, exactly
+All three are `max_q sum_j q_j v_j` over a set of distributions q around the uniform one, and by the envelope theorem
+the gradient of the maximum is that of the weighted sum with q held fixed. So each is computed as its maximising q, exactly
 (CVaR) or by bisection to machine precision (KL ball), without any inner stochastic descent.
 """
 
@@ -26,8 +26,7 @@ def cvar_weights(values: Tensor, tail: float) -> Tensor:
     """
     mass = tail * values.shape[1]
     ranks = torch.arange(values.shape[1], dtype=values.dtype, device=values.device)
-    sorted_weights = (mass - ranks).clamp(0, 1) / min(max(mass, 1.0), float(values.shape[1]))
-    sorted_weights = sorted_weights / sorted_weights.sum()
+    sorted_weights = (mass - ranks).clamp(0, 1) / mass
     order = values.argsort(dim=1, descending=True, stable=True)
     return torch.zeros_like(values).scatter(1, order, sorted_weights.expand_as(values))
 

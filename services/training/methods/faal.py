@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 class Faal(Method):
     """`max_q sum_k q_k L_k` over class distributions with `KL(q || uniform) <= tau`, L_k the robust loss of class k.
 
-    The min-max-max of the paper: images are attacked, then the class distribution is, in each batch. q is found from the
-    classes' mean robust margin (`by="margin"`, bounded where cross-entropy is not) or from their loss, by
-    `services.training.risk.kl_ball_weights` instead of a general convex solver. Classes that a batch lacks take no part.
+    The min-max-max of the paper: images are attacked, then the class distribution is, in each batch. q is found from
+    the classes' mean margin of probabilities (`by="margin"`, bounded where cross-entropy is not) or from their loss, by
+    `services.training.risk.kl_ball_weights` instead of a general convex solver. Classes that a batch lacks take no
+    part.
     """
 
     name: Literal["faal"] = "faal"

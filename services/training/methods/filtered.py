@@ -17,7 +17,8 @@ class Filtered(Method):
     """TRADES in which samples that a short attack leaves safely classified keep only their clean term.
 
     After `probe` of the attack's steps a sample whose probability of its label still exceeds that of every other class
-    by `margin` is filtered: it is attacked no further and its divergence is left out. The others go on to the last step.
+    by `margin` is filtered: it is attacked no further and its divergence is left out. The others go on to the last
+    step.
 
     The paper removes adversarial examples that are "less important", found "at a minimal cost"; this criterion is our
     reading of it. With `margin` 1 nothing is filtered and the loss is that of TRADES.
