@@ -1,8 +1,8 @@
 """Tail risks of a finite sample as weights on its values: CVaR, EVaR and the worst distribution in a KL ball.
 
 All three are `max_q sum_j q_j v_j` over a set of distributions q around the uniform one, and by the envelope theorem
-the gradient of the maximum is that of the weighted sum with q held fixed. So each is computed as its maximising q, exactly
-(CVaR) or by bisection to machine precision (KL ball), without any inner stochastic descent.
+the gradient of the maximum is that of the weighted sum with q held fixed. So each is computed as its maximising q,
+exactly (CVaR) or by bisection to machine precision (KL ball), without any inner stochastic descent.
 """
 
 from __future__ import annotations
