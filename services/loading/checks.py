@@ -1,0 +1,187 @@
+"""What a probe's numbers say about a model: pure functions from arrays to problems."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from services.errors import Problem
+from services.loading.protocols import Samples
+from services.records import ModelSpec
+
+LEVEL = 1e-3
+"""Level of every test here: a sound model is refused at most once in a thousand audits a test."""
+ACCURACY_TOLERANCE = 0.02
+"""A declared accuracy may be off by this much before the test is asked (other images, another resize)."""
+SUM_TOLERANCE = 1e-3
+SHOWN = 5
+
+Logits = NDArray[np.floating[Any]]
+Labels = NDArray[np.integer[Any]]
+
+
+def class_list(spec: ModelSpec, classes: tuple[str, ...]) -> list[Problem]:
+    """Compare the model's class names with the samples', name by name."""
+    if spec.classes is None or spec.classes == classes:
+        return []
+    where = f"{spec.name} (classes)"
+    if sorted(spec.classes) == sorted(classes):
+        k = next(k for k in range(len(classes)) if spec.classes[k] != classes[k])
+        found = f"another order: class {k} is {spec.classes[k]!r} to the model and {classes[k]!r} to the samples"
+        return [Problem(where, "the samples' class order", found, "give the samples the model's order with ?classes=")]
+    if len(spec.classes) != len(classes):
+        found = f"{len(spec.classes)} names for {len(classes)} classes of the samples"
+        return [Problem(where, "as many class names as the samples have", found)]
+    foreign = [name for name in spec.classes if name not in classes]
+    return [Problem(where, "the samples' class names", f"{len(foreign)} others: {', '.join(foreign[:SHOWN])}")]
+
+
+def empty_classes_note(samples: Samples, facts: dict[str, Any]) -> list[Problem]:
+    """Classes without samples are a fact, not a fault, unless all but one are empty."""
+    counts = np.bincount(samples.labels, minlength=len(samples.classes))
+    empty = [name for name, count in zip(samples.classes, counts, strict=True) if not count]
+    if empty:
+        facts["classes_without_samples"] = empty
+    if np.count_nonzero(counts) < 2:
+        found = f"{np.count_nonzero(counts)} of {len(counts)}"
+        return [Problem("samples", "at least two classes with samples", found)]
+    return []
+
+
+def image_problems(spec: ModelSpec, images: NDArray[Any]) -> list[Problem]:
+    """Images must be float32 in [0, 1] and have the channels that the contract's normalisation speaks of."""
+    problems = []
+    low, high = float(np.min(images)), float(np.max(images))
+    if images.dtype != np.float32 or not (low >= 0 and high <= 1):
+        found = f"{images.dtype} from {low:g} to {high:g}"
+        problems.append(Problem("samples", "float32 images in [0, 1]", found, "declare the range with ?scale="))
+    if low == high:
+        problems.append(Problem("samples", "images that differ", f"every pixel {low:g}"))
+    channels = spec.input.channels or images.shape[1]
+    for name, values in (("mean", spec.input.mean), ("std", spec.input.std)):
+        if values is not None and len(values) not in (1, channels):
+            found = f"{len(values)} for {channels} channels"
+            problems.append(Problem(f"{spec.name} (input.{name})", "one value a channel", found))
+    return problems
+
+
+def logit_problems(
+    spec: ModelSpec, logits: Logits, labels: Labels, classes: tuple[str, ...], facts: dict[str, Any]
+) -> list[Problem]:
+    """Everything that logits (n, K) with labels (n,) reveal; facts are filled in."""
+    if logits.ndim != 2 or logits.shape[1] != len(classes):
+        found = f"shape {logits.shape}"
+        expected = f"logits (n, {len(classes)}), one column a class of the samples"
+        return [Problem(f"{spec.name} (output)", expected, found, "check the class list, or num_classes")]
+    if problems := finite_problems(spec, logits):
+        return problems
+    predicted = logits.argmax(axis=1)
+    correct = int(np.sum(predicted == labels))
+    facts["probe"], facts["clean_correct"] = len(labels), correct
+    facts["clean_accuracy"] = correct / len(labels)
+    facts["logits_low"], facts["logits_high"] = float(logits.min()), float(logits.max())
+    return [
+        *([looks] if (looks := looks_like_probabilities(spec, logits)) else []),
+        *prediction_problems(spec, predicted, labels, classes),
+        *declared_problems(spec, correct, len(labels)),
+    ]
+
+
+def finite_problems(spec: ModelSpec, logits: Logits) -> list[Problem]:
+    """NaN or infinity in any row: it would win or poison every maximum."""
+    rows = int(np.sum(~np.isfinite(logits).all(axis=1)))
+    if not rows:
+        return []
+    found = f"NaN or infinity for {rows} of {len(logits)} samples"
+    return [Problem(f"{spec.name} (output)", "finite logits", found, "check the weights and the input range")]
+
+
+def looks_like_probabilities(spec: ModelSpec, logits: Logits) -> Problem | None:
+    """Declared logits whose rows are distributions: a soft-max at the end of the network would be applied twice."""
+    if spec.outputs != "logits" or not is_distribution(logits):
+        return None
+    found = "rows in [0, 1] that sum to 1"
+    remedy = "declare outputs: probabilities, or remove the soft-max from the network"
+    return Problem(f"{spec.name} (outputs)", "logits as declared", found, remedy)
+
+
+def declared_output_problems(spec: ModelSpec, scores: Logits) -> list[Problem]:
+    """Declared probabilities must be distributions, declared log-probabilities must exponentiate to them."""
+    if spec.outputs == "logits":
+        return []
+    values = scores if spec.outputs == "probabilities" else np.exp(np.minimum(scores, 1.0))
+    if is_distribution(values):
+        return []
+    sums = values.sum(axis=1)
+    found = f"values from {scores.min():.4g} to {scores.max():.4g} whose rows sum to {sums.min():.4g}..{sums.max():.4g}"
+    return [Problem(f"{spec.name} (outputs)", f"{spec.outputs} as declared", found, "declare outputs: logits")]
+
+
+def is_distribution(values: Logits) -> bool:
+    """Rows lie in [0, 1] and sum to 1."""
+    inside = values.min() >= -SUM_TOLERANCE and values.max() <= 1 + SUM_TOLERANCE
+    return bool(inside and np.all(np.abs(values.sum(axis=1) - 1) <= SUM_TOLERANCE))
+
+
+def prediction_problems(spec: ModelSpec, predicted: Labels, labels: Labels, classes: tuple[str, ...]) -> list[Problem]:
+    """One constant class, another class order, or an accuracy no better than guessing."""
+    where = f"{spec.name} (predictions)"
+    present = np.unique(labels)
+    if len(present) > 1 and len(set(predicted.tolist())) == 1:
+        found = f"{classes[int(predicted[0])]!r} for all {len(labels)}"
+        return [Problem(where, "predictions of several classes", found, "check weights and normalisation")]
+    permutation = near_permutation(confusion(predicted, labels, len(classes)))
+    moved = [k for k, target in enumerate(permutation or ()) if target != k and k in present]
+    if permutation and moved:
+        pairs = ", ".join(f"{classes[k]} as {classes[permutation[k]]}" for k in moved[:SHOWN])
+        found = f"{len(moved)} classes predicted consistently as another: {pairs}"
+        return [Problem(where, "the samples' class order", found, "the model was trained with another class order")]
+    return chance_problems(where, int(np.sum(predicted == labels)), len(labels), len(classes))
+
+
+def chance_problems(where: str, correct: int, count: int, classes: int) -> list[Problem]:
+    """An exact binomial test against guessing at 1/K, where the probe is large enough to tell."""
+    chance = 1 / classes
+    if chance**count > LEVEL or stats.binom.sf(correct - 1, count, chance) <= LEVEL:
+        return []
+    found = f"{correct} of {count} correct ({correct / count:.1%})"
+    remedy = "check normalisation (twice or nowhere), value range, class order and weights"
+    return [Problem(where, f"an accuracy above chance ({chance:.1%})", found, remedy)]
+
+
+def declared_problems(spec: ModelSpec, correct: int, count: int) -> list[Problem]:
+    """An exact binomial test against the declared accuracy, widened by `ACCURACY_TOLERANCE` on both sides."""
+    declared = spec.clean_accuracy
+    if declared is None:
+        return []
+    low, high = max(declared - ACCURACY_TOLERANCE, 0.0), min(declared + ACCURACY_TOLERANCE, 1.0)
+    too_low = stats.binom.cdf(correct, count, low) < LEVEL / 2
+    too_high = stats.binom.sf(correct - 1, count, high) < LEVEL / 2
+    if not (too_low or too_high):
+        return []
+    found = f"{correct} of {count} correct ({correct / count:.1%})"
+    remedy = "check the input contract and the weights" if too_low else "check that the declared figure is this model's"
+    return [Problem(f"{spec.name} (clean_accuracy)", f"about {declared:.1%} as declared", found, remedy)]
+
+
+def confusion(predicted: Labels, labels: Labels, classes: int) -> NDArray[np.int64]:
+    """Counts (K, K): row the true class, column the predicted one."""
+    flat = np.bincount(labels * classes + predicted, minlength=classes * classes)
+    return flat.reshape(classes, classes).astype(np.int64)
+
+
+def near_permutation(counts: NDArray[np.int64]) -> tuple[int, ...] | None:
+    """The class order a confusion matrix (K, K) suggests, where most samples of each class go to one class of its own.
+
+    Returns the predicted class of each true class, or None when the matrix is no such permutation. A class without
+    samples keeps its place.
+    """
+    totals = counts.sum(axis=1)
+    target = np.where(totals > 0, counts.argmax(axis=1), np.arange(len(counts)))
+    rows = totals > 0
+    distinct = len(set(target[rows].tolist())) == int(rows.sum())
+    share = counts[rows, target[rows]] / totals[rows]
+    return tuple(int(k) for k in target) if distinct and bool(np.all(share > 0.5)) and rows.sum() > 1 else None

@@ -1,0 +1,129 @@
+"""From images in [0, 1] to float32 logits, whatever the network itself expects and returns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from services.errors import PreflightError, Problem
+from services.records import InputContract
+
+PROBABILITY_FLOOR = 1e-30
+"""Probabilities below this are raised to it before the logarithm (about -69), so that logits stay finite."""
+
+LUMA = (0.299, 0.587, 0.114)
+"""Weights of red, green and blue in a grey value (ITU-R BT.601, as Pillow uses)."""
+
+
+class ContractedNetwork(nn.Module):
+    """Images (n, C, H, W) float32 in [0, 1] to logits (n, K) float32, differentiable in the images.
+
+    In order: resize, channels, value range, normalisation, network, output. The network stays in evaluation mode
+    whatever `train()` is called, and its parameters ask for no gradient.
+
+    Args:
+        network: the network, or any callable of a batch.
+        contract: what it expects.
+        outputs: what its numbers are; probabilities are turned into logits by a logarithm floored at
+            `PROBABILITY_FLOOR`, log-probabilities are logits already.
+        output: index, key or attribute of the logits where it returns a tuple, mapping or record.
+        where: the model's name, for messages.
+    """
+
+    def __init__(
+        self,
+        network: Any,
+        contract: InputContract,
+        outputs: Literal["logits", "probabilities", "log-probabilities"] = "logits",
+        output: str | int | None = None,
+        where: str = "model",
+    ) -> None:
+        super().__init__()
+        self.mean: Tensor | None
+        self.std: Tensor | None
+        self.network = network
+        self.contract, self.outputs, self.output, self.where = contract, outputs, output, where
+        self.register_buffer("mean", _per_channel(contract.mean), persistent=False)
+        self.register_buffer("std", _per_channel(contract.std), persistent=False)
+        self.train(False)
+        self.requires_grad_(False)
+
+    def train(self, mode: bool = True) -> ContractedNetwork:
+        """Evaluation mode, always."""
+        if isinstance(self.network, nn.Module) and _can_switch(self.network):
+            self.network.eval()
+        self.training = False
+        return self
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.to_logits(self.raw(images), len(images))
+
+    def raw(self, images: Tensor) -> Any:
+        """What the network itself returns for images in [0, 1]."""
+        return self.network(self.prepare(images))
+
+    def prepare(self, images: Tensor) -> Tensor:
+        """Images in [0, 1] as the network expects them."""
+        contract = self.contract
+        if contract.size is not None and tuple(images.shape[2:]) != tuple(contract.size):
+            images = F.interpolate(images, contract.size, mode="bilinear", antialias=True, align_corners=False)
+        images = _with_channels(images, contract.channels)
+        if (contract.low, contract.high) != (0.0, 1.0):
+            images = images * (contract.high - contract.low) + contract.low
+        if self.mean is not None:
+            images = images - self.mean
+        return images if self.std is None else images / self.std
+
+    def to_logits(self, raw: Any, count: int) -> Tensor:
+        """Pick the output, check its shape, and turn it into float32 logits."""
+        picked = raw if self.output is None else _pick(raw, self.output, self.where)
+        if not isinstance(picked, Tensor):
+            raise PreflightError(_not_a_tensor(picked, self.where))
+        if picked.ndim != 2 or len(picked) != count:
+            found = f"shape {tuple(picked.shape)} for {count} images"
+            raise PreflightError(Problem(f"{self.where} (output)", "logits (n, K)", found, "wrap the network"))
+        scores = picked.float()
+        return scores.clamp_min(PROBABILITY_FLOOR).log() if self.outputs == "probabilities" else scores
+
+
+def _per_channel(values: tuple[float, ...] | None) -> Tensor | None:
+    return None if values is None else torch.tensor(values, dtype=torch.float32).view(1, -1, 1, 1)
+
+
+def _can_switch(network: nn.Module) -> bool:
+    """An exported graph raises when its mode is switched: the mode was fixed when it was traced."""
+    return not getattr(network, "mode_is_fixed", False)
+
+
+def _with_channels(images: Tensor, channels: int | None) -> Tensor:
+    if channels is None or images.shape[1] == channels:
+        return images
+    if channels == 3:
+        return images.expand(-1, 3, -1, -1)
+    return (images * images.new_tensor(LUMA).view(1, 3, 1, 1)).sum(dim=1, keepdim=True)
+
+
+def _pick(raw: Any, output: str | int, where: str) -> Any:
+    try:
+        if isinstance(output, int):
+            return raw[output]
+        return raw[output] if isinstance(raw, Mapping) else getattr(raw, output)
+    except (KeyError, IndexError, TypeError, AttributeError) as error:
+        found = _describe(raw)
+        raise PreflightError(Problem(f"{where} (output)", f"an output {output!r}", found, "set `output`")) from error
+
+
+def _not_a_tensor(raw: Any, where: str) -> Problem:
+    remedy = "set `output` to the index, key or attribute of the logits"
+    return Problem(f"{where} (output)", "one tensor of logits (n, K)", _describe(raw), remedy)
+
+
+def _describe(raw: Any) -> str:
+    name = type(raw).__name__
+    if isinstance(raw, Mapping):
+        return f"a {name} with keys {', '.join(map(repr, raw))}"
+    return f"a {name} of {len(raw)}" if isinstance(raw, tuple | list) else f"a {name}"

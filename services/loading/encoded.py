@@ -1,0 +1,214 @@
+"""Images as encoded files (PNG, JPEG, ...): decoded with explicit conversions, checked before any long work.
+
+Small sets are decoded once and kept as uint8; a larger set is decoded by batch. Sizes and colour modes must agree
+unless a size or a mode is asked for, corrupt files are an error or are skipped and counted, and a header that claims an
+absurd number of pixels is never decoded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import struct
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from services.errors import Problem, SourceError
+from services.loading.stores import Shape, Taken
+
+PIXEL_LIMIT = 64_000_000
+"""Images that claim more pixels than this are treated as corrupt (decompression bombs)."""
+KEEP_BYTES = 2 << 30
+"""Sets whose decoded pixels fit in this are decoded once and kept."""
+SHOWN = 5
+
+Pixels = NDArray[np.uint8]
+
+
+class CorruptImage(Exception):
+    """One image that cannot be used, and why."""
+
+
+@dataclass(frozen=True)
+class EncodedStore:
+    """Encoded images by row.
+
+    Attributes:
+        fetch: the bytes of a row.
+        name: what to call a row in messages.
+        count: number of rows.
+        where: the source, for messages.
+        mode: convert to "L" or "RGB" (alpha is dropped); None demands that all are one of the two already.
+        size: (height, width) to resize to, without keeping proportions (bilinear, antialiased); None demands one size.
+        prepare: applied to the opened image before mode and size.
+    """
+
+    fetch: Callable[[int], bytes]
+    name: Callable[[int], str]
+    count: int
+    where: str
+    mode: Literal["L", "RGB"] | None = None
+    size: tuple[int, int] | None = None
+    prepare: Callable[[Image.Image], Image.Image] | None = None
+
+    def __len__(self) -> int:
+        return self.count
+
+    def take(self, rows: NDArray[np.int64], *, on_corrupt: Literal["error", "skip"]) -> Taken:
+        """Check every selected image, keep the pixels where they fit in memory.
+
+        Raises:
+            SourceError: corrupt images under "error", sizes or modes that differ; all kinds at once, with counts.
+        """
+        keep = self._fits(rows)
+        seen = _Seen(hashlib.sha256(f"{self.mode} {self.size} {self.prepare is not None}".encode()))
+        pixels: list[Pixels] = []
+        for row in rows.tolist():
+            data = self.fetch(row)
+            try:
+                image = self._decoded(data) if keep or on_corrupt == "skip" else self._inspected(data)
+            except CorruptImage as error:
+                seen.corrupt.append(f"{self.name(row)} ({error})")
+                seen.kept.append(False)
+                continue
+            seen.add(data, image)
+            pixels += [as_array(image)] if keep else []
+        self._raise(seen, on_corrupt)
+        kept = np.array(seen.kept)
+        shape = seen.shape()
+        read = reader(np.stack(pixels), shape) if keep else self._lazy(rows[kept], shape)
+        return Taken(read, kept, shape, seen.digest.hexdigest())
+
+    def _fits(self, rows: NDArray[np.int64]) -> bool:
+        for row in rows.tolist():
+            try:
+                width, height = self._inspected(self.fetch(row)).size
+            except CorruptImage:
+                continue
+            return 3 * width * height * len(rows) <= KEEP_BYTES
+        return True
+
+    def _lazy(self, rows: NDArray[np.int64], shape: Shape) -> Callable[[int, int], NDArray[np.float32]]:
+        def read(start: int, stop: int) -> NDArray[np.float32]:
+            block = [as_array(self._decoded_or_raise(row)) for row in rows[start:stop].tolist()]
+            return reader(np.stack(block), shape)(0, len(block)) if block else np.empty((0, *shape), np.float32)
+
+        return read
+
+    def _decoded_or_raise(self, row: int) -> Image.Image:
+        try:
+            return self._decoded(self.fetch(row))
+        except CorruptImage as error:
+            remedy = "set on_corrupt: skip, or mend the file"
+            raise SourceError(Problem(self.where, "readable images", f"{self.name(row)} ({error})", remedy)) from error
+
+    def _inspected(self, data: bytes) -> Image.Image:
+        """The image as it will be, opened but with its pixels unread where nothing has to be converted."""
+        image = opened(data)
+        return image if self.prepare is None and self.mode is None and self.size is None else self._decoded(data)
+
+    def _decoded(self, data: bytes) -> Image.Image:
+        image = opened(data)
+        try:
+            image.load()
+        except (OSError, SyntaxError, ValueError, IndexError, struct.error) as error:
+            raise CorruptImage(str(error) or type(error).__name__) from error
+        image = self.prepare(image) if self.prepare else image
+        image = image.convert(self.mode) if self.mode and image.mode != self.mode else image
+        if self.size and image.size != (self.size[1], self.size[0]):
+            image = image.resize((self.size[1], self.size[0]), Image.Resampling.BILINEAR)
+        return image
+
+    def _raise(self, seen: _Seen, on_corrupt: str) -> None:
+        problems = seen.problems(self.where)
+        if seen.corrupt and on_corrupt == "error":
+            found = f"{len(seen.corrupt)} corrupt: {_some(seen.corrupt)}"
+            problems.insert(0, Problem(self.where, "readable images", found, "mend them or set on_corrupt: skip"))
+        if not any(seen.kept) and not problems:
+            problems.append(Problem(self.where, "at least one readable image", f"none of {len(seen.kept)}"))
+        if problems:
+            raise SourceError(problems)
+
+
+class _Seen:
+    """What went by in a pass over the images."""
+
+    def __init__(self, digest: Any) -> None:
+        self.digest = digest
+        self.sizes: Counter[tuple[int, int]] = Counter()
+        self.modes: Counter[str] = Counter()
+        self.corrupt: list[str] = []
+        self.kept: list[bool] = []
+
+    def add(self, data: bytes, image: Image.Image) -> None:
+        self.digest.update(hashlib.sha256(data).digest())
+        self.sizes[image.size] += 1
+        self.modes[image.mode] += 1
+        self.kept.append(True)
+
+    def shape(self) -> Shape:
+        (width, height), mode = next(iter(self.sizes)), next(iter(self.modes))
+        return (1 if mode == "L" else 3, height, width)
+
+    def problems(self, where: str) -> list[Problem]:
+        problems = []
+        if len(self.sizes) > 1:
+            common = [f"{width}x{height} ({count})" for (width, height), count in self.sizes.most_common()]
+            problems.append(Problem(where, "images of one size", f"{len(common)}: {_some(common)}", "add ?size=HxW"))
+        if self.modes and set(self.modes) not in ({"L"}, {"RGB"}):
+            modes = [f"{mode} ({count})" for mode, count in self.modes.most_common()]
+            remedy = "add ?mode=RGB or ?mode=L to convert (alpha is dropped)"
+            problems.append(Problem(where, "images that are all grey (L) or all RGB", _some(modes), remedy))
+        return problems
+
+
+def opened(data: bytes) -> Image.Image:
+    """Open an image's header.
+
+    Raises:
+        CorruptImage: it is no image, or claims more than `PIXEL_LIMIT` pixels.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            image = Image.open(io.BytesIO(data))
+    except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
+        raise CorruptImage("claims too many pixels") from error
+    except (OSError, SyntaxError, ValueError, struct.error) as error:
+        raise CorruptImage("empty" if not data else "not an image") from error
+    if image.width * image.height > PIXEL_LIMIT:
+        raise CorruptImage(f"claims {image.width}x{image.height} pixels")
+    if image.mode.startswith(("I", "F")):
+        raise CorruptImage(f"mode {image.mode}: more than 8 bits a channel")
+    return image
+
+
+def as_array(image: Image.Image) -> Pixels:
+    """(H, W, C) uint8."""
+    array = np.asarray(image, dtype=np.uint8)
+    return array[:, :, None] if array.ndim == 2 else array
+
+
+def reader(pixels: Pixels, shape: Shape) -> Callable[[int, int], NDArray[np.float32]]:
+    """Read rows of (N, H, W, C) uint8 as (n, C, H, W) float32 in [0, 1]."""
+
+    def read(start: int, stop: int) -> NDArray[np.float32]:
+        block = pixels[start:stop].transpose(0, 3, 1, 2)
+        out = np.empty((len(block), *shape), np.float32)
+        np.divide(block, np.float32(255), out=out)
+        return out
+
+    return read
+
+
+def _some(items: Iterable[str]) -> str:
+    listed = list(items)
+    more = f" and {len(listed) - SHOWN} more" if len(listed) > SHOWN else ""
+    return ", ".join(listed[:SHOWN]) + more

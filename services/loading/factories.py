@@ -1,0 +1,107 @@
+"""Functions of user code named in a URI: which may be called, how they are called, and what their source hashes to."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Callable, Iterator
+from fnmatch import fnmatchcase
+from importlib import import_module
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
+from typing import Any
+
+from services.errors import ClasswiseError, Problem, SourceError
+from services.loading.files import sha256
+from services.loading.uris import SourceUri, local_path, scalar
+from services.registry import did_you_mean
+
+
+def factory_name(uri: SourceUri) -> tuple[str, str]:
+    """The module and function of `scheme:MODULE:FUNC`."""
+    module, _, function = uri.rest.partition(":")
+    if not all(part.isidentifier() for part in (*module.split("."), function)):
+        raise SourceError(Problem(uri.text, f"{uri.scheme}:MODULE:FUNCTION", repr(uri.rest)))
+    return module, function
+
+
+def factory(uri: SourceUri, allowed: tuple[str, ...]) -> Callable[..., Any]:
+    """Import the function a URI names.
+
+    Raises:
+        SourceError: its module is not allowed, cannot be imported, or has no such function.
+    """
+    module, name = factory_name(uri)
+    if not any(fnmatchcase(module, pattern) for pattern in allowed):
+        found = f"{module!r}"
+        remedy = f"add {module!r} to allowed_factories if you trust its code"
+        raise SourceError(Problem(uri.text, f"a module that matches {', '.join(allowed) or 'nothing'}", found, remedy))
+    try:
+        imported = import_module(module)
+    except ImportError as error:
+        raise SourceError(
+            Problem(uri.text, f"an importable module {module!r}", str(error), "check the path")
+        ) from error
+    function = getattr(imported, name, None)
+    if not callable(function):
+        known = [key for key, value in vars(imported).items() if callable(value) and not key.startswith("_")]
+        raise SourceError(Problem(uri.text, f"a function of {module}", repr(name), did_you_mean(name, known)))
+    called: Callable[..., Any] = function
+    return called
+
+
+def call(uri: SourceUri, function: Callable[..., Any], arguments: dict[str, str]) -> Any:
+    """Call a factory with query arguments; numbers, true, false and null are converted, other text stays text."""
+    values = {key: scalar(value) for key, value in arguments.items()}
+    signature = inspect.signature(function)
+    try:
+        signature.bind(**values)
+    except TypeError as error:
+        raise SourceError(Problem(uri.text, f"arguments {signature}", f"{values} ({error})")) from error
+    try:
+        return function(**values)
+    except ClasswiseError as error:
+        raise SourceError(error.problems) from error
+    except Exception as error:
+        found = f"{type(error).__name__}: {error}"
+        raise SourceError(Problem(uri.text, f"{function.__name__}({values}) to succeed", found)) from error
+
+
+def source_hash(uri: SourceUri) -> Iterator[tuple[str, str]]:
+    """The factory's name and a hash of its source, found without importing or running anything.
+
+    A package counts with all its Python files, because its functions may live in any of them. What the module imports
+    from elsewhere does not count.
+    """
+    module, name = factory_name(uri)
+    yield "function", f"{module}:{name}"
+    origin = find_source(module)
+    if origin is None:
+        raise SourceError(Problem(uri.text, f"a module {module!r} on the import path", "none"))
+    root = origin.parent
+    files = sorted(root.rglob("*.py")) if origin.name == "__init__.py" else [origin]
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(f"{file.relative_to(root)}\0{sha256(file)}\n".encode())
+    yield "source", digest.hexdigest()
+
+
+def find_source(module: str) -> Path | None:
+    """The source file of a module; parent packages are searched, not imported (`find_spec` would import them)."""
+    path: list[str] | None = None
+    spec: ModuleSpec | None = None
+    parts = module.split(".")
+    for depth in range(len(parts)):
+        spec = PathFinder.find_spec(".".join(parts[: depth + 1]), path)
+        if spec is None:
+            return None
+        path = list(spec.submodule_search_locations or [])
+    return Path(spec.origin) if spec and spec.origin and Path(spec.origin).is_file() else None
+
+
+def argument_hashes(arguments: dict[str, str]) -> Iterator[tuple[str, str]]:
+    """Arguments by value; one that names a file counts by the file's content."""
+    for key in sorted(arguments):
+        path = local_path(arguments[key])
+        is_file = len(arguments[key]) < 1024 and path.is_file()
+        yield key, f"sha256:{sha256(path)}" if is_file else arguments[key]

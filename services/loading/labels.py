@@ -1,0 +1,86 @@
+"""Labels as a source holds them, checked and turned into int64 in [0, K). Nothing is repaired in silence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.errors import Problem, SourceError
+
+
+def checked_labels(
+    raw: NDArray[Any], classes: tuple[str, ...] | None, *, count: int, where: str
+) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    """Return labels (N,) int64 in [0, K) and the K class names.
+
+    Text labels are looked up in `classes` (or in their own sorted set); whole numbers index it. Without class names
+    K is the largest label plus one and the names are the numbers.
+
+    Raises:
+        SourceError: one-hot or floating labels, a wrong number of them, negative ones, or ones beyond K; with counts.
+    """
+    problems = [*_shape_problems(raw, count, where), *_class_problems(classes, where)]
+    if not problems and raw.dtype.kind in "US":
+        return _from_text(raw.astype(str), classes, where)
+    problems = problems or [*_dtype_problems(raw, where), *_range_problems(raw, classes, where)]
+    if problems:
+        raise SourceError(problems)
+    labels = raw.astype(np.int64)
+    return labels, classes or tuple(str(k) for k in range(int(labels.max()) + 1))
+
+
+def _shape_problems(raw: NDArray[Any], count: int, where: str) -> list[Problem]:
+    if count == 0:
+        return [Problem(where, "at least one sample", "none")]
+    if raw.ndim == 2 and raw.shape[1] > 1 and raw.dtype.kind in "biuf" and np.all(raw.sum(axis=1) == 1):
+        found = f"one-hot rows {raw.shape}"
+        return [Problem(where, "labels (N,) of whole numbers", found, "store labels.argmax(axis=1)")]
+    if raw.shape != (count,):
+        return [Problem(where, f"labels ({count},), one an image", f"shape {raw.shape}")]
+    return []
+
+
+def _class_problems(classes: tuple[str, ...] | None, where: str) -> list[Problem]:
+    repeated = sorted({name for name in classes or () if (classes or ()).count(name) > 1})
+    return [Problem(f"{where} (classes)", "distinct class names", f"{repeated} more than once")] if repeated else []
+
+
+def _dtype_problems(raw: NDArray[Any], where: str) -> list[Problem]:
+    if raw.dtype.kind in "iu":
+        return []
+    found = f"{raw.dtype}"
+    if raw.dtype.kind == "f":
+        odd = int(np.sum(~np.isfinite(raw) | (raw != np.floor(raw))))
+        found = f"{raw.dtype}, {odd} of {raw.size} not whole"
+    return [Problem(where, "labels of an integer type", found, "store them as int64")]
+
+
+def _range_problems(raw: NDArray[Any], classes: tuple[str, ...] | None, where: str) -> list[Problem]:
+    if raw.dtype.kind not in "iu":
+        return []
+    problems = []
+    if negative := int(np.sum(raw < 0)):
+        problems.append(
+            Problem(where, "labels of at least 0", f"{negative} of {raw.size} negative (least {raw.min()})")
+        )
+    if classes is not None and (beyond := int(np.sum(raw >= len(classes)))):
+        found = f"{beyond} of {raw.size} beyond (largest {raw.max()})"
+        problems.append(
+            Problem(where, f"labels below K = {len(classes)}", found, "list every class or mend the labels")
+        )
+    return problems
+
+
+def _from_text(
+    raw: NDArray[Any], classes: tuple[str, ...] | None, where: str
+) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    names = classes or tuple(sorted(set(raw.tolist())))
+    index = {name: k for k, name in enumerate(names)}
+    labels = np.array([index.get(name, -1) for name in raw.tolist()], dtype=np.int64)
+    if unknown := int(np.sum(labels < 0)):
+        example = raw[int(np.argmin(labels))]
+        found = f"{unknown} of {raw.size} unknown, for example {example!r}"
+        raise SourceError(Problem(where, f"labels among the {len(names)} class names", found))
+    return labels, names

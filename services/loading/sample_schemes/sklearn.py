@@ -1,0 +1,34 @@
+"""`sklearn:digits?split=test|train|all&seed=0`: 1,797 handwritten digits of 8x8 that ship with scikit-learn."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+
+from services.errors import Problem, SourceError
+from services.loading.samples import Source
+from services.loading.selection import split_half
+from services.loading.stores import array_store
+from services.loading.uris import SourceUri, one_of, whole
+
+
+def open_sklearn(uri: SourceUri, *, allowed_factories: tuple[str, ...]) -> Source:
+    """Open the digits; values 0..16 are divided by 16.
+
+    The default is the test half of a stratified split with seed 0, so that a network trained on `split=train` is never
+    audited on its own training images by accident.
+    """
+    if uri.rest != "digits":
+        raise SourceError(Problem(uri.text, "sklearn:digits", repr(uri.rest)))
+    options = uri.options(split=one_of("train", "test", "all"), seed=whole)
+    from sklearn.datasets import load_digits
+
+    digits = load_digits()
+    labels = digits.target.astype(np.int64)
+    images = (digits.images / 16).astype(np.float32)
+    part = options.get("split", "test")
+    rows = np.arange(len(labels)) if part == "all" else split_half(labels, part=part, seed=options.get("seed", 0))
+    content = hashlib.sha256(images.tobytes()).hexdigest()
+    store = array_store(images[rows], scale=1.0, content=content, where=uri.text)
+    return Source(store, labels[rows], tuple(str(k) for k in range(10)), ids=rows.astype(np.int64))

@@ -1,0 +1,130 @@
+"""Images of a source, read by row: arrays in memory here, encoded files in `encoded`.
+
+A `Store` knows all rows of the source; `take` fixes the rows an audit wants and returns a `Taken`, whose `read` gives
+float32 NCHW in [0, 1]. Values stay as stored (uint8) until a batch is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.errors import Problem, SourceError
+
+Shape = tuple[int, int, int]
+Read = Callable[[int, int], NDArray[np.float32]]
+
+
+@dataclass(frozen=True)
+class Taken:
+    """The rows an audit wants, ready to read.
+
+    Attributes:
+        read: rows [start, stop) of those kept, (n, C, H, W) float32 in [0, 1].
+        kept: (len(rows),) bool, False where a corrupt image was skipped.
+        shape: (C, H, W).
+        content: hash of the images' content.
+    """
+
+    read: Read
+    kept: NDArray[np.bool_]
+    shape: Shape
+    content: str
+
+
+class Store(Protocol):
+    """All images of a source."""
+
+    def __len__(self) -> int: ...
+
+    def take(self, rows: NDArray[np.int64], *, on_corrupt: Literal["error", "skip"]) -> Taken:
+        """Fix the rows to read."""
+        ...
+
+
+@dataclass(frozen=True)
+class ArrayStore:
+    """Images in one array.
+
+    Attributes:
+        pixels: (N, H, W, C), (N, C, H, W) or (N, H, W); uint8, or floating in [0, divisor].
+        layout: "NHWC", "NCHW" or "NHW".
+        divisor: what maps the values to [0, 1].
+        content: hash of the content.
+    """
+
+    pixels: NDArray[Any]
+    layout: Literal["NHWC", "NCHW", "NHW"]
+    divisor: float
+    content: str
+
+    def __len__(self) -> int:
+        return len(self.pixels)
+
+    @property
+    def shape(self) -> Shape:
+        _, channels, height, width = self._channels_first(self.pixels[:1]).shape
+        return channels, height, width
+
+    def take(self, rows: NDArray[np.int64], *, on_corrupt: Literal["error", "skip"]) -> Taken:
+        """Rows are copied only where they are not all of the source."""
+        whole = len(rows) == len(self.pixels)
+        pixels = self._channels_first(self.pixels if whole else self.pixels[rows])
+        divisor = np.float32(self.divisor)
+
+        def read(start: int, stop: int) -> NDArray[np.float32]:
+            block = pixels[start:stop]
+            out = np.empty(block.shape, np.float32)
+            np.divide(block, divisor, out=out)
+            return out
+
+        return Taken(read, np.ones(len(rows), bool), self.shape, self.content)
+
+    def _channels_first(self, pixels: NDArray[Any]) -> NDArray[Any]:
+        if self.layout == "NHWC":
+            return pixels.transpose(0, 3, 1, 2)
+        return pixels[:, None] if self.layout == "NHW" else pixels
+
+
+def array_store(
+    pixels: NDArray[Any], *, scale: float | None, content: str, where: str, layout: str | None = None
+) -> ArrayStore:
+    """Check an array of images and wrap it.
+
+    uint8 is divided by 255. A floating array must declare its range as `scale`: a value of 1 or 255 is never guessed.
+
+    Raises:
+        SourceError: a shape that is not images, another dtype, an undeclared range, or values outside the declared one.
+    """
+    if pixels.dtype == np.uint8:
+        if scale not in (None, 255):
+            raise SourceError(Problem(where, "scale=255 for uint8 images", f"scale={scale:g}"))
+        return ArrayStore(pixels, _layout(pixels, layout, where), 255.0, content)
+    if pixels.dtype.kind != "f":
+        raise SourceError(Problem(where, "images as uint8, or floating with a declared scale", str(pixels.dtype)))
+    low, high = (float(pixels.min()), float(pixels.max())) if pixels.size else (0.0, 0.0)
+    seen = f"{pixels.dtype} from {low:g} to {high:g}"
+    if scale is None:
+        raise SourceError(Problem(where, "a declared range for floating images", seen, "add ?scale=1 or ?scale=255"))
+    if not (low >= 0 and high <= scale):
+        raise SourceError(Problem(where, f"finite values in [0, {scale:g}]", seen, "store images before normalisation"))
+    if scale == 255 and high <= 1:
+        raise SourceError(Problem(where, "values in [0, 255] as declared", seen, "use ?scale=1"))
+    return ArrayStore(pixels.astype(np.float32, copy=False), _layout(pixels, layout, where), scale, content)
+
+
+def _layout(pixels: NDArray[Any], declared: str | None, where: str) -> Literal["NHWC", "NCHW", "NHW"]:
+    if pixels.ndim == 3:
+        return "NHW"
+    if pixels.ndim == 4:
+        last = pixels.shape[3] in (1, 3) and declared != "NCHW"
+        first = pixels.shape[1] in (1, 3) and declared != "NHWC"
+        if last != first:
+            return "NHWC" if last else "NCHW"
+    expected = "images (N, H, W), (N, H, W, C) or (N, C, H, W) with C of 1 or 3"
+    remedy = "store them as (N, H, W, C)" if pixels.ndim != 4 else "add ?layout=NHWC or ?layout=NCHW"
+    raise SourceError(Problem(where, expected, f"shape {pixels.shape}", remedy))
