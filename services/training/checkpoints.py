@@ -1,0 +1,134 @@
+"""Weights and progress as safetensors, written whole or not at all, on a local path or any fsspec URL.
+
+Two files in a run's storage. `model.safetensors` is a plain state dict of the selected weights, ready for
+`factory:...?weights=FILE`. `progress.safetensors` is what a resumed run needs: weights, momentum, class-wise state and
+the records so far. No generator state is kept, for every draw is keyed by (seed, epoch, step). Nothing is pickled.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+from torch import Tensor
+
+from services import storage
+from services.errors import Problem, StorageError
+from services.records import SCHEMA_VERSION
+from services.training.evaluation import ClassCounts, EpochRecord
+from services.training.methods.base import State
+
+MODEL = "model.safetensors"
+PROGRESS = "progress.safetensors"
+
+
+@dataclass(frozen=True)
+class Progress:
+    """All that a run needs to go on from the end of an epoch.
+
+    Attributes:
+        identity: digest of method, recipe, data and network; a run resumes only its own progress.
+        model: state dict.
+        momentum: SGD's buffers by parameter name.
+        state: the method's class-wise state for the next epoch.
+        records: one an epoch done.
+        stopped: "" while epochs remain; else "finished", "early-stop" or "diverged".
+        reason: a sentence on why.
+    """
+
+    identity: str
+    model: dict[str, Tensor]
+    momentum: dict[str, Tensor]
+    state: State
+    records: tuple[EpochRecord, ...]
+    stopped: str = ""
+    reason: str = ""
+
+
+def save_weights(url: str, weights: Mapping[str, Tensor], facts: Mapping[str, Any] | None = None) -> None:
+    """Write a state dict atomically; `facts` go into the header as JSON."""
+    header = {"schema_version": str(SCHEMA_VERSION), "facts": json.dumps(facts or {}, sort_keys=True)}
+    storage.write_bytes(url, safetensors.torch.save({name: plain(value) for name, value in weights.items()}, header))
+
+
+def load_weights(url: str) -> dict[str, Tensor]:
+    """Read a state dict.
+
+    Raises:
+        StorageError: there is no file, or it is no safetensors file.
+    """
+    return _load(url)[0]
+
+
+def save_progress(folder: str, progress: Progress) -> None:
+    """Replace the progress of a run."""
+    tensors = {f"model.{name}": value for name, value in progress.model.items()}
+    tensors |= {f"momentum.{name}": value for name, value in progress.momentum.items()}
+    facts = {
+        "identity": progress.identity,
+        "state": progress.state,
+        "records": [asdict(record) for record in progress.records],
+        "stopped": progress.stopped,
+        "reason": progress.reason,
+    }
+    save_weights(storage.join(folder, PROGRESS), tensors, facts)
+
+
+def load_progress(folder: str) -> Progress | None:
+    """Read the progress of a run; None when it has none.
+
+    Raises:
+        StorageError: the file is damaged.
+    """
+    url = storage.join(folder, PROGRESS)
+    if not storage.exists(url):
+        return None
+    tensors, facts = _load(url)
+    return Progress(
+        identity=facts["identity"],
+        model=_below("model.", tensors),
+        momentum=_below("momentum.", tensors),
+        state={name: tuple(values) for name, values in facts["state"].items()},
+        records=tuple(_record(fields) for fields in facts["records"]),
+        stopped=facts["stopped"],
+        reason=facts["reason"],
+    )
+
+
+def plain(value: Tensor) -> Tensor:
+    """A contiguous copy on the CPU that shares no memory: tied weights would be refused, and training goes on."""
+    return value.detach().cpu().clone(memory_format=torch.contiguous_format)
+
+
+def _load(url: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    data = storage.read_bytes(url)
+    try:
+        length = int.from_bytes(data[:8], "little")
+        header = json.loads(data[8 : 8 + length]).get("__metadata__", {})
+        return safetensors.torch.load(data), json.loads(header.get("facts", "{}"))
+    except (SafetensorError, ValueError) as error:
+        remedy = "remove the file and train again"
+        raise StorageError(Problem(url, "a complete safetensors file", str(error), remedy)) from error
+
+
+def _below(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+
+
+def _record(fields: dict[str, Any]) -> EpochRecord:
+    counts = {
+        key: None
+        if fields[key] is None
+        else ClassCounts(**{name: _tuple(value) for name, value in fields[key].items()})
+        for key in ("train", "validation")
+    }
+    return EpochRecord(**{**fields, **counts})
+
+
+def _tuple(value: Any) -> Any:
+    return None if value is None else tuple(value)

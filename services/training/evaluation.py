@@ -1,0 +1,144 @@
+"""Per-class counts of an epoch, on the training stream and on the held-out split. Counts and sums, never means."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from services.training.attack import by_cross_entropy, craft, evaluating
+from services.training.keys import Purpose, number
+from services.training.methods.base import Budget
+
+
+@dataclass(frozen=True, slots=True)
+class ClassCounts:
+    """What happened to the samples of each class; every tuple has K entries.
+
+    Attributes:
+        total: samples seen.
+        clean: classified correctly without perturbation; None where the method never computed it.
+        robust: classified correctly under the perturbation; None likewise.
+        robust_loss: sum of cross-entropies under the perturbation; None likewise.
+    """
+
+    total: tuple[int, ...]
+    clean: tuple[int, ...] | None = None
+    robust: tuple[int, ...] | None = None
+    robust_loss: tuple[float, ...] | None = None
+
+    def accuracy(self, kind: str) -> float | None:
+        """Share over all samples of "clean" or "robust"; for "worst-class" the smallest robust share of a class."""
+        right = self.clean if kind == "clean" else self.robust
+        if right is None or not sum(self.total):
+            return None
+        if kind == "worst-class":
+            return min(r / n for r, n in zip(right, self.total, strict=True) if n)
+        return sum(right) / sum(self.total)
+
+
+@dataclass(frozen=True, slots=True)
+class EpochRecord:
+    """One epoch.
+
+    Attributes:
+        epoch: 0, 1, ...
+        rate: learning rate.
+        samples, loss_sum: training samples seen, and the sum of the method's loss over them.
+        train: counts on the training stream while the weights moved (what CFA steers by).
+        validation: counts on the held-out split after the epoch; None without one.
+        seconds: wall time, validation included.
+    """
+
+    epoch: int
+    rate: float
+    samples: int
+    loss_sum: float
+    train: ClassCounts
+    validation: ClassCounts | None
+    seconds: float
+
+
+class Held(Protocol):
+    """Labelled images on a device, read by row: `services.training.batches.Images`."""
+
+    labels: Tensor
+
+    def __len__(self) -> int: ...
+
+    def rows(self, rows: NDArray[np.int64]) -> Tensor:
+        """Rows as float32 (n, C, H, W) in [0, 1]."""
+        ...
+
+
+class Tally:
+    """Counts per class, added up on the device so that no step waits for a transfer."""
+
+    def __init__(self, classes: int, device: torch.device) -> None:
+        self._sums = torch.zeros(4, classes, dtype=torch.float64, device=device)
+        self._seen = [False] * 4
+
+    def add(self, row: int, labels: Tensor, values: Tensor) -> None:
+        """Add one value a sample to the class of the sample."""
+        self._seen[row] = True
+        self._sums[row].index_add_(0, labels, values.to(torch.float64))
+
+    def step(self, labels: Tensor, clean: Tensor | None, robust: Tensor | None) -> None:
+        """Count a batch by its logits."""
+        self.add(0, labels, torch.ones_like(labels))
+        if clean is not None:
+            self.add(1, labels, correct(clean, labels))
+        if robust is not None:
+            self.add(2, labels, correct(robust, labels))
+            self.add(3, labels, F.cross_entropy(robust, labels, reduction="none"))
+
+    def counts(self) -> ClassCounts:
+        """What was added up. A count that was never touched is None."""
+        rows = self._sums.tolist()
+        whole = [
+            tuple(int(value) for value in row) if seen else None for row, seen in zip(rows, self._seen, strict=True)
+        ]
+        losses = tuple(rows[3]) if self._seen[3] else None
+        return ClassCounts(whole[0] or (0,) * len(rows[0]), whole[1], whole[2], losses)
+
+
+def correct(logits: Tensor, labels: Tensor) -> Tensor:
+    """(n,) bool: the label has the largest logit. A sample with a NaN or infinite logit is never correct."""
+    return (logits.argmax(1) == labels) & torch.isfinite(logits).all(1)
+
+
+def evaluate(network: nn.Module, held: Held, classes: int, *, attack: Budget, batch: int, seed: int) -> ClassCounts:
+    """Clean and robust counts per class, in evaluation mode.
+
+    Only correctly classified samples are attacked; a misclassified one counts as not robust, with its clean loss.
+    The start of the attack is keyed by (seed, batch), so counts may move with `batch`; audits use `services.measures`.
+    """
+    tally = Tally(classes, held.labels.device)
+    with evaluating(network), torch.no_grad():
+        for index, start in enumerate(range(0, len(held), batch)):
+            rows = np.arange(start, min(start + batch, len(held)))
+            x, y = held.rows(rows), held.labels[start : start + batch]
+            source = torch.Generator(x.device).manual_seed(number(seed, Purpose.VALIDATION, index))
+            clean = network(x)
+            tally.step(y, clean, _attacked(network, x, y, clean, attack, source))
+    return tally.counts()
+
+
+def _attacked(
+    network: nn.Module, x: Tensor, y: Tensor, clean: Tensor, attack: Budget, source: torch.Generator
+) -> Tensor:
+    rows = torch.nonzero(correct(clean, y))[:, 0]
+    logits = clean.clone()
+    if len(rows):
+        logits[rows] = network(craft(network, x[rows], by_cross_entropy(y[rows]), attack, source))
+    return logits
+
+
+def unit(images: Tensor) -> Tensor:
+    """Images as float32 in [0, 1]; uint8 is divided by 255."""
+    return images.to(torch.float32).div_(255) if images.dtype == torch.uint8 else images.to(torch.float32)

@@ -1,0 +1,56 @@
+"""The registry of training methods: one line a method. Listing and validating them imports no torch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from services.errors import ConfigError, Problem
+from services.registry import Registry
+from services.training.methods.base import Budget, Method
+from services.training.problems import from_validation
+
+__all__ = ["METHODS", "Budget", "Method", "method_from"]
+
+METHODS: Registry[type[Method]] = Registry(
+    "training method",
+    "classwise.training_methods",
+    {
+        "alp": "services.training.methods.pairing:Alp",
+        "at-pr": "services.training.methods.at_pr:AtPr",
+        "cfa": "services.training.methods.cfa:Cfa",
+        "clp": "services.training.methods.pairing:Clp",
+        "corruption": "services.training.methods.corruption:Corruption",
+        "cvar": "services.training.methods.tail_risk:Cvar",
+        "erm": "services.training.methods.erm:Erm",
+        "evar": "services.training.methods.tail_risk:Evar",
+        "faal": "services.training.methods.faal:Faal",
+        "filtered-trades": "services.training.methods.filtered:Filtered",
+        "kl-pgd": "services.training.methods.kl_pgd:KlPgd",
+        "mart": "services.training.methods.mart:Mart",
+        "pgd": "services.training.methods.pgd:Pgd",
+        "trades": "services.training.methods.trades:Trades",
+        "wat": "services.training.methods.wat:Wat",
+    },
+)
+
+
+def method_from(fields: Mapping[str, Any] | str, *, where: str = "method") -> Method:
+    """Build a method from its fields (`{"name": "trades", "beta": 6}`), its name, or its canonical JSON.
+
+    Raises:
+        ConfigError: the name is unknown, or fields are; every mistake is listed.
+    """
+    if isinstance(fields, str):
+        fields = json.loads(fields) if fields.startswith("{") else {"name": fields}
+    given = {key: value for key, value in fields.items() if key != "version"}
+    if "name" not in given:
+        raise ConfigError(Problem(where, "a mapping with a `name`", repr(sorted(given))))
+    kind = METHODS.get(str(given["name"]), where=f"{where}.name")
+    try:
+        return kind.model_validate(given)
+    except ValidationError as error:
+        raise ConfigError(from_validation(error, where)) from error

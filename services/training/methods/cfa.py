@@ -1,0 +1,59 @@
+"""CFA: class-wise calibrated budgets and regularisation (Wei et al. 2023)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field
+
+from services.training.methods.base import Batch, Method, RandomBudget, State, StepResult
+
+if TYPE_CHECKING:
+    import torch
+
+    from services.training.evaluation import EpochRecord
+
+
+class Cfa(Method):
+    """Adversarial training whose radius, and for TRADES whose beta, is set for each class by how robust it is.
+
+    With `t_k` the training robust accuracy of class k in the last epoch: `epsilon_k = (radius_base + t_k) epsilon` (the
+    paper's class-wise calibrated margin) and `beta_k = (beta_base + t_k) beta` (its class-wise calibrated
+    regularisation), so a hard class gets an easier task. The TRADES loss of a sample is then
+    `(CE + beta_k KL) / (1 + beta_k)`. During the first `warmup` epochs the classes are alike. The third part of the
+    paper, averaging weights when no class lags, is left out.
+    """
+
+    name: Literal["cfa"] = "cfa"
+    base: Literal["pgd", "trades"] = "pgd"
+    budget: RandomBudget = RandomBudget()
+    beta: float = Field(default=6.0, ge=0)
+    radius_base: float = Field(default=0.5, ge=0)
+    beta_base: float = Field(default=0.5, ge=0)
+    warmup: int = Field(default=0, ge=0)
+
+    def next_state(self, state: Mapping[str, tuple[float, ...]], record: EpochRecord) -> State:
+        counts = record.train
+        if record.epoch + 1 < self.warmup or counts.robust is None:
+            return {}
+        before = state.get("robust", (0.5,) * len(counts.total))
+        shares = zip(counts.robust, counts.total, before, strict=True)
+        return {"robust": tuple(right / n if n else old for right, n, old in shares)}
+
+    def radii(self, robust: tuple[float, ...]) -> tuple[float, ...]:
+        """epsilon_k from the robust accuracies of the classes."""
+        return tuple((self.radius_base + share) * self.budget.epsilon for share in robust)
+
+    def betas(self, robust: tuple[float, ...]) -> tuple[float, ...]:
+        """beta_k from the robust accuracies of the classes."""
+        return tuple((self.beta_base + share) * self.beta for share in robust)
+
+    def step(self, network: torch.nn.Module, batch: Batch) -> StepResult:
+        from services.training.pairs import class_wise_terms
+
+        robust = batch.state.get("robust", (1 - self.radius_base,) * batch.classes)
+        betas = self.betas(robust if batch.state else (1 - self.beta_base,) * batch.classes)
+        weights = betas if self.base == "trades" else None
+        loss, clean, perturbed = class_wise_terms(network, batch, self.budget, self.radii(robust), weights)
+        return StepResult(loss.mean(), clean=None if clean is None else clean.detach(), robust=perturbed.detach())

@@ -1,0 +1,32 @@
+"""MART, misclassification aware adversarial training (Wang et al. 2020, eq. 11)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field
+
+from services.training.methods.base import Batch, Budget, Method, StepResult
+
+if TYPE_CHECKING:
+    import torch
+
+
+class Mart(Method):
+    """`mean_i BCE(f(x_i'), y_i) + weight KL(f(x_i) || f(x_i')) (1 - p_y(x_i))`, x' by cross-entropy.
+
+    BCE is the boosted cross-entropy `-log p_y - log(1 - max_{j != y} p_j)`.
+    """
+
+    name: Literal["mart"] = "mart"
+    budget: Budget = Budget()
+    weight: float = Field(default=5.0, ge=0)
+
+    def step(self, network: torch.nn.Module, batch: Batch) -> StepResult:
+        from services.training.losses import boosted_cross_entropy, divergence, misclassification_weight
+        from services.training.pairs import adversarial_pair
+
+        clean, robust = adversarial_pair(network, batch, self.budget)
+        pulled = divergence(clean, robust) * misclassification_weight(clean, batch.labels)
+        loss = boosted_cross_entropy(robust, batch.labels) + self.weight * pulled
+        return StepResult(loss.mean(), clean=clean.detach(), robust=robust.detach())

@@ -1,0 +1,151 @@
+"""What methods compute from a batch: logits of clean and perturbed images, and losses of one value a sample."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from services.training.attack import (
+    ascended,
+    box,
+    by_cross_entropy,
+    by_divergence,
+    craft,
+    evaluating,
+    started,
+)
+from services.training.losses import divergence, margin, of_class, per_class
+from services.training.methods.base import Batch, Budget
+from services.training.noise import Kind, draws
+from services.training.risk import cvar_weights, kl_ball_weights
+
+
+def craft_by_loss(network: nn.Module, batch: Batch, budget: Budget, *, epsilon: Tensor | None = None) -> Tensor:
+    """Images perturbed to raise the cross-entropy."""
+    return craft(network, batch.images, by_cross_entropy(batch.labels), budget, batch.generator, epsilon=epsilon)
+
+
+def craft_by_divergence(network: nn.Module, batch: Batch, budget: Budget, *, epsilon: Tensor | None = None) -> Tensor:
+    """Images perturbed to raise the divergence from the clean output, both in evaluation mode."""
+    with evaluating(network), torch.no_grad():
+        clean = network(batch.images)
+    return craft(network, batch.images, by_divergence(clean), budget, batch.generator, epsilon=epsilon)
+
+
+def adversarial_pair(network: nn.Module, batch: Batch, budget: Budget) -> tuple[Tensor, Tensor]:
+    """Logits of the clean and of the perturbed images, in training mode."""
+    perturbed = craft_by_loss(network, batch, budget)
+    return network(batch.images), network(perturbed)
+
+
+def trades_terms(network: nn.Module, batch: Batch, budget: Budget, beta: float) -> tuple[Tensor, Tensor, Tensor]:
+    """`CE(clean) + beta KL(clean || robust)`, (n,), and both logits."""
+    perturbed = craft_by_divergence(network, batch, budget)
+    clean, robust = network(batch.images), network(perturbed)
+    return _cross_entropies(clean, batch.labels) + beta * divergence(clean, robust), clean, robust
+
+
+def base_terms(
+    network: nn.Module, batch: Batch, base: str, budget: Budget, beta: float
+) -> tuple[Tensor, Tensor | None, Tensor]:
+    """The loss of TRADES or of PGD training, (n,), the clean logits where there are any, and the robust ones."""
+    if base == "trades":
+        return trades_terms(network, batch, budget, beta)
+    robust = network(craft_by_loss(network, batch, budget))
+    return _cross_entropies(robust, batch.labels), None, robust
+
+
+def class_wise_terms(
+    network: nn.Module, batch: Batch, budget: Budget, radii: tuple[float, ...], betas: tuple[float, ...] | None
+) -> tuple[Tensor, Tensor | None, Tensor]:
+    """CFA's loss (n,): PGD with the radius of each class, or with `betas` TRADES, normalised by 1 + beta_k."""
+    epsilon = of_class(radii, batch.labels)
+    if betas is None:
+        robust = network(craft_by_loss(network, batch, budget, epsilon=epsilon))
+        return _cross_entropies(robust, batch.labels), None, robust
+    perturbed = craft_by_divergence(network, batch, budget, epsilon=epsilon)
+    clean, robust = network(batch.images), network(perturbed)
+    beta = of_class(betas, batch.labels)
+    loss = (_cross_entropies(clean, batch.labels) + beta * divergence(clean, robust)) / (1 + beta)
+    return loss, clean, robust
+
+
+def filtered_terms(
+    network: nn.Module, batch: Batch, budget: Budget, beta: float, probe: int, gap: float
+) -> tuple[Tensor, Tensor]:
+    """TRADES' loss (n,) without the divergence of samples that `probe` steps leave correct by `gap`; clean logits."""
+    with evaluating(network), torch.no_grad():
+        reference = network(batch.images)
+    low, high = box(batch.images, budget.epsilon)
+    at = started(batch.images, budget.epsilon, low, high, batch.generator) if budget.random_start else batch.images
+    first = min(probe, budget.steps)
+    at = ascended(network, at, by_divergence(reference), budget.step, first, low, high)
+    rows = _open(network, at, batch.labels, gap)
+    clean = network(batch.images)
+    loss = _cross_entropies(clean, batch.labels)
+    if not len(rows):
+        return loss, clean
+    objective, left = by_divergence(reference[rows]), budget.steps - first
+    at = ascended(network, at[rows], objective, budget.step, left, low[rows], high[rows])
+    return loss.index_add(0, rows, beta * divergence(clean[rows], network(at))), clean
+
+
+def farthest(network: nn.Module, batch: Batch, budget: Budget, candidates: int) -> Tensor:
+    """Of several independent attacks on each image the perturbed image with the largest wrong margin."""
+    best, depth = batch.images, torch.full(batch.labels.shape, -torch.inf, device=batch.labels.device)
+    for _ in range(candidates):
+        perturbed = craft_by_loss(network, batch, budget)
+        with evaluating(network), torch.no_grad():
+            reached = margin(network(perturbed), batch.labels)
+        deeper = reached > depth
+        best = torch.where(deeper.view(-1, 1, 1, 1), perturbed, best)
+        depth = torch.where(deeper, reached, depth)
+    return best
+
+
+def draw_losses(network: nn.Module, batch: Batch, kind: Kind, radius: float, count: int) -> Tensor:
+    """Cross-entropies (n, count) of random perturbations."""
+    images = draws(batch.images, kind, radius, count, batch.generator)
+    return _cross_entropies(network(images), batch.labels.repeat_interleave(count)).view(-1, count)
+
+
+def tail_loss(network: nn.Module, batch: Batch, kind: Kind, radius: float, count: int, tail: float) -> Tensor:
+    """Mean over samples of the exact empirical CVaR of their draws; only draws with weight are differentiated."""
+    images = draws(batch.images, kind, radius, count, batch.generator)
+    labels = batch.labels.repeat_interleave(count)
+    with evaluating(network), torch.no_grad():
+        losses = torch.cat([_cross_entropies(network(x), y) for x, y in _chunks(images, labels, len(batch.labels))])
+    weights = cvar_weights(losses.view(-1, count), tail).flatten()
+    rows = torch.nonzero(weights)[:, 0]
+    kept = _cross_entropies(network(images[rows]), labels[rows])
+    return (weights[rows] * kept).sum() / len(batch.labels)
+
+
+def worst_distribution(robust: Tensor, labels: Tensor, classes: int, tau: float, by: str) -> Tensor:
+    """`sum_k q_k L_k` with the worst class distribution q within KL radius tau of uniform (FAAL)."""
+    losses = _cross_entropies(robust, labels)
+    means, counts = per_class(losses, labels, classes)
+    present = torch.nonzero(counts)[:, 0]
+    judged = means if by == "loss" else _margins(robust, labels, classes)
+    weights = kl_ball_weights(judged.detach()[present][None], tau)[0]
+    return (weights * means[present]).sum()
+
+
+def _open(network: nn.Module, at: Tensor, labels: Tensor, gap: float) -> Tensor:
+    """Rows whose label does not lead by `gap` in probability."""
+    with evaluating(network), torch.no_grad():
+        lead = -margin(F.softmax(network(at), dim=1), labels)
+    return torch.nonzero(lead < gap)[:, 0] if gap < 1 else torch.arange(len(labels), device=labels.device)
+
+
+def _margins(robust: Tensor, labels: Tensor, classes: int) -> Tensor:
+    return per_class(margin(F.softmax(robust, dim=1), labels), labels, classes)[0]
+
+
+def _cross_entropies(logits: Tensor, labels: Tensor) -> Tensor:
+    return F.cross_entropy(logits, labels, reduction="none")
+
+
+def _chunks(images: Tensor, labels: Tensor, size: int) -> list[tuple[Tensor, Tensor]]:
+    return list(zip(torch.split(images, size), torch.split(labels, size), strict=True))

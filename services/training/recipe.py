@@ -1,0 +1,83 @@
+"""How a network is trained, whatever the method: the part of a sweep file that all methods share."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from services.errors import ConfigError
+from services.training.methods.base import Budget
+from services.training.problems import from_validation
+
+
+class Recipe(BaseModel):
+    """The optimiser, its schedule, and what is recorded. The defaults are PRB B.2.
+
+    Attributes:
+        epochs, batch, seed: as they say; every draw is a function of (seed, epoch, step).
+        lr, momentum, nesterov, weight_decay: of SGD.
+        schedule: "steps" multiplies the rate by `decay` at each of `milestones` (shares of the epochs), "cosine" goes
+            to 0 at the end, "constant" stays.
+        warmup: epochs over which the rate rises linearly to `lr`.
+        clip: largest gradient norm; None leaves gradients as they are.
+        crop, flip: augmentation: random crop after zero padding by this many pixels, and horizontal flips.
+        precision: "bfloat16" runs the network under autocast; losses, weights and gradients stay float32. There is no
+            float16: its loss scaler would be one more state to resume.
+        channels_last: memory format of network and images.
+        device: as torch spells it.
+        holdout: share of each class held out for validation when none is given.
+        select: which epoch's weights are returned, judged on the held-out split; "last" needs none.
+        patience: epochs without a better held-out score before training stops; None never stops early.
+        attack: how the held-out split is attacked; None takes the method's own budget.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    epochs: int = Field(default=100, ge=1)
+    batch: int = Field(default=128, ge=1)
+    seed: int = Field(default=0, ge=0)
+    lr: float = Field(default=0.01, gt=0)
+    momentum: float = Field(default=0.9, ge=0, lt=1)
+    nesterov: bool = False
+    weight_decay: float = Field(default=3.5e-3, ge=0)
+    schedule: Literal["steps", "cosine", "constant"] = "steps"
+    milestones: tuple[float, ...] = (0.75, 0.9)
+    decay: float = Field(default=0.1, gt=0, le=1)
+    warmup: int = Field(default=0, ge=0)
+    clip: float | None = Field(default=None, gt=0)
+    crop: int = Field(default=0, ge=0)
+    flip: bool = False
+    precision: Literal["float32", "bfloat16"] = "float32"
+    channels_last: bool = False
+    device: str = "cpu"
+    holdout: float = Field(default=0.0, ge=0, lt=1)
+    select: Literal["last", "clean", "robust", "worst-class"] = "last"
+    patience: int | None = Field(default=None, ge=1)
+    attack: Budget | None = None
+
+    def rate(self, epoch: int) -> float:
+        """Learning rate of epoch 0, 1, ..., epochs - 1."""
+        if epoch < self.warmup:
+            return self.lr * (epoch + 1) / self.warmup
+        if self.schedule == "cosine":
+            return self.lr * (1 + math.cos(math.pi * epoch / self.epochs)) / 2
+        passed = sum(epoch >= round(share * self.epochs) for share in self.milestones)
+        return self.lr * self.decay**passed if self.schedule == "steps" else self.lr
+
+    def canonical(self) -> str:
+        """Canonical JSON, without the device: where a network was trained is not how."""
+        return json.dumps(self.model_dump(mode="json", exclude={"device"}), sort_keys=True)
+
+    def changed(self, **knobs: Any) -> Recipe:
+        """A copy with some fields replaced, validated.
+
+        Raises:
+            ConfigError: a field is unknown or out of range.
+        """
+        try:
+            return Recipe.model_validate({**self.model_dump(), **knobs})
+        except ValidationError as error:
+            raise ConfigError(from_validation(error, "recipe")) from error
