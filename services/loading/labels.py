@@ -62,9 +62,7 @@ def _range_problems(raw: NDArray[Any], classes: tuple[str, ...] | None, where: s
         return []
     problems = []
     if negative := int(np.sum(raw < 0)):
-        problems.append(
-            Problem(where, "labels of at least 0", f"{negative} of {raw.size} negative, least {raw.min()}")
-        )
+        problems.append(Problem(where, "labels of at least 0", f"{negative} of {raw.size} negative, least {raw.min()}"))
     if classes is not None and (beyond := int(np.sum(raw >= len(classes)))):
         found = f"{beyond} of {raw.size} beyond (largest {raw.max()})"
         problems.append(

@@ -65,7 +65,7 @@ def test_missing_unexpected_and_shapes_at_once(tmp_path: Path) -> None:
 
 def test_nothing_matches(tmp_path: Path) -> None:
     torch.save(prefixed("encoder."), tmp_path / "w.pt")
-    with pytest.raises(SourceError, match="none of 9 .it has encoder.0.weight.* and 4 more; the network has 0.weight"):
+    with pytest.raises(SourceError, match=r"none of 9 .it has encoder.0.weight.* and 4 more; the network has 0.weight"):
         load_weights(fresh(), tmp_path / "w.pt", where="m")
 
 
@@ -79,7 +79,7 @@ def test_unpickling_is_refused_by_name_and_allowed_by_choice(tmp_path: Path) -> 
 
 def test_a_whole_pickled_network_is_refused(tmp_path: Path) -> None:
     torch.save(SOURCE, tmp_path / "w.pt")
-    with pytest.raises(SourceError, match="needs torch.nn.modules"):
+    with pytest.raises(SourceError, match=r"needs torch\.nn\.modules"):
         load_weights(fresh(), tmp_path / "w.pt", where="m")
     load_weights(fresh(), tmp_path / "w.pt", where="m", allow_unpickling=True)
 

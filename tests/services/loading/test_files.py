@@ -20,7 +20,10 @@ from services.loading.files import existing, file_kind, sha256
     [
         (b"", "found an empty file"),
         (b"\n<!DOCTYPE html><html>Quota exceeded</html>", "found an HTML page; the download gave a page"),
-        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0", "found a git-lfs pointer to it; run `git lfs pull`"),
+        (
+            b"version https://git-lfs.github.com/spec/v1\noid sha256:0",
+            "found a git-lfs pointer to it; run `git lfs pull`",
+        ),
         (b'{"error": "denied"}', "found a server's error message"),
         (b"PK\x03\x04" + b"0" * 100, "found a truncated or damaged archive of 104 bytes"),
         (struct.pack("<Q", 500) + b'{"a":', "expected a complete safetensors file, found 13 bytes"),

@@ -118,6 +118,15 @@ def test_opening_imports_no_torch(tmp_path: Path) -> None:
     assert subprocess.run([sys.executable, "-c", code], cwd=root, check=False).returncode == 0
 
 
+@pytest.mark.slow
+def test_digits_are_scikit_learns() -> None:
+    from sklearn.datasets import load_digits
+
+    theirs, samples = load_digits(), open_samples(SampleSpec("sklearn:digits?split=all"))
+    assert np.array_equal(samples.images(0, 1797)[:, 0] * 16, theirs.images)
+    assert np.array_equal(samples.labels, theirs.target)
+
+
 def test_digits_train_and_test_do_not_overlap() -> None:
     parts = {part: open_samples(SampleSpec(f"sklearn:digits?split={part}")) for part in ("train", "test", "all")}
     assert set(parts["train"].ids) | set(parts["test"].ids) == set(parts["all"].ids) == set(range(1797))
