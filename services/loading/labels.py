@@ -62,9 +62,7 @@ def _range_problems(raw: NDArray[Any], classes: tuple[str, ...] | None, where: s
         return []
     problems = []
     if negative := int(np.sum(raw < 0)):
-        problems.append(
-            Problem(where, "labels of at least 0", f"{negative} of {raw.size} negative (least {raw.min()})")
-        )
+        problems.append(Problem(where, "labels of at least 0", f"{negative} of {raw.size} negative, least {raw.min()}"))
     if classes is not None and (beyond := int(np.sum(raw >= len(classes)))):
         found = f"{beyond} of {raw.size} beyond (largest {raw.max()})"
         problems.append(
@@ -81,6 +79,6 @@ def _from_text(
     labels = np.array([index.get(name, -1) for name in raw.tolist()], dtype=np.int64)
     if unknown := int(np.sum(labels < 0)):
         example = raw[int(np.argmin(labels))]
-        found = f"{unknown} of {raw.size} unknown, for example {example!r}"
+        found = f"{unknown} of {raw.size} unknown, for example {str(example)!r}"
         raise SourceError(Problem(where, f"labels among the {len(names)} class names", found))
     return labels, names

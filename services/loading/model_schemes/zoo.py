@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
@@ -20,7 +21,9 @@ def package(name: str, where: str) -> Any:
         SourceError: it is not installed or does not import, in its own words.
     """
     try:
-        return import_module(name)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            return import_module(name)
     except (ImportError, RuntimeError) as error:
         found = f"{type(error).__name__}: {error}"
         raise SourceError(Problem(where, f"the package {name}", found, f"install {name} to match torch")) from error
