@@ -92,12 +92,10 @@ def valid(fleet: Fleet, check: Callable[[Fleet], SampleFacts], json: bool) -> No
 def _print_result(published: Published) -> None:
     from rich.console import Console
 
-    from tracking.table import verdict_lines, verdict_table
+    from tracking.table import verdict_text
 
     out = Console()
-    out.print(verdict_table(published.result))
-    for line in verdict_lines(published.result):
-        out.print(line, highlight=False, markup=False)
+    out.print(verdict_text(published.result))
     for line in published.where_to_look:
         out.print(line, highlight=False, markup=False, soft_wrap=True)
 

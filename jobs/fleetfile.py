@@ -75,9 +75,7 @@ def validate_fleet(data: Any, *, source: str = "fleet", lines: dict[Path_, int] 
     return Fleet(config, measures)
 
 
-def overridden(
-    fleet: Fleet, *, storage: str | None = None, runner: str | None = None, track: bool = True
-) -> Fleet:
+def overridden(fleet: Fleet, *, storage: str | None = None, runner: str | None = None, track: bool = True) -> Fleet:
     """The fleet with command line options put over the file's values.
 
     Raises:

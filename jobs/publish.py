@@ -89,11 +89,10 @@ def sync_bundle(folder: str, uri: str | None) -> str:
 
 
 def _write_pages(fleet: Fleet, result: AuditResult, folder: str) -> None:
-    from tracking.figures import write_figures
+    """The report, with the fleet's earlier audits for its trends."""
     from tracking.report import write_report
 
-    earlier = [f for f in list_bundles(fleet.config.storage, fleet.config.fleet) if f.rstrip("/") != folder.rstrip("/")]
-    write_figures(result, folder)
+    earlier = [path for path in list_bundles(fleet.config.storage, fleet.config.fleet) if path != folder]
     write_report(result, folder, [read_bundle(path) for path in earlier[-HISTORY:]])
 
 
@@ -109,8 +108,4 @@ def _track(fleet: Fleet, result: AuditResult, folder: str, reporter: Reporter) -
     except TrackingError as error:
         reporter.note(f"MLflow was not told: {error}")
         return [f"later    classwise sync {folder}"]
-    return [
-        f"MLflow   mlflow ui --backend-store-uri {uri}"
-        if "://" in uri and uri.startswith("sqlite")
-        else f"MLflow   {uri}"
-    ]
+    return [f"MLflow   {f'mlflow ui --backend-store-uri {uri}' if uri.startswith('sqlite') else uri}"]

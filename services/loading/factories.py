@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
 from importlib import import_module
 from importlib.machinery import ModuleSpec, PathFinder
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +93,8 @@ def find_source(module: str) -> Path | None:
     spec: ModuleSpec | None = None
     parts = module.split(".")
     for depth in range(len(parts)):
-        spec = PathFinder.find_spec(".".join(parts[: depth + 1]), path)
+        # At the top every finder is asked (an editable installation has its own); nothing is imported for that.
+        spec = PathFinder.find_spec(".".join(parts[: depth + 1]), path) if depth else find_spec(module.split(".")[0])
         if spec is None:
             return None
         path = list(spec.submodule_search_locations or [])

@@ -83,8 +83,8 @@ def test_saturated_wherever_float32_gives_the_ends() -> None:
     assert at_end.sum() > 50
     assert found.saturated[at_end].all()
     np.testing.assert_array_equal(
-        found.saturated, (found.scores <= GREAT_BOUND * SATURATION) & found.correct
-        | (found.scores >= GREAT_BOUND * (1 - SATURATION))
+        found.saturated,
+        (found.scores <= GREAT_BOUND * SATURATION) & found.correct | (found.scores >= GREAT_BOUND * (1 - SATURATION)),
     )
     assert not great_scores(
         np.array([[2.0, 0.0]]), np.array([0]), temperature=1.0, activation="sigmoid"
