@@ -96,18 +96,24 @@ class Sample:
     def blocks(self) -> Iterator[tuple[Ints, Floats, Bools]]:
         """Blocks of groups of similar size: their indices (g,), padded values (g, n) and which cells are filled.
 
-        Columns come in a random order keyed by `seed` alone, so that a source sorted by difficulty does not bias the
-        running variance: the order never depends on the scores, which is all that betting asks.
+        Columns come in a random order keyed by `seed`, so that a source sorted by difficulty does not bias the running
+        variance. The order of a group's samples depends on the seed and on their number, never on the scores, which is
+        all that betting asks, nor on other groups.
         """
         order = np.argsort(self.counts, kind="stable")[::-1]
         order = order[self.counts[order] > 0]
         while order.size:
             width = int(self.counts[order[0]])
             block, order = np.split(order, [max(1, _CELLS // width)])
-            turn = np.arange(width) if self.seed is None else np.random.default_rng(self.seed).permutation(width)
+            turn = np.arange(width) if self.seed is None else _order(width, self.seed)
             mask = turn[None, :] < self.counts[block][:, None]
             cells = np.minimum(self.starts[block][:, None] + turn[None, :], self.values.size - 1)
             yield block, np.where(mask, self.values[cells], 0.0), mask
+
+
+def _order(width: int, seed: int) -> Ints:
+    """A random order of [0, width); what lies below any n < width comes in the order that width n would have had."""
+    return np.argsort(np.random.default_rng(seed).random(width), kind="stable")
 
 
 Bounds = tuple[Floats, Floats]
