@@ -221,9 +221,8 @@ def simultaneous(
     sample = Sample.of(scores, groups, n_groups, bound=bound, seed=seed)
     defined = sample.counts > 0
     chosen = method_for(method, binary=binary)
-    low, high = limits(sample, delta / (2 * max(1, int(defined.sum()))), chosen, anytime=anytime)
-    low, high = (np.where(defined, side * bound, np.nan) for side in (low, high))
-    return Intervals(low, high, defined, defined & (low <= 0.0) & (high >= bound), chosen, delta, bound)
+    found = limits(sample, delta / (2 * max(1, int(defined.sum()))), chosen, anytime=anytime)
+    return _intervals(found, defined, chosen, delta, bound)
 
 
 def one_sided(
@@ -245,6 +244,9 @@ def one_sided(
     sample = Sample.of(scores, groups, n_groups, bound=bound, seed=seed)
     defined = sample.counts > 0
     chosen = method_for(method, binary=binary)
-    low, high = limits(sample, alpha, chosen, anytime=anytime)
-    low, high = (np.where(defined, side * bound, np.nan) for side in (low, high))
-    return Intervals(low, high, defined, defined & (low <= 0.0) & (high >= bound), chosen, alpha, bound)
+    return _intervals(limits(sample, alpha, chosen, anytime=anytime), defined, chosen, alpha, bound)
+
+
+def _intervals(found: Bounds, defined: Bools, method: Method, delta: float, bound: float) -> Intervals:
+    low, high = (np.where(defined, side * bound, np.nan) for side in found)
+    return Intervals(low, high, defined, defined & (low <= 0.0) & (high >= bound), method, delta, bound)

@@ -102,7 +102,7 @@ def margins(logits: Logits, labels: Ints) -> Margins:
     correct = finite & (own > rival)
     predicted = np.where(finite, labels, -1)
     wrong = np.flatnonzero(finite > correct)
-    predicted[wrong] = logits[wrong].argmax(axis=1)
+    predicted[wrong] = logits.take(wrong, axis=0).argmax(axis=1)
     return Margins(own.astype(np.float64), rival.astype(np.float64), correct, predicted, finite)
 
 

@@ -136,14 +136,14 @@ scores_and_groups = st.integers(1, 4).flatmap(
 def test_inside_the_range_around_the_mean_and_monotone_in_delta(data, method, delta, factor) -> None:
     scores, groups, k = data
     found = simultaneous(scores * 3, groups, k, bound=3.0, delta=delta, method=method)
-    looser = simultaneous(scores * 3, groups, k, bound=3.0, delta=delta * factor, method="hoeffding")
+    looser = simultaneous(scores * 3, groups, k, bound=3.0, delta=delta * factor, method=method)
     ok = found.defined
     means = np.array([scores[groups == g].mean() * 3 for g in np.flatnonzero(ok)])
     assert (found.low[ok] >= 0).all()
     assert (found.high[ok] <= 3).all()
     assert (found.low[ok] <= means + 1e-9).all()
     assert (found.high[ok] >= means - 1e-9).all()
-    if method == "hoeffding":
+    if method != "betting":  # its bets depend on the level, so that monotony is typical but not certain
         assert (looser.low[ok] >= found.low[ok] - 1e-12).all()
         assert (looser.high[ok] <= found.high[ok] + 1e-12).all()
     assert ok.sum() == np.unique(groups).size
