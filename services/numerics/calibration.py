@@ -198,7 +198,9 @@ def _report(
     if found.temperature is None:
         return found
     known = [
-        (c, r) for c, r in zip(curves, reference or [None] * len(curves), strict=True) if r is not None and c.accuracy
+        (c, r)
+        for c, r in zip(curves, reference or [None] * len(curves), strict=True)
+        if r is not None and c.accuracy is not None
     ]
     truth = np.array([r for _, r in known], dtype=np.float64)
     temperatures = np.array([found.temperature, 1.0])

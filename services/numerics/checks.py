@@ -47,7 +47,9 @@ def as_scores(values: NDArray[Any], bound: float, where: str = "scores") -> Floa
     if array.ndim != 1:
         raise fault(where, "shape (N,)", f"shape {array.shape}")
     slack = 1e-9 * bound
-    if array.size and not (array.min() >= -slack and array.max() <= bound + slack):
+    if not array.size or (array.min() >= 0.0 and array.max() <= bound):
+        return array
+    if not (array.min() >= -slack and array.max() <= bound + slack):
         wrong = int(np.count_nonzero(~((array >= -slack) & (array <= bound + slack))))
         raise fault(where, f"numbers in [0, {bound:.6g}]", f"{wrong} of {array.size} outside or NaN")
     return np.clip(array, 0.0, bound)

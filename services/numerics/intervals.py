@@ -96,18 +96,24 @@ class Sample:
     def blocks(self) -> Iterator[tuple[Ints, Floats, Bools]]:
         """Blocks of groups of similar size: their indices (g,), padded values (g, n) and which cells are filled.
 
-        Columns come in a random order keyed by `seed` alone, so that a source sorted by difficulty does not bias the
-        running variance: the order never depends on the scores, which is all that betting asks.
+        Columns come in a random order keyed by `seed`, so that a source sorted by difficulty does not bias the running
+        variance. The order of a group's samples depends on the seed and on their number, never on the scores, which is
+        all that betting asks, nor on other groups.
         """
         order = np.argsort(self.counts, kind="stable")[::-1]
         order = order[self.counts[order] > 0]
         while order.size:
             width = int(self.counts[order[0]])
             block, order = np.split(order, [max(1, _CELLS // width)])
-            turn = np.arange(width) if self.seed is None else np.random.default_rng(self.seed).permutation(width)
+            turn = np.arange(width) if self.seed is None else _order(width, self.seed)
             mask = turn[None, :] < self.counts[block][:, None]
             cells = np.minimum(self.starts[block][:, None] + turn[None, :], self.values.size - 1)
             yield block, np.where(mask, self.values[cells], 0.0), mask
+
+
+def _order(width: int, seed: int) -> Ints:
+    """A random order of [0, width); what lies below any n < width comes in the order that width n would have had."""
+    return np.argsort(np.random.default_rng(seed).random(width), kind="stable")
 
 
 Bounds = tuple[Floats, Floats]
@@ -215,9 +221,8 @@ def simultaneous(
     sample = Sample.of(scores, groups, n_groups, bound=bound, seed=seed)
     defined = sample.counts > 0
     chosen = method_for(method, binary=binary)
-    low, high = limits(sample, delta / (2 * max(1, int(defined.sum()))), chosen, anytime=anytime)
-    low, high = (np.where(defined, side * bound, np.nan) for side in (low, high))
-    return Intervals(low, high, defined, defined & (low <= 0.0) & (high >= bound), chosen, delta, bound)
+    found = limits(sample, delta / (2 * max(1, int(defined.sum()))), chosen, anytime=anytime)
+    return _intervals(found, defined, chosen, delta, bound)
 
 
 def one_sided(
@@ -239,6 +244,9 @@ def one_sided(
     sample = Sample.of(scores, groups, n_groups, bound=bound, seed=seed)
     defined = sample.counts > 0
     chosen = method_for(method, binary=binary)
-    low, high = limits(sample, alpha, chosen, anytime=anytime)
-    low, high = (np.where(defined, side * bound, np.nan) for side in (low, high))
-    return Intervals(low, high, defined, defined & (low <= 0.0) & (high >= bound), chosen, alpha, bound)
+    return _intervals(limits(sample, alpha, chosen, anytime=anytime), defined, chosen, alpha, bound)
+
+
+def _intervals(found: Bounds, defined: Bools, method: Method, delta: float, bound: float) -> Intervals:
+    low, high = (np.where(defined, side * bound, np.nan) for side in found)
+    return Intervals(low, high, defined, defined & (low <= 0.0) & (high >= bound), method, delta, bound)

@@ -86,6 +86,7 @@ def nrgc_range(low: Floats, high: Floats) -> Range | None:
     """
     if high.max() <= 0.0:
         return None
+    low, high = low / high.max(), high / high.max()  # NRGC has no scale; this keeps subnormal scores apart
     return _smallest_nrgc(low, high), _largest_nrgc(low, high)
 
 
@@ -273,6 +274,7 @@ def not_separated(box: Intervals, worst: int) -> tuple[int, ...]:
     """
     if not (0 <= worst < box.low.size and box.defined[worst]):
         raise fault("worst", "the index of a group with samples", str(worst))
-    near = box.defined & (np.where(box.defined, box.low, np.inf) <= box.high[worst])
+    low, high = np.where(box.defined, box.low, np.inf), np.where(box.defined, box.high, -np.inf)
+    near = (low <= box.high[worst]) & (high >= box.low[worst])
     near[worst] = False
     return tuple(int(k) for k in np.flatnonzero(near))

@@ -94,29 +94,33 @@ def margins(logits: Logits, labels: Ints) -> Margins:
     """
     n = labels.size
     columns = logits.T.copy(order="C")
-    place = labels * n + np.arange(n)
-    own, least = columns.reshape(-1).take(place), columns.min(axis=0)
-    columns.reshape(-1)[place] = -np.inf
+    flat, place = columns.reshape(-1), labels * n + np.arange(n)
+    own, least = flat.take(place), columns.min(axis=0)
+    flat[place] = -np.inf
     rival = columns.max(axis=0)
     finite = np.isfinite(own) & np.isfinite(least) & np.isfinite(rival)
     correct = finite & (own > rival)
     predicted = np.where(finite, labels, -1)
     wrong = np.flatnonzero(finite > correct)
-    predicted[wrong] = logits[wrong].argmax(axis=1)
+    predicted[wrong] = logits.take(wrong, axis=0).argmax(axis=1)
     return Margins(own.astype(np.float64), rival.astype(np.float64), correct, predicted, finite)
 
 
-def sigmoid_margin(own: Floats, rival: Floats, temperature: float | Floats) -> Floats:
+def sigmoid_margin(own: Floats, rival: Floats, temperature: float) -> Floats:
     """``sigmoid(a) - sigmoid(b) = (1 - exp(b - a)) / ((1 + exp(-a)) (1 + exp(b)))`` for a = own / T and b = rival / T.
 
-    ``exp(b - a)`` is the product of the two exponentials; where it is above 1/2, ``expm1`` keeps what it would cancel.
+    ``exp(b - a)`` is the product of the two exponentials; where it is near 1, ``expm1`` keeps what would cancel. Rows
+    with own <= rival get no meaningful value.
     """
     with np.errstate(over="ignore", invalid="ignore"):
-        left, right = np.exp(-own / temperature), np.exp(rival / temperature)
+        left, right = np.exp(own / -temperature), np.exp(rival / temperature)
         gap = 1.0 - left * right
-        near = np.flatnonzero(~(gap > 0.5))
-        gap.reshape(-1)[near] = -np.expm1(np.asarray((rival - own) / temperature).reshape(-1)[near])
-        return np.asarray(gap / ((1.0 + left) * (1.0 + right)))
+        near = np.flatnonzero((own > rival) > (gap > 0.0625))
+        gap[near] = -np.expm1((rival[near] - own[near]) / temperature)
+        left += 1.0
+        right += 1.0
+        gap /= np.multiply(left, right, out=left)
+        return gap
 
 
 def softmax_margin(logits: Logits, own: Floats, rival: Floats, temperature: float) -> Floats:
@@ -150,7 +154,7 @@ def great_scores(
         activation: "sigmoid" (GF on CIFAR-10) or "softmax" (GF on ImageNet).
 
     Returns:
-        Scores in [0, sqrt(pi / 2)], relative error about 1e-15 also where float32 saturates. Memory beyond the result
+        Scores in [0, sqrt(pi / 2)], relative error about 1e-14 also where float32 saturates. Memory beyond the result
         is bounded, whatever N and K are.
 
     Raises:

@@ -18,7 +18,7 @@ from services.numerics.profile import Profile
 MEANS = st.lists(st.floats(0, 1.25), min_size=1, max_size=12)
 
 
-def all_defined(means: list[float] | np.ndarray):  # type: ignore[no-untyped-def]
+def all_defined(means: list[float] | np.ndarray):
     return disparity(np.array(means), np.ones(len(means), dtype=bool))
 
 
@@ -39,7 +39,7 @@ def test_nrgc_is_the_double_sum(means: list[float]) -> None:
 
 
 @given(MEANS.filter(lambda m: max(m) > 1e-3), st.randoms(use_true_random=False), st.floats(0.1, 10))
-def test_order_does_not_matter_and_nrgc_has_no_scale(means: list[float], random, scale: float) -> None:  # type: ignore[no-untyped-def]
+def test_order_does_not_matter_and_nrgc_has_no_scale(means: list[float], random, scale: float) -> None:
     mixed = random.sample(means, len(means))
     one, two, scaled = all_defined(means), all_defined(mixed), all_defined(np.array(means) * scale)
     for metric in ("rdi", "nrgc", "wcr", "fp"):
@@ -101,7 +101,7 @@ def test_published_metrics_of_17_models_at_both_temperatures(shared_data: Path) 
 def test_certified_radii_of_randomized_smoothing(
     shared_data: Path, sigma: str, worst: int, low: float, high: float, gini: float
 ) -> None:
-    """The mean over *all* samples of a class, a wrong or abstained one counting as radius 0 (RS's certified radius)."""
+    """The mean over *all* samples of a class, a wrong or abstained one counting as radius 0 (RS)."""
     table = np.genfromtxt(shared_data / "oracles" / f"rs_cifar10_sigma{sigma}.tsv", names=True, delimiter="\t")
     radius = np.where(table["correct"] == 1, table["radius"], 0.0)
     profile = Profile.from_scores(radius, table["label"].astype(int), 10, bound=4.0)

@@ -129,7 +129,7 @@ def test_offset_free_does_not_see_an_offset(seed: int, activation: str, temperat
     hnp.arrays(np.float32, st.tuples(st.integers(1, 30), st.integers(2, 6)), elements=st.floats(-50, 50, width=32)),
     st.randoms(use_true_random=False),
 )
-def test_samples_do_not_see_each_other(logits: np.ndarray, random) -> None:  # type: ignore[no-untyped-def]
+def test_samples_do_not_see_each_other(logits: np.ndarray, random) -> None:
     labels = np.array([random.randrange(logits.shape[1]) for _ in range(len(logits))])
     order = np.array(random.sample(range(len(logits)), len(logits)))
     for activation in ACTIVATIONS:
@@ -170,4 +170,4 @@ def test_no_samples_give_no_scores() -> None:
 )
 def test_faults_are_named(logits: np.ndarray, labels: list, temperature: float, activation: str, says: str) -> None:
     with pytest.raises(MeasureError, match=says):
-        great_scores(logits, np.array(labels), temperature=temperature, activation=activation)  # type: ignore[arg-type]
+        great_scores(logits, np.array(labels), temperature=temperature, activation=activation)
