@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -133,7 +134,7 @@ def prediction_problems(spec: ModelSpec, predicted: Labels, labels: Labels, clas
     if len(present) > 1 and len(set(predicted.tolist())) == 1:
         found = f"{classes[int(predicted[0])]!r} for all {len(labels)}"
         return [Problem(where, "predictions of several classes", found, "check weights and normalisation")]
-    permutation = near_permutation(confusion(predicted, labels, len(classes)))
+    permutation = other_order(confusion(predicted, labels, len(classes)))
     moved = [k for k, target in enumerate(permutation or ()) if target != k and k in present]
     if permutation and moved:
         pairs = ", ".join(f"{classes[k]} as {classes[permutation[k]]}" for k in moved[:SHOWN])
@@ -171,6 +172,19 @@ def confusion(predicted: Labels, labels: Labels, classes: int) -> NDArray[np.int
     """Counts (K, K): row the true class, column the predicted one."""
     flat = np.bincount(labels * classes + predicted, minlength=classes * classes)
     return flat.reshape(classes, classes).astype(np.int64)
+
+
+def other_order(counts: NDArray[np.int64]) -> tuple[int, ...] | None:
+    """The class order that explains a confusion matrix better than the given one, or None.
+
+    The statistical test is `services.numerics.confusion.class_order`; where that module is absent the plain rule of
+    `near_permutation` decides.
+    """
+    try:
+        order = import_module("services.numerics.confusion").class_order(counts)
+    except ModuleNotFoundError:
+        return near_permutation(counts)
+    return tuple(order.permutation) if order.wrong_order else None
 
 
 def near_permutation(counts: NDArray[np.int64]) -> tuple[int, ...] | None:
