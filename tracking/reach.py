@@ -96,4 +96,4 @@ def run_url(tracking_uri: str, experiment_id: str, run_id: str) -> str:
     """Page of the run in MLflow's UI, "" for a local database."""
     if not tracking_uri.startswith("http"):
         return ""
-    return f"{tracking_uri.rstrip('/')}/#/experiments/{experiment_id}/runs/{run_id}"
+    return f"{tracking_uri.rstrip('/')}/#/experiments/{experiment_id}/runs/{run_id}?workflowType=machine_learning"
