@@ -254,7 +254,8 @@ class _Writer:
         profile = json.dumps({"num_rows": samples.count, "classes": len(samples.classes), "shape": samples.shape})
         source = json.dumps({"uri": samples.uri})
         dataset = Dataset(shorten(samples.uri, 200), samples.digest[:36], "classwise", source, profile=profile)
-        self._client.log_inputs(run_id, [DatasetInput(dataset, [InputTag("mlflow.data.context", "audit")])])
+        entry = DatasetInput(dataset, [InputTag("mlflow.data.context", "audit")])
+        _insist(lambda: self._client.log_inputs(run_id, [entry]))
 
     def _table(self, run_id: str, rows: Sequence[dict[str, Any]], path: str) -> None:
         """An MLflow table (`mlflow.load_table`); None stays null, where a data frame would make it NaN."""
@@ -347,6 +348,18 @@ def _is_stale(run: Run, older_than_hours: float) -> bool:
         return gone
     hours = (time.time() * 1000 - run.info.start_time) / 3_600_000
     return DRIVER in run.data.tags and hours > older_than_hours
+
+
+def _insist(call: Callable[[], None], tries: int = 4) -> None:
+    """Repeat a call that may lose a race: two drivers that log the same data set first break its unique index."""
+    for left in reversed(range(tries)):
+        try:
+            call()
+            return
+        except Exception as error:
+            if left == 0 or "unique" not in str(error).lower():
+                raise
+            time.sleep(0.2)
 
 
 def _close(client: MlflowClient, run_id: str, error: BaseException) -> None:

@@ -6,6 +6,8 @@ import json
 import os
 import re
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -110,10 +112,10 @@ def test_tables_read_back(
     experiment = client.get_run(logged.parent_run_id).info.experiment_id
     table = client.load_table(experiment, "leaderboard.json", [logged.parent_run_id])
     assert list(table["model"]) == [model.spec.name for model in audit.models]
-    assert table["great/aggregate"][0] == audit.models[0].series[0].aggregate.value
+    assert table["great/aggregate"][0] == pytest.approx(audit.models[0].series[0].aggregate.value)
     whole = pq.read_table(client.download_artifacts(logged.child_run_ids[0], "per_class.parquet", str(tmp_path)))
     short = client.load_table(experiment, "per_class.json", [logged.child_run_ids[0]])
-    assert whole["score"].to_pylist() == list(short["score"])
+    assert whole["score"].to_pylist() == pytest.approx(list(short["score"]))
 
 
 def test_artifacts_of_a_sqlite_store_lie_beside_it(logged: LoggedRuns, client: Any, store: str) -> None:
@@ -299,16 +301,40 @@ def test_sync_uploads_what_is_missing(audit: AuditResult, client: Any, store: st
     assert sync(base, store, fleet="late") == []
 
 
-@pytest.mark.usefixtures("no_artifacts")
-def test_a_fresh_store_survives_many_first_comers(audit: AuditResult, tmp_path: Path) -> None:
-    uri = f"sqlite:///{tmp_path}/deep/fresh.db"
+FIRST = """
+import sys
+from tracking import artifacts, bundle
+from tracking.mlflow_store import log_audit
+artifacts.child_files = artifacts.parent_files = lambda *arguments: None
+result = bundle.read_bundle(sys.argv[1])
+log_audit(result, sys.argv[1], tracking_uri=sys.argv[2], experiment="first", registry_models=False)
+"""
 
-    def first(index: int) -> LoggedRuns:
-        return log(replace(audit, audit_id=f"first-{index}"), str(tmp_path / str(index)), uri)
+
+@pytest.mark.slow
+def test_a_fresh_store_survives_processes_that_come_first_together(audit: AuditResult, tmp_path: Path) -> None:
+    uri = f"sqlite:///{tmp_path}/deep/fresh.db"
+    processes = []
+    for index in range(3):
+        where = str(tmp_path / str(index))
+        bundle.write_bundle(replace(audit, audit_id=f"first-{index}"), where)
+        command = [sys.executable, "-c", FIRST, where, uri]
+        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+        processes.append(subprocess.Popen(command, env=environment, stderr=subprocess.PIPE))
+    for process in processes:
+        assert process.wait(300) == 0, process.communicate()[1].decode()[-2000:]
+    runs = [marker.uploaded_to(str(tmp_path / str(index)), uri) for index in range(3)]
+    assert len({run["parent_run_id"] for run in runs if run}) == 3
+
+
+@pytest.mark.usefixtures("no_artifacts")
+def test_threads_take_turns(audit: AuditResult, store: str, tmp_path: Path) -> None:
+    def write(index: int) -> LoggedRuns:
+        return log(replace(audit, audit_id=f"thread-{index}"), str(tmp_path / str(index)), store)
 
     with ThreadPoolExecutor(3) as pool:
-        runs = list(pool.map(first, range(3)))
-    assert len({run.parent_run_id for run in runs}) == 3
+        runs = list(pool.map(write, range(3)))
+    assert len({run.parent_run_id for run in runs}) == 3 and "MLFLOW_HTTP_REQUEST_TIMEOUT" not in os.environ
 
 
 def test_a_store_that_cannot_be_written_is_named(audit: AuditResult, tmp_path: Path) -> None:
