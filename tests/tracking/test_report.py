@@ -111,6 +111,7 @@ def test_a_browser_draws_sorts_and_filters_without_a_fault(
     browser: Any, small_audit: AuditResult, tmp_path: Path
 ) -> None:
     browser.get(Path(write_report(small_audit, str(tmp_path))).as_uri())
+    browser.execute_script("document.getElementById('figures').scrollIntoView()")
     end = time.monotonic() + 60
     while not browser.execute_script("return document.querySelectorAll('.canvas .main-svg').length"):
         assert time.monotonic() < end, "no figure was drawn"
