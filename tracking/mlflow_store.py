@@ -22,7 +22,7 @@ from services.errors import Interrupted, Problem, TrackingError
 from services.records import AuditResult, ModelResult
 from tracking import artifacts, bundle, marker
 from tracking.layout import RunContent, child_content, parent_content, table_rows
-from tracking.names import file_name
+from tracking.names import shorten
 from tracking.process import Driver, this_driver
 from tracking.reach import (
     CALL_SECONDS,
@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 
 COMPLETE = "classwise.complete"
 DRIVER = "classwise.driver"
+EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development"}
+"""Opens the experiment in the UI's training view; otherwise runs hide behind its GenAI view."""
+
 MODEL_INDEX = "classwise.model_index"
 PARENT = "mlflow.parentRunId"
 Progress = Callable[[int, int], None]
@@ -169,13 +172,14 @@ class _Writer:
         return known
 
     def write(self, on_progress: Progress) -> LoggedRuns:
+        """Children in reverse: MLflow lists the newest first, so they read in the order of the fleet."""
         total = len(self._audit.models) + 1
         content = parent_content(self._audit)
         with self._run(content, None) as (parent, fresh):
-            children = []
-            for index in range(len(self._audit.models)):
-                children.append(self._child(index, parent))
-                on_progress(index + 1, total)
+            children: list[str] = []
+            for index in reversed(range(len(self._audit.models))):
+                children.insert(0, self._child(index, parent))
+                on_progress(len(children), total)
             if fresh:
                 self._fill_parent(parent, content)
         on_progress(total, total)
@@ -249,8 +253,9 @@ class _Writer:
         samples = self._audit.samples
         profile = json.dumps({"num_rows": samples.count, "classes": len(samples.classes), "shape": samples.shape})
         source = json.dumps({"uri": samples.uri})
-        dataset = Dataset(file_name(samples.uri)[:100], samples.digest[:36], "classwise", source, profile=profile)
-        self._client.log_inputs(run_id, [DatasetInput(dataset, [InputTag("mlflow.data.context", "audit")])])
+        dataset = Dataset(shorten(samples.uri, 200), samples.digest[:36], "classwise", source, profile=profile)
+        entry = DatasetInput(dataset, [InputTag("mlflow.data.context", "audit")])
+        _insist(lambda: self._client.log_inputs(run_id, [entry]))
 
     def _table(self, run_id: str, rows: Sequence[dict[str, Any]], path: str) -> None:
         """An MLflow table (`mlflow.load_table`); None stays null, where a data frame would make it NaN."""
@@ -309,7 +314,8 @@ def _experiment(client: MlflowClient, tracking_uri: str, name: str) -> str:
     found = client.get_experiment_by_name(wanted)
     if found is None:
         try:
-            return str(client.create_experiment(wanted, artifact_location=artifact_location(tracking_uri, wanted)))
+            place = artifact_location(tracking_uri, wanted)
+            return str(client.create_experiment(wanted, artifact_location=place, tags=EXPERIMENT_TAGS))
         except MlflowException:
             found = client.get_experiment_by_name(wanted)
             if found is None:
@@ -342,6 +348,18 @@ def _is_stale(run: Run, older_than_hours: float) -> bool:
         return gone
     hours = (time.time() * 1000 - run.info.start_time) / 3_600_000
     return DRIVER in run.data.tags and hours > older_than_hours
+
+
+def _insist(call: Callable[[], None], tries: int = 4) -> None:
+    """Repeat a call that may lose a race: two drivers that log the same data set first break its unique index."""
+    for left in reversed(range(tries)):
+        try:
+            call()
+            return
+        except Exception as error:
+            if left == 0 or "unique" not in str(error).lower():
+                raise
+            time.sleep(0.2)
 
 
 def _close(client: MlflowClient, run_id: str, error: BaseException) -> None:

@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import RLock
 
 from services.errors import Interrupted, Problem, TrackingError
 from tracking import marker
@@ -19,18 +20,28 @@ from tracking.names import file_name
 PROBE_SECONDS = 5
 CALL_SECONDS = 60
 
+_LOCK = RLock()
 _MANAGED: set[str] = set()
 """Environment variables that this module has set for the time of a call; what the user set is never among them."""
 
 
 @contextmanager
 def bounded_calls(seconds: int, retries: int = 2) -> Iterator[None]:
-    """MLflow's HTTP time-out and retries, for the block; what the user set in the environment stays."""
+    """MLflow's HTTP time-out and retries, for the block; what the user set in the environment stays.
+
+    The environment belongs to the process, so threads take turns.
+    """
+    with _LOCK:
+        yield from _bounded(seconds, retries)
+
+
+def _bounded(seconds: int, retries: int) -> Iterator[None]:
     ours = {
         "MLFLOW_HTTP_REQUEST_TIMEOUT": str(seconds),
         "MLFLOW_HTTP_REQUEST_MAX_RETRIES": str(retries),
         "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
         "MLFLOW_ENABLE_ASYNC_LOGGING": "false",
+        "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
     }
     before = {key: os.environ.get(key) for key in ours if key not in os.environ or key in _MANAGED}
     os.environ.update({key: ours[key] for key in before})
@@ -96,4 +107,4 @@ def run_url(tracking_uri: str, experiment_id: str, run_id: str) -> str:
     """Page of the run in MLflow's UI, "" for a local database."""
     if not tracking_uri.startswith("http"):
         return ""
-    return f"{tracking_uri.rstrip('/')}/#/experiments/{experiment_id}/runs/{run_id}"
+    return f"{tracking_uri.rstrip('/')}/#/experiments/{experiment_id}/runs/{run_id}?workflowType=machine_learning"

@@ -24,6 +24,7 @@ from tracking.figures.charts import Chart
 from tracking.figures.interactive import to_plotly
 from tracking.figures.png import png_bytes
 from tracking.figures.save import fleet_charts, model_charts
+from tracking.names import shorten
 from tracking.report_data import class_table, model_cards
 from tracking.summary import find, lenses
 from tracking.words import fleet_words
@@ -49,6 +50,7 @@ def render(result: AuditResult, history: Sequence[AuditResult] = (), *, interact
     template = _environment().get_template("report.html")
     return template.render(
         audit=result,
+        heading=shorten(result.models[0].spec.name if len(result.models) == 1 else result.fleet, 120),
         words=fleet_words(result),
         cards=model_cards(result),
         lenses=[{"name": name, "title": _title(result, name)} for name in sections],

@@ -51,16 +51,28 @@ def series_metrics(result: SeriesResult) -> dict[str, float]:
 
 
 def leaderboard(audit: AuditResult) -> list[dict[str, Any]]:
-    """One row a model: name, outcome and every aggregate of every series, None where undefined."""
-    measured = [{name: series_metrics_of(model, name) for name in lenses(audit)} for model in audit.models]
-    columns = list(dict.fromkeys(key for row in measured for metrics in row.values() for key in metrics))
+    """One row a model: name, outcome, and per series the aggregates and the worst groups, None where undefined.
+
+    The score and the worst class stand first, because MLflow shows four columns of a table until asked for more.
+    """
+    names = lenses(audit)
+    measured = [{name: series_metrics_of(model, name) for name in names} for model in audit.models]
     table = []
-    for model, row in zip(audit.models, measured, strict=True):
-        flat = {key: value for metrics in row.values() for key, value in metrics.items()}
-        worst = {f"{name}/worst": worst_of(model, name) for name in lenses(audit)}
-        head = {"model": model.spec.name, "outcome": model.outcome.value}
-        table.append({**head, **worst, **{column: flat.get(column) for column in columns}})
+    for model, metrics in zip(audit.models, measured, strict=True):
+        row: dict[str, Any] = {"model": model.spec.name, "outcome": model.outcome.value}
+        for name in names:
+            columns = dict.fromkeys(key for other in measured for key in other[name])
+            for key in sorted(columns, key=_column_rank):
+                row[key] = metrics[name].get(key)
+            row[f"{name}/worst"] = worst_of(model, name)
+        table.append(row)
     return table
+
+
+def _column_rank(key: str) -> int:
+    order = ("aggregate", "wcr", "wcr_low", "rdi", "nrgc", "fp")
+    last = key.rpartition("/")[2]
+    return order.index(last) if last in order else len(order)
 
 
 def series_metrics_of(model: ModelResult, name: str) -> dict[str, float]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
+from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -9,7 +12,7 @@ from rich.text import Text
 from services.records import AuditResult, ModelResult, Outcome, SeriesResult
 from tracking.names import shorten
 from tracking.summary import find, lenses
-from tracking.words import fleet_words, number
+from tracking.words import fleet_words
 
 STYLES = {Outcome.PASS: "green", Outcome.FAIL: "red", Outcome.UNDECIDED: "yellow", Outcome.ERROR: "magenta"}
 LEGEND = (
@@ -17,22 +20,27 @@ LEGEND = (
     "RDI: best minus worst class. NRGC: inequality relative to the mean, 0 is equal."
 )
 MOST_MODELS = 100
+NUMBER = 5
+COLUMNS = (
+    ("model", 12, 28),
+    ("outcome", 9, 9),
+    ("measure", 7, 14),
+    ("score", NUMBER, NUMBER),
+    ("worst class", 26, 28),
+    ("RDI", NUMBER, NUMBER),
+    ("NRGC", NUMBER, NUMBER),
+)
+"""Name, least and most width. Numbers are never cut; names give way, for the report has them whole."""
 
 
 def verdict_table(result: AuditResult) -> Table:
     """One row a model and measure, at most 100 columns wide; the models that do not pass come first when cut."""
-    table = Table(title=f"{shorten(result.fleet, 60)}: {result.outcome.value}", title_justify="left", pad_edge=False)
-    table.add_column("model", overflow="ellipsis", no_wrap=True, max_width=30)
-    table.add_column("outcome", no_wrap=True)
-    table.add_column("measure", overflow="ellipsis", no_wrap=True, max_width=14)
-    for name in ("score", "worst class", "RDI", "NRGC"):
-        numeric = name != "worst class"
+    title = f"{shorten(result.fleet, 60)}: {result.outcome.value}"
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
+    for name, least, most in COLUMNS:
+        justify: Literal["left", "right"] = "right" if most == NUMBER else "left"
         table.add_column(
-            name,
-            justify="right" if numeric else "left",
-            no_wrap=True,
-            overflow="ellipsis",
-            max_width=None if numeric else 30,
+            name, justify=justify, no_wrap=True, overflow="ellipsis", min_width=least, max_width=max(least, most)
         )
     models = _shown(result)
     for model in models:
@@ -60,7 +68,7 @@ def _shown(result: AuditResult) -> list[ModelResult]:
 
 
 def _add(table: Table, model: ModelResult, names: list[str]) -> None:
-    head = [Text(shorten(model.spec.name, 30)), Text(model.outcome.value, STYLES[model.outcome])]
+    head = [Text(shorten(model.spec.name, 28)), Text(model.outcome.value, STYLES[model.outcome])]
     measured = [(name, found) for name in names if (found := find(model, name))]
     if not measured:
         table.add_row(*head, "", "", "", "", "")
@@ -84,9 +92,9 @@ def _worst(found: SeriesResult) -> str:
     if not found.worst:
         return "–"
     name = shorten(found.worst[0], 12) + (f" +{len(found.worst) - 1}" if len(found.worst) > 1 else "")
-    low = "" if found.wcr.low is None else f" >={number(max(0.0, found.wcr.low))}"
+    low = "" if found.wcr.low is None else f" >={_told(max(0.0, found.wcr.low))}"
     return f"{name} {_told(found.wcr.value)}{low}"
 
 
 def _told(value: float | None) -> str:
-    return "–" if value is None else number(value)
+    return "–" if value is None else f"{value:.3f}"

@@ -34,6 +34,8 @@ def interval(estimate: Estimate) -> str:
 
 def fleet_words(audit: AuditResult) -> list[str]:
     """The paragraph at the head of a report: outcome, the class that suffers most, cautions about the fleet."""
+    if len(audit.models) == 1:
+        return [*_outcome(audit), *model_words(audit.models[0])]
     return [*_outcome(audit), *_shared_worst(audit), *_scale_caution(audit), *calibration_words(audit.calibration)]
 
 

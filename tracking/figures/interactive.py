@@ -194,7 +194,7 @@ def _lines(chart: Lines) -> tuple[list[Json], Json]:
     x: list[Any] = list(range(len(chart.x))) if named else list(chart.x)
     traces = [_line(chart, position, x) for position in reversed(range(len(chart.lines)))]
     x_axis: Json = _ticks([str(name) for name in chart.x], 20) if named else {"automargin": True}
-    x_axis["title"] = {"text": _short(chart.x_label, 40)}
+    x_axis["title"] = {"text": _short(chart.x_label, 40) if chart.x_label else ""}
     if chart.log:
         x_axis["type"] = "log"
     y_axis: Json = {"title": {"text": _short(chart.y_label, 40)}, "automargin": True, "zeroline": False}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from textwrap import fill
@@ -36,9 +37,14 @@ def draw(chart: Chart) -> Figure:
 
 @lru_cache(maxsize=32)
 def png_bytes(chart: Chart) -> bytes:
-    """The chart as a PNG file; drawn once where a folder and a page both want it."""
+    """The chart as a PNG file; drawn once where a folder and a page both want it.
+
+    Characters that the font lacks come out as boxes; the page beside the picture has them.
+    """
     file = io.BytesIO()
-    draw(chart).savefig(file, format="png")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from font", UserWarning)
+        draw(chart).savefig(file, format="png")
     return file.getvalue()
 
 

@@ -13,7 +13,7 @@ from tracking.names import file_name
 from tracking.summary import lens as lens_of
 from tracking.summary import lenses
 
-MOST_LENSES = 6
+MOST_LENSES = 3
 """Series that get their own set of PNG files; the report has all of them."""
 
 

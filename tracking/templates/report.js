@@ -149,5 +149,6 @@
   form.addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(choose, 120); });
   form.addEventListener("submit", (event) => event.preventDefault());
   document.getElementById("more").addEventListener("click", () => { shown += 400; fill(); });
-  choose();
+  // After the first paint, so that a large table does not hold up the verdict.
+  requestAnimationFrame(() => setTimeout(choose));
 })();

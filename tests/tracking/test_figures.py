@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import plotly.graph_objects as go
+import pytest
+from PIL import Image
+
+from services.records import AuditResult, CalibrationResult, Estimate, Series
+from tracking.figures import views
+from tracking.figures.charts import Chart, Dots, Heatmap, Lines
+from tracking.figures.interactive import to_plotly
+from tracking.figures.png import png_bytes
+from tracking.figures.save import fleet_charts, model_charts
+
+
+def all_charts(audit: AuditResult) -> dict[str, Chart]:
+    calibration, trends = views.calibration(audit.calibration), views.trends([audit], audit, "great")
+    assert calibration is not None and trends is not None
+    own = model_charts(audit.models[0], "great")
+    return {**fleet_charts(audit, "great"), **own, "calibration": calibration, "trends": trends}
+
+
+def edges_are_blank(png: bytes) -> bool:
+    """Nothing is drawn on the outermost pixels: no label is clipped."""
+    pixels = np.asarray(Image.open(io.BytesIO(png)).convert("L"))
+    return all(bool((edge > 250).all()) for edge in (pixels[0], pixels[-1], pixels[:, 0], pixels[:, -1]))
+
+
+def test_every_figure_of_the_published_fleet_is_drawn_unclipped(gf_audit: AuditResult) -> None:
+    charts = all_charts(gf_audit)
+    assert len(charts) == 10
+    for name, chart in charts.items():
+        assert edges_are_blank(png_bytes(chart)), name
+        go.Figure(to_plotly(chart))
+
+
+def test_a_thousand_classes_stay_readable(make_audit: Callable[..., AuditResult]) -> None:
+    charts = all_charts(make_audit(60, 1_000))
+    assert "radar" not in charts
+    for name, chart in charts.items():
+        text = json.dumps(to_plotly(chart), allow_nan=False)
+        assert len(text) < 400_000, name
+        go.Figure(json.loads(text))
+    heatmap = charts["heatmap"]
+    assert isinstance(heatmap, Heatmap)
+    assert (len(heatmap.rows), len(heatmap.columns)) == (40, 40) and "of 1,000 classes" in heatmap.note
+
+
+def test_hostile_names_are_drawn_and_escaped(hostile_audit: AuditResult) -> None:
+    for chart in (views.heatmap(hostile_audit, "great"), views.profile(hostile_audit.models[0], "great")):
+        assert chart is not None
+        assert png_bytes(chart).startswith(b"\x89PNG")
+        text = json.dumps(to_plotly(chart))
+        assert "<script" not in text and "<img" not in text and "&lt;script" in text
+
+
+def test_the_heatmap_holds_the_scores_strongest_model_first(gf_audit: AuditResult) -> None:
+    chart = views.heatmap(gf_audit, "great")
+    assert chart is not None
+    by_name = {model.spec.name: model.series[0] for model in gf_audit.models}
+    aggregates = [by_name[name].aggregate.value or 0 for name in chart.rows]
+    assert aggregates == sorted(aggregates, reverse=True)
+    for name, values in zip(chart.rows, chart.values, strict=True):
+        assert values == tuple(group.score.value for group in by_name[name].groups)
+
+
+def test_vulnerability_counts_the_worst_classes(gf_audit: AuditResult) -> None:
+    chart = views.vulnerability(gf_audit, "great")
+    assert isinstance(chart, Dots)
+    times = dict(zip(chart.categories, chart.panels[0].marks[0].values, strict=True))
+    assert times["cat"] == 13 and times["dog"] == 4 and sum(value or 0 for value in times.values()) == 17
+    ranks = np.argsort(np.argsort([[g.score.value for g in m.series[0].groups] for m in gf_audit.models])) + 1
+    mean = dict(zip(chart.categories, chart.panels[1].marks[0].values, strict=True))
+    assert mean["cat"] == pytest.approx(ranks[:, 3].mean())
+
+
+def test_undefined_scores_stay_gaps(small_audit: AuditResult) -> None:
+    models = []
+    for model in small_audit.models:
+        great = model.series[0]
+        groups = (replace(great.groups[0], n=0, score=Estimate(None, reason="no samples")), *great.groups[1:])
+        models.append(replace(model, series=(replace(great, groups=groups, nrgc=Estimate(None)),)))
+    audit = replace(small_audit, models=tuple(models))
+    charts = fleet_charts(audit, "great")
+    heatmap = charts["heatmap"]
+    assert isinstance(heatmap, Heatmap) and all(row[0] is None for row in heatmap.values)
+    for chart in charts.values():
+        assert png_bytes(chart) and "NaN" not in json.dumps(to_plotly(chart))
+
+
+def test_reranking_by_hand(small_audit: AuditResult) -> None:
+    chart = views.reranking(small_audit, "great")
+    assert isinstance(chart, Lines)
+    scores = {model.spec.name: model.series[0] for model in small_audit.models}
+    for line in chart.lines:
+        mine = scores[line.name]
+        better = sum((other.aggregate.value or 0) > (mine.aggregate.value or 0) for other in scores.values())
+        fairer = sum((other.nrgc.value or 0) < (mine.nrgc.value or 0) for other in scores.values())
+        assert (line.y[0], line.y[3]) == (1 + better, 1 + fairer)
+
+
+def test_calibration_marks_plateau_and_edge(gf_audit: AuditResult) -> None:
+    chart = views.calibration(gf_audit.calibration)
+    assert chart is not None and chart.vertical == (2.7, "T = 2.7 (at the grid's edge)")
+    assert chart.band == (2.7, 3.0, "plateau: equally good") and chart.log
+    assert views.calibration(CalibrationResult("fixed", 1.0)) is None
+
+
+def test_the_bracket_takes_what_is_there(small_audit: AuditResult) -> None:
+    model = small_audit.models[0]
+    great = model.series[0]
+    minimal = replace(great, series=Series("minimal/l2", "minimal perturbation", 2.0))
+    assert views.bracket(model, great=great) is None
+    chart = views.bracket(model, great=great, minimal=minimal)
+    assert chart is not None and [marks.name for marks in chart.panels[0].marks] == [
+        "GREAT (claim)",
+        "minimal perturbation",
+    ]
+    assert png_bytes(chart) and go.Figure(to_plotly(chart))
+
+
+def test_one_model_has_no_rankings(small_audit: AuditResult) -> None:
+    alone = replace(small_audit, models=small_audit.models[:1])
+    assert set(fleet_charts(alone, "great")) == {"heatmap", "disparity", "interval_widths", "radar"}
+    assert fleet_charts(alone, "not measured") == {}

@@ -1,0 +1,378 @@
+"""MLflow on a real SQLite store: one audit is logged once and looked at from all sides."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from services.errors import Interrupted, TrackingError
+from services.records import AuditResult
+from tracking import artifacts, bundle, marker, mlflow_store
+from tracking.mlflow_store import LoggedRuns, close_stale_runs, log_audit, sync
+
+pytestmark = pytest.mark.filterwarnings("default::DeprecationWarning", "default::FutureWarning")
+
+
+@pytest.fixture(scope="module")
+def store(migrated_store: Callable[[Path], str], tmp_path_factory: pytest.TempPathFactory) -> str:
+    return migrated_store(tmp_path_factory.mktemp("store"))
+
+
+@pytest.fixture(scope="module")
+def client(store: str) -> Any:
+    from mlflow import MlflowClient
+
+    return MlflowClient(store)
+
+
+@pytest.fixture(scope="module")
+def audit(make_audit: Callable[..., AuditResult]) -> AuditResult:
+    return make_audit(2, 4)
+
+
+@pytest.fixture(scope="module")
+def folder(audit: AuditResult, tmp_path_factory: pytest.TempPathFactory) -> str:
+    where = str(tmp_path_factory.mktemp("bundle"))
+    bundle.write_bundle(audit, where)
+    return where
+
+
+def log(audit: AuditResult, folder: str, store: str, **options: Any) -> LoggedRuns:
+    given = {"experiment": audit.fleet, "registry_models": True, **options}
+    return log_audit(audit, folder, tracking_uri=store, **given)
+
+
+@pytest.fixture(scope="module")
+def logged(audit: AuditResult, folder: str, store: str) -> LoggedRuns:
+    return log(audit, folder, store)
+
+
+@pytest.fixture
+def no_artifacts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests of states and faults need no pictures."""
+    monkeypatch.setattr(artifacts, "child_files", lambda *arguments: None)
+    monkeypatch.setattr(artifacts, "parent_files", lambda *arguments: None)
+
+
+def test_parent_and_children_are_finished_and_linked(logged: LoggedRuns, client: Any, audit: AuditResult) -> None:
+    parent = client.get_run(logged.parent_run_id)
+    assert parent.info.status == "FINISHED" and parent.data.tags["classwise.outcome"] == audit.outcome.value
+    assert parent.data.metrics["models/all"] == 2
+    for run_id, model in zip(logged.child_run_ids, audit.models, strict=True):
+        run = client.get_run(run_id)
+        assert run.info.status == "FINISHED" and run.info.run_name == model.spec.name
+        assert run.data.tags["mlflow.parentRunId"] == logged.parent_run_id
+        assert run.data.tags["classwise.model_digest"] == model.digest
+        assert run.data.tags["classwise.reasons"] == model.reasons[0]
+        assert run.data.tags["classwise.threat_model"] == "L2 0.5"
+        assert run.data.metrics["great/nrgc"] == model.series[0].nrgc.value
+        assert run.data.params["uri"] == model.spec.uri
+
+
+def test_the_samples_are_a_dataset_with_their_digest(logged: LoggedRuns, client: Any, audit: AuditResult) -> None:
+    for run_id in (logged.parent_run_id, *logged.child_run_ids):
+        (found,) = client.get_run(run_id).inputs.dataset_inputs
+        assert (found.dataset.name, found.dataset.digest) == (audit.samples.uri, audit.samples.digest)
+        assert json.loads(found.dataset.profile)["num_rows"] == audit.samples.count
+
+
+def paths(client: Any, run_id: str, folder: str = "") -> set[str]:
+    found: set[str] = set()
+    for entry in client.list_artifacts(run_id, folder or None):
+        found |= paths(client, run_id, entry.path) if entry.is_dir else {entry.path}
+    return found
+
+
+def test_children_have_the_same_artifact_paths(logged: LoggedRuns, client: Any) -> None:
+    first, second = (paths(client, run_id) for run_id in logged.child_run_ids)
+    assert first == second
+    assert first == {"figures/great/profile.png", "per_class.json", "per_class.parquet", "report.html", "verdict.json"}
+    parent = paths(client, logged.parent_run_id)
+    assert {"leaderboard.json", "report.html", "figures/calibration.png", "figures/great/heatmap.png"} <= parent
+
+
+def test_tables_read_back(
+    logged: LoggedRuns, client: Any, audit: AuditResult, store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", store)
+    experiment = client.get_run(logged.parent_run_id).info.experiment_id
+    table = client.load_table(experiment, "leaderboard.json", [logged.parent_run_id])
+    assert list(table["model"]) == [model.spec.name for model in audit.models]
+    assert table["great/aggregate"][0] == pytest.approx(audit.models[0].series[0].aggregate.value)
+    whole = pq.read_table(client.download_artifacts(logged.child_run_ids[0], "per_class.parquet", str(tmp_path)))
+    short = client.load_table(experiment, "per_class.json", [logged.child_run_ids[0]])
+    assert whole["score"].to_pylist() == pytest.approx(list(short["score"]))
+
+
+def test_artifacts_of_a_sqlite_store_lie_beside_it(logged: LoggedRuns, client: Any, store: str) -> None:
+    uri = client.get_run(logged.parent_run_id).info.artifact_uri
+    assert uri.startswith(Path(store.removeprefix("sqlite:///")).parent.as_uri() + "/mlartifacts/")
+    assert not Path("mlruns").exists() and logged.url == ""
+
+
+def snapshot(client: Any, runs: LoggedRuns) -> list[Any]:
+    ids = (runs.parent_run_id, *runs.child_run_ids)
+    return [(client.get_run(i).to_dictionary(), client.get_metric_history(i, "great/rdi")) for i in ids]
+
+
+def test_logging_again_changes_nothing(
+    logged: LoggedRuns, client: Any, audit: AuditResult, folder: str, store: str
+) -> None:
+    before = snapshot(client, logged)
+    assert log(audit, folder, store) == logged
+    assert str(snapshot(client, logged)) == str(before)
+    assert marker.uploaded_to(folder, store)["parent_run_id"] == logged.parent_run_id  # type: ignore[index]
+    assert sync(folder, store) == []
+
+
+def runs_of(client: Any, audit: AuditResult) -> list[Any]:
+    ids = [client.get_experiment_by_name(audit.fleet).experiment_id]
+    return list(client.search_runs(ids, f"tags.`classwise.audit_id` = '{audit.audit_id}'"))
+
+
+@pytest.mark.parametrize(
+    ("fault", "status"),
+    [
+        (RuntimeError("boom"), "FAILED"),
+        (KeyboardInterrupt(), "KILLED"),
+        (Interrupted(()), "KILLED"),
+        (SystemExit(143), "KILLED"),
+    ],
+)
+@pytest.mark.usefixtures("no_artifacts")
+def test_no_run_stays_running_and_a_repeat_completes_it(
+    fault: BaseException,
+    status: str,
+    audit: AuditResult,
+    client: Any,
+    store: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    broken = replace(audit, audit_id=f"fault-{type(fault).__name__}", fleet="faults")
+
+    def fail(*arguments: Any) -> None:
+        raise fault
+
+    with monkeypatch.context() as patch:
+        patch.setattr(artifacts, "child_files", fail)
+        with pytest.raises(type(fault)):
+            log(broken, str(tmp_path), store)
+    found = runs_of(client, broken)
+    assert [run.info.status for run in found] == [status, status]
+    done = log(broken, str(tmp_path), store)
+    after = runs_of(client, broken)
+    assert len(after) == 3 and {run.info.status for run in after} == {"FINISHED"}
+    assert {run.info.run_id for run in found} <= {done.parent_run_id, *done.child_run_ids}
+
+
+@pytest.mark.usefixtures("no_artifacts")
+def test_hostile_names_are_logged(hostile_audit: AuditResult, client: Any, store: str, tmp_path: Path) -> None:
+    runs = log(hostile_audit, str(tmp_path), store, experiment=hostile_audit.fleet)
+    metrics = client.get_run(runs.child_run_ids[0]).data.metrics
+    assert sum(key.startswith("great/class/") for key in metrics) == 5
+
+
+@pytest.mark.usefixtures("no_artifacts")
+def test_an_inherited_run_id_plays_no_part(
+    audit: AuditResult, client: Any, store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, logged: LoggedRuns
+) -> None:
+    monkeypatch.setenv("MLFLOW_RUN_ID", logged.parent_run_id)
+    runs = log(replace(audit, audit_id="inherited"), str(tmp_path), store)
+    assert logged.parent_run_id not in (runs.parent_run_id, *runs.child_run_ids)
+
+
+@pytest.mark.usefixtures("no_artifacts")
+def test_registry_versions_get_the_verdict(audit: AuditResult, client: Any, store: str, tmp_path: Path) -> None:
+    client.create_registered_model("cats")
+    versions = [client.create_model_version("cats", f"file:///weights/{index}").version for index in range(3)]
+    client.set_registered_model_alias("cats", "champion", versions[1])
+    uris = ("mlflow:models:/cats@champion", "mlflow:models:/cats/1")
+    models = tuple(
+        replace(model, spec=replace(model.spec, uri=uri)) for model, uri in zip(audit.models, uris, strict=True)
+    )
+    log(replace(audit, audit_id="registry", models=models), str(tmp_path), store)
+    tags = [client.get_model_version("cats", version).tags for version in versions]
+    assert tags[0]["classwise.outcome"] == models[1].outcome.value
+    assert tags[1]["classwise.outcome"] == models[0].outcome.value and tags[1]["classwise.audit_id"] == "registry"
+    assert tags[2] == {}
+    moved = replace(models[0], facts={"registry_version": "3"})
+    log(replace(audit, audit_id="registry-2", models=(moved,)), str(tmp_path), store)
+    assert client.get_model_version("cats", "3").tags["classwise.audit_id"] == "registry-2"
+
+
+@pytest.mark.usefixtures("no_artifacts")
+def test_searches_go_on_after_the_first_page(audit: AuditResult, client: Any, store: str, tmp_path: Path) -> None:
+    experiment = client.create_experiment("crowded")
+    for index in range(12):
+        client.create_run(experiment, tags={"classwise.audit_id": "many", "classwise.model_index": str(index)})
+    search = client.search_runs
+
+    class SmallPages:
+        def search_runs(self, ids: list[str], **given: Any) -> Any:
+            return search(ids, **{**given, "max_results": 5})
+
+    found = list(mlflow_store._search(SmallPages(), experiment, "tags.`classwise.audit_id` = 'many'"))  # type: ignore[arg-type]
+    assert len({run.info.run_id for run in found}) == 12
+
+
+@pytest.mark.usefixtures("no_artifacts")
+def test_a_deleted_experiment_is_an_error_with_the_remedy(
+    audit: AuditResult, client: Any, store: str, tmp_path: Path
+) -> None:
+    client.delete_experiment(client.create_experiment("gone"))
+    with pytest.raises(TrackingError, match="mlflow experiments restore"):
+        log(audit, str(tmp_path), store, experiment="gone")
+
+
+@pytest.mark.usefixtures("no_artifacts")
+def test_progress_counts_every_run(audit: AuditResult, store: str, tmp_path: Path) -> None:
+    seen: list[tuple[int, int]] = []
+    log(replace(audit, audit_id="progress"), str(tmp_path), store, on_progress=lambda *step: seen.append(step))
+    assert seen == [(1, 3), (2, 3), (3, 3)]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def silent_server(stop: threading.Event) -> int:
+    """A port that accepts and never answers, which is what a hung server looks like."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def hold() -> None:
+        with listener:
+            stop.wait(120)
+
+    threading.Thread(target=hold, daemon=True).start()
+    return int(listener.getsockname()[1])
+
+
+@pytest.mark.parametrize("kind", ["refuses", "hangs", "no database"])
+def test_an_unreachable_server_costs_seconds_and_no_data(
+    kind: str, audit: AuditResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop = threading.Event()
+    uri = f"http://user:secret@127.0.0.1:{free_port()}"
+    if kind == "hangs":
+        uri = f"http://user:secret@127.0.0.1:{silent_server(stop)}"
+    if kind == "no database":
+        pytest.importorskip("psycopg")
+        uri = f"postgresql+psycopg://user:secret@127.0.0.1:{free_port()}/none"
+    bundle.write_bundle(audit, str(tmp_path))
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    began = time.monotonic()
+    with pytest.raises(TrackingError, match="classwise sync") as caught:
+        log(audit, str(tmp_path), uri)
+    stop.set()
+    assert time.monotonic() - began < 20
+    assert "secret" not in caught.value.problems[0].where
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+    assert "MLFLOW_HTTP_REQUEST_TIMEOUT" not in os.environ
+
+
+@pytest.mark.usefixtures("no_artifacts")
+def test_sync_uploads_what_is_missing(audit: AuditResult, client: Any, store: str, tmp_path: Path) -> None:
+    base = str(tmp_path)
+    for name in ("late-1", "late-2"):
+        late = replace(audit, audit_id=name, fleet="late")
+        bundle.write_bundle(late, bundle.folder_of(base, "late", name))
+    first = sync(bundle.folder_of(base, "late", "late-1"), store)
+    assert len(first) == 1
+    (second,) = sync(base, store, fleet="late")
+    assert client.get_run(second.parent_run_id).data.tags["classwise.audit_id"] == "late-2"
+    assert sync(base, store, fleet="late") == []
+
+
+FIRST = """
+import sys
+from tracking import artifacts, bundle
+from tracking.mlflow_store import log_audit
+artifacts.child_files = artifacts.parent_files = lambda *arguments: None
+result = bundle.read_bundle(sys.argv[1])
+log_audit(result, sys.argv[1], tracking_uri=sys.argv[2], experiment="first", registry_models=False)
+"""
+
+
+@pytest.mark.slow
+def test_a_fresh_store_survives_processes_that_come_first_together(audit: AuditResult, tmp_path: Path) -> None:
+    uri = f"sqlite:///{tmp_path}/deep/fresh.db"
+    processes = []
+    for index in range(3):
+        where = str(tmp_path / str(index))
+        bundle.write_bundle(replace(audit, audit_id=f"first-{index}"), where)
+        command = [sys.executable, "-c", FIRST, where, uri]
+        environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+        processes.append(subprocess.Popen(command, env=environment, stderr=subprocess.PIPE))
+    for process in processes:
+        assert process.wait(300) == 0, process.communicate()[1].decode()[-2000:]
+    runs = [marker.uploaded_to(str(tmp_path / str(index)), uri) for index in range(3)]
+    assert len({run["parent_run_id"] for run in runs if run}) == 3
+
+
+@pytest.mark.usefixtures("no_artifacts")
+def test_threads_take_turns(audit: AuditResult, store: str, tmp_path: Path) -> None:
+    def write(index: int) -> LoggedRuns:
+        return log(replace(audit, audit_id=f"thread-{index}"), str(tmp_path / str(index)), store)
+
+    with ThreadPoolExecutor(3) as pool:
+        runs = list(pool.map(write, range(3)))
+    assert len({run.parent_run_id for run in runs}) == 3 and "MLFLOW_HTTP_REQUEST_TIMEOUT" not in os.environ
+
+
+def test_a_store_that_cannot_be_written_is_named(audit: AuditResult, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a folder")
+    with pytest.raises(TrackingError, match=re.escape(str(tmp_path))):
+        log(audit, str(tmp_path / "b"), f"sqlite:///{tmp_path}/file/mlflow.db")
+
+
+@pytest.mark.usefixtures("no_artifacts")
+def test_only_runs_whose_driver_is_gone_are_closed(client: Any, store: str) -> None:
+    experiment = client.create_experiment("stale")
+    mine = json.loads(mlflow_store.this_driver().to_tag())
+    drivers = {
+        "alive": mine,
+        "no such pid": {**mine, "pid": 2**22 + 1},
+        "reused pid": {**mine, "born": "1"},
+        "before the reboot": {**mine, "boot": "another"},
+        "other host": {**mine, "host": "elsewhere"},
+    }
+    ids = {
+        name: client.create_run(experiment, tags={"classwise.driver": json.dumps(driver)}).info.run_id
+        for name, driver in drivers.items()
+    }
+    ids["not ours"] = client.create_run(experiment).info.run_id
+    ids["old elsewhere"] = client.create_run(
+        experiment, start_time=1, tags={"classwise.driver": json.dumps(drivers["other host"])}
+    ).info.run_id
+    closed = close_stale_runs(store, "stale")
+    expected = {"no such pid", "reused pid", "before the reboot", "old elsewhere"}
+    assert {name for name, run_id in ids.items() if run_id in closed} == expected
+    states = {name: client.get_run(run_id).info.status for name, run_id in ids.items()}
+    assert {name for name, status in states.items() if status == "KILLED"} == expected
+    assert close_stale_runs(store, "no such experiment") == []
+
+
+def test_one_file_imports_mlflow() -> None:
+    package = Path(mlflow_store.__file__).parent
+    importing = [
+        path.name for path in package.rglob("*.py") if re.search(r"^\s*(from|import) mlflow", path.read_text(), re.M)
+    ]
+    assert importing == ["mlflow_store.py"]

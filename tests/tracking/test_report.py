@@ -1,0 +1,138 @@
+"""The page as text, and as a browser sees it where Chromium and its driver are installed."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from services.records import AuditResult, Outcome
+from tracking.report import render, write_report
+from tracking.report_data import MAX_ROWS, class_table
+
+
+class Page(HTMLParser):
+    """Elements and attributes that a browser would act on."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.external: list[str] = []
+        self.handlers: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        for name, value in attributes:
+            if name.startswith("on"):
+                self.handlers.append(name)
+            if name in {"src", "href"} and not (value or "").startswith(("#", "data:")):
+                self.external.append(value or "")
+
+
+def table_data(text: str) -> dict[str, Any]:
+    found = re.search(r'id="table-data">(.*?)</script>', text, re.S)
+    assert found
+    data: dict[str, Any] = json.loads(found[1])
+    return data
+
+
+def test_the_page_is_self_contained_with_plotly_once(gf_audit: AuditResult, tmp_path: Path) -> None:
+    path = write_report(gf_audit, str(tmp_path), [gf_audit])
+    text = Path(path).read_text()
+    page = Page(text)
+    assert page.external == [] and page.handlers == []
+    assert text.count("plotly.js v") == 1 and len(text) < 6_000_000
+    assert text.index("What this means") < text.index("Verdict of each model") < text.index("Pictures")
+    assert "the weakest class is cat in 13 of 17 models" in text
+    assert "Rank correlation of the score with RDI +0.90, with NRGC -0.81." in text
+    assert len(table_data(text)["rows"]) == 17 * 2 * 10
+
+
+def test_names_cannot_break_out(hostile_audit: AuditResult) -> None:
+    text = render(hostile_audit, interactive=False)
+    page = Page(text)
+    assert page.handlers == [] and page.tags.count("script") == 2
+    assert all(picture.startswith("data:") for picture in re.findall(r'<img src="([^"]*)"', text))
+    assert table_data(text)["models"][0] == "<img src=x onerror=alert(1)>"
+    assert set(table_data(text)["groups"][0].values()) == {g.name for g in hostile_audit.models[0].series[0].groups}
+
+
+def test_every_outcome_is_said_in_words(small_audit: AuditResult) -> None:
+    models = [
+        replace(small_audit.models[0], spec=replace(small_audit.models[0].spec, name=o.value), outcome=o)
+        for o in Outcome
+    ]
+    models[-1] = replace(models[-1], series=(), gates=(), reasons=("no weights at this path",))
+    text = render(replace(small_audit, models=tuple(models)), interactive=True)
+    for outcome in Outcome:
+        assert re.search(rf'class="chip {outcome}"><span aria-hidden="true">.</span> {outcome}<', text)
+    assert "no weights at this path" in text
+
+
+def test_the_largest_table_is_bounded_and_keeps_the_weakest(make_audit: Callable[..., AuditResult]) -> None:
+    audit = make_audit(5, 200)
+    whole = class_table(audit)
+    assert len(whole["rows"]) == whole["total"] == 1_000
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tracking.report_data.MAX_ROWS", 100)
+        cut = class_table(audit)
+    assert len(cut["rows"]) == 100 and cut["total"] == 1_000 and MAX_ROWS >= 200_000
+    weakest = min(row[4] for row in whole["rows"] if row[0] == 0)
+    assert cut["rows"][0][4] == weakest
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    driver = shutil.which("chromedriver")
+    if driver is None:
+        pytest.skip("Chromium's driver (chromedriver) is not installed")
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1280,1000"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    found = webdriver.Chrome(service=Service(driver), options=options)
+    yield found
+    found.quit()
+
+
+def test_a_browser_draws_sorts_and_filters_without_a_fault(
+    browser: Any, small_audit: AuditResult, tmp_path: Path
+) -> None:
+    browser.get(Path(write_report(small_audit, str(tmp_path))).as_uri())
+    browser.execute_script("document.getElementById('figures').scrollIntoView()")
+    end = time.monotonic() + 60
+    while not browser.execute_script("return document.querySelectorAll('.canvas .main-svg').length"):
+        assert time.monotonic() < end, "no figure was drawn"
+        time.sleep(0.2)
+    rows = "return [...document.querySelectorAll('#per-class tbody tr')].map(r => [...r.cells].map(c => c.textContent))"
+    shown = browser.execute_script(rows)
+    scores = [float(row[4]) for row in shown]
+    assert len(shown) == 18 and scores == sorted(scores)
+    browser.execute_script("document.querySelectorAll('#per-class thead button')[4].click()")
+    assert [float(row[4]) for row in browser.execute_script(rows)] == sorted(scores, reverse=True)
+    browser.find_element("name", "text").send_keys("number 3")
+    end = time.monotonic() + 30
+    while len(browser.execute_script(rows)) != 3:
+        assert time.monotonic() < end, "the filter did nothing"
+        time.sleep(0.1)
+    browser.execute_script("document.querySelectorAll('#verdicts thead button')[2].click()")
+    cells = browser.execute_script(
+        "return [...document.querySelectorAll('#verdicts tbody td:nth-child(3)')].map(c => +c.dataset.value)"
+    )
+    assert cells == sorted(cells)
+    for width in (1280, 400):
+        browser.set_window_size(width, 900)
+        assert browser.execute_script("return document.documentElement.scrollWidth <= window.innerWidth")
+    assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+from rich.console import Console
+
+from services.records import AuditResult, Estimate, GateResult, Outcome
+from tracking.junit import write_junit
+from tracking.table import verdict_table, verdict_text
+
+
+def printed(content: object, width: int = 100) -> str:
+    file = io.StringIO()
+    Console(file=file, width=width).print(content)
+    return file.getvalue()
+
+
+def test_the_table_fits_a_hundred_columns_whole(gf_audit: AuditResult) -> None:
+    text = printed(verdict_text(gf_audit))
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= 100
+    table = printed(verdict_table(gf_audit))
+    row = next(line for line in table.splitlines() if "Ding2020MMA" in line)
+    assert "0.086" in row and "cat 0.039 >=0.034" in row and "0.127" in row and "0.218" in row
+    assert not any("…" in line.split("great")[1] for line in table.splitlines() if "great" in line)
+    assert "RDI grows with the scale" in text
+
+
+def test_hostile_names_are_printed_as_text(hostile_audit: AuditResult) -> None:
+    text = printed(verdict_table(hostile_audit))
+    assert "<img src=x onerror=alert(1)>" in text and "\u202e" not in text
+
+
+def test_many_models_are_cut_with_the_faults_first(make_audit: Callable[..., AuditResult]) -> None:
+    text = printed(verdict_table(make_audit(150, 3)))
+    assert "100 of 150 models" in text
+
+
+def test_junit_says_fail_undecided_and_error_apart(small_audit: AuditResult, tmp_path: Path) -> None:
+    kinds = (Outcome.PASS, Outcome.FAIL, Outcome.UNDECIDED, Outcome.ERROR)
+    gates = tuple(GateResult(f"gate <{kind}>", kind, Estimate(0.1), f"because\x00 {kind}") for kind in kinds)
+    judged = replace(small_audit.models[0], gates=gates, outcome=Outcome.ERROR)
+    crashed = replace(small_audit.models[1], gates=(), series=(), outcome=Outcome.ERROR, reasons=("no weights",))
+    path = tmp_path / "junit.xml"
+    write_junit(replace(small_audit, models=(judged, crashed)), str(path))
+    root = ET.parse(path).getroot()
+    assert (root.get("tests"), root.get("failures"), root.get("errors")) == ("5", "2", "2")
+    cases = root[0].findall("testcase")
+    assert [[(child.tag, child.get("type")) for child in case] for case in cases] == [
+        [],
+        [("failure", "fail")],
+        [("failure", "undecided")],
+        [("error", "error")],
+    ]
+    assert root[1][0][0].get("message") == "no weights"
