@@ -21,6 +21,7 @@ from jobs.baseline import find_baselines
 from jobs.checks import fleet_checks, fleet_notes
 from jobs.fleetfile import Fleet
 from jobs.gates import worst
+from jobs.identity import fixed_version, with_published
 from jobs.models import Judge, model_result
 from jobs.progress import Reporter
 from jobs.session import RunnerFactory, Session, runner_for
@@ -148,8 +149,9 @@ def _identify(specs: Sequence[ModelSpec], session: Session) -> tuple[list[ModelS
     resolved, digests = [], {}
     for spec in specs:
         try:
-            digests[spec.name] = fingerprint(spec)
-            resolved.append(spec)
+            known = with_published(fixed_version(spec))
+            digests[spec.name] = fingerprint(known)
+            resolved.append(known)
         except ClasswiseError as error:
             session.fault(spec.name, error.problems)
             resolved.append(spec)

@@ -8,6 +8,7 @@ writer. Calls are bounded in time: an unreachable server costs seconds, raises `
 from __future__ import annotations
 
 import json
+import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -274,6 +275,9 @@ def _connect(tracking_uri: str) -> MlflowClient:
     """A client of a store that answers and whose schema is there; a fresh database is migrated once, under a lock."""
     from mlflow import MlflowClient
 
+    # MLflow tells of its migrations at INFO; they are not news to a user of classwise.
+    logging.getLogger("mlflow.store.db.utils").setLevel(logging.WARNING)
+    logging.getLogger("alembic").setLevel(logging.WARNING)
     scheme = urlsplit(tracking_uri).scheme.partition("+")[0]
     if scheme == "sqlite":
         return _open_sqlite(tracking_uri)

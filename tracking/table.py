@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -16,32 +14,27 @@ from tracking.words import fleet_words
 
 STYLES = {Outcome.PASS: "green", Outcome.FAIL: "red", Outcome.UNDECIDED: "yellow", Outcome.ERROR: "magenta"}
 LEGEND = (
-    "score: mean over all samples. worst class: its mean, and >= what is certified. "
+    "score: mean over all samples. worst: the class with the smallest mean, its mean, and what is certified of it. "
     "RDI: best minus worst class. NRGC: inequality relative to the mean, 0 is equal."
 )
 MOST_MODELS = 100
-NUMBER = 5
-COLUMNS = (
-    ("model", 12, 28),
-    ("outcome", 9, 9),
-    ("measure", 7, 14),
-    ("score", NUMBER, NUMBER),
-    ("worst class", 26, 28),
-    ("RDI", NUMBER, NUMBER),
-    ("NRGC", NUMBER, NUMBER),
-)
-"""Name, least and most width. Numbers are never cut; names give way, for the report has them whole."""
 
 
 def verdict_table(result: AuditResult) -> Table:
-    """One row a model and measure, at most 100 columns wide; the models that do not pass come first when cut."""
-    title = f"{shorten(result.fleet, 60)}: {result.outcome.value}"
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
-    for name, least, most in COLUMNS:
-        justify: Literal["left", "right"] = "right" if most == NUMBER else "left"
-        table.add_column(
-            name, justify=justify, no_wrap=True, overflow="ellipsis", min_width=least, max_width=max(least, most)
-        )
+    """One row a model and measure, 80 columns wide; the models that do not pass come first when cut."""
+    table = Table(
+        title=f"{shorten(result.fleet, 60)}: {result.outcome.value}",
+        title_justify="left",
+        box=SIMPLE_HEAD,
+        padding=(0, 0, 0, 0),
+        pad_edge=False,
+    )
+    table.add_column("model", no_wrap=True, max_width=15)
+    table.add_column("verdict", no_wrap=True, min_width=9)
+    table.add_column("measure", no_wrap=True, max_width=22)
+    for name in ("score", "worst", "mean", "certified", "RDI", "NRGC"):
+        text = name == "worst"
+        table.add_column(name, justify="left" if text else "right", no_wrap=True, min_width=None if text else 5)
     models = _shown(result)
     for model in models:
         _add(table, model, lenses(result))
@@ -68,32 +61,27 @@ def _shown(result: AuditResult) -> list[ModelResult]:
 
 
 def _add(table: Table, model: ModelResult, names: list[str]) -> None:
-    head = [Text(shorten(model.spec.name, 28)), Text(model.outcome.value, STYLES[model.outcome])]
+    head = [Text(shorten(model.spec.name, 15)), Text(model.outcome.value, STYLES[model.outcome])]
     measured = [(name, found) for name in names if (found := find(model, name))]
     if not measured:
-        table.add_row(*head, "", "", "", "", "")
+        table.add_row(*head)
     for place, (name, found) in enumerate(measured):
         lead = head if place == 0 else [Text(""), Text("")]
-        table.add_row(*lead, Text(name), *_numbers(found))
-    if len(measured) > 1:
-        table.add_section()
+        table.add_row(*lead, Text(shorten(name, 22)), *_numbers(found))
 
 
 def _numbers(found: SeriesResult) -> list[Text]:
-    return [
-        Text(_told(found.aggregate.value)),
-        Text(_worst(found)),
-        Text(_told(found.rdi.value)),
-        Text(_told(found.nrgc.value)),
-    ]
+    low = None if found.wcr.low is None else max(0.0, found.wcr.low)
+    certified = "–" if low is None else f"≥{_told(low)}"
+    told = [_told(found.aggregate.value), _worst(found), _told(found.wcr.value), certified]
+    return [Text(cell) for cell in (*told, _told(found.rdi.value), _told(found.nrgc.value))]
 
 
 def _worst(found: SeriesResult) -> str:
     if not found.worst:
         return "–"
-    name = shorten(found.worst[0], 12) + (f" +{len(found.worst) - 1}" if len(found.worst) > 1 else "")
-    low = "" if found.wcr.low is None else f" >={_told(max(0.0, found.wcr.low))}"
-    return f"{name} {_told(found.wcr.value)}{low}"
+    others = f" +{len(found.worst) - 1}" if len(found.worst) > 1 else ""
+    return shorten(found.worst[0], 11 - len(others)) + others
 
 
 def _told(value: float | None) -> str:
