@@ -14,7 +14,7 @@ from tracking.words import fleet_words
 
 STYLES = {Outcome.PASS: "green", Outcome.FAIL: "red", Outcome.UNDECIDED: "yellow", Outcome.ERROR: "magenta"}
 LEGEND = (
-    "score: mean over all samples. worst: the class with the smallest mean, its mean, and what is certified of it. "
+    "score: mean over all samples. worst: the class with the smallest mean, that mean, and low, its certified bound. "
     "RDI: best minus worst class. NRGC: inequality relative to the mean, 0 is equal."
 )
 MOST_MODELS = 100
@@ -32,7 +32,7 @@ def verdict_table(result: AuditResult) -> Table:
     table.add_column("model", no_wrap=True, max_width=15)
     table.add_column("verdict", no_wrap=True, min_width=9)
     table.add_column("measure", no_wrap=True, max_width=22)
-    for name in ("score", "worst", "mean", "certified", "RDI", "NRGC"):
+    for name in ("score", "worst", "mean", "low", "RDI", "NRGC"):
         text = name == "worst"
         table.add_column(name, justify="left" if text else "right", no_wrap=True, min_width=None if text else 5)
     models = _shown(result)
@@ -72,7 +72,7 @@ def _add(table: Table, model: ModelResult, names: list[str]) -> None:
 
 def _numbers(found: SeriesResult) -> list[Text]:
     low = None if found.wcr.low is None else max(0.0, found.wcr.low)
-    certified = "–" if low is None else f"≥{_told(low)}"
+    certified = "–" if low is None else _told(low)
     told = [_told(found.aggregate.value), _worst(found), _told(found.wcr.value), certified]
     return [Text(cell) for cell in (*told, _told(found.rdi.value), _told(found.nrgc.value))]
 
