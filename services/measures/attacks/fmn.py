@@ -2,6 +2,9 @@
 
 The radius of a ball is lowered while the sample is adversarial and raised while it is not, with steps of fixed and then
 shrinking length along the gradient of the margin in between: it has no constant to search for and no scale to set.
+
+Departure: until a first adversarial is found the radius is set a little beyond the linearised boundary, by the same
+gamma, and not on it; on a nearly linear margin the original closes in on the boundary and never crosses it.
 """
 
 from __future__ import annotations
@@ -54,7 +57,7 @@ class FastMinimumNorm:
             closer = fell & (length < nearest)
             nearest, best = torch.where(closer, length, nearest), torch.where(closer, points.detach(), best)
             gap = torch.nan_to_num(margin.abs()).view(-1, 1, 1, 1) / lengths_of(slope).clamp(min=1e-12)
-            wider = torch.where(nearest.isfinite(), radius * (1 + gamma), length + gap)
+            wider = torch.where(nearest.isfinite(), radius * (1 + gamma), length + gap * (1 + gamma))
             radius = torch.where(fell, torch.minimum(radius * (1 - gamma), nearest), wider).clamp_(max=self.limit)
 
             shift += unit(slope) * (self.shortest + (self.longest - self.shortest) * warmth)
