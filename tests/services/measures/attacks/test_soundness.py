@@ -1,6 +1,6 @@
 """Attacks against public verdicts and published figures on real networks.
 
-No attack may break a sample that a verifier proved robust; and an attack that is any good reaches the published figures.
+No attack may break a sample that a verifier proved robust; and one that is any good reaches the published figures.
 """
 
 from __future__ import annotations
