@@ -14,6 +14,11 @@ MEASURES: Registry[type[Measure]] = Registry(
     {
         "clean": "services.measures.clean:Clean",
         "great": "services.measures.great:Great",
+        "pgd": "services.measures.pgd:Pgd",
+        "cw": "services.measures.cw:Cw",
+        "autoattack": "services.measures.autoattack:AutoAttackSurvival",
+        "square": "services.measures.square:Square",
+        "minimal": "services.measures.minimal:Minimal",
     },
 )
 

@@ -1,0 +1,179 @@
+"""Attacks against their peers, in one run: PGD-20 over the CIFAR-10 networks, and minimal L2 distances.
+
+Usage: python -m benchmarks.attacks --data DIR [--images 1000] [--distances 500] [--peers DIR] [--only NAME ...]
+
+PGD: Linf 8/255, 20 steps of 2/255, random start, the same batches, against torchattacks and foolbox, each with the pass
+that tells the survivors. Targets: at least 1.5 times faster than either in all, and not slower on any single network.
+Distances: each attack alone, refined and verified as the measure does, against foolbox's of equal steps, on the
+correctly classified of the same images. Target: medians at most 5 % above, in less time.
+
+A peer that is not installed is left out with a message; `--peers` is a folder to look for it in (torchattacks pins an
+old `requests`: install it there with `pip install --no-deps --target`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from benchmarks import zoo
+from services.measures.attacks.carlini import CarliniWagner
+from services.measures.attacks.deepfool import DeepFool
+from services.measures.attacks.fmn import FastMinimumNorm
+from services.measures.attacks.nearest import Seeker, nearest_adversarials
+from services.measures.pgd import Pgd
+
+EPSILON, STEP, STEPS, BATCH = 8 / 255, 2 / 255, 20, 250
+Attack = Callable[[torch.nn.Module, torch.Tensor, torch.Tensor], float]
+
+
+class Clock(NamedTuple):
+    """Wall time, and the processor time of this process, which a busy machine disturbs less."""
+
+    wall: float
+    cpu: float
+
+    @staticmethod
+    def now() -> Clock:
+        return Clock(time.perf_counter(), time.process_time())
+
+    def __sub__(self, other: Clock) -> Clock:
+        return Clock(self.wall - other.wall, self.cpu - other.cpu)
+
+    def ratio(self, to: Clock) -> str:
+        return f"x{self.wall / to.wall:.2f} (cpu x{self.cpu / to.cpu:.2f})"
+
+
+def ours(network: torch.nn.Module, images: torch.Tensor, labels: torch.Tensor) -> float:
+    """Survivors of `pgd`."""
+    measure = Pgd(epsilons=(EPSILON,), steps=STEPS, step_size=STEP)
+    columns = measure.from_model(network, images, labels, np.arange(len(images)), seed=0)
+    return float(columns[measure.series()[0].key].sum())
+
+
+def torchattacks(network: torch.nn.Module, images: torch.Tensor, labels: torch.Tensor) -> float:
+    """Survivors of torchattacks' PGD."""
+    from torchattacks import PGD
+
+    adversarial = PGD(network, eps=EPSILON, alpha=STEP, steps=STEPS, random_start=True)(images, labels)
+    with torch.no_grad():
+        return float((network(adversarial).argmax(1) == labels).sum())
+
+
+def foolbox(network: torch.nn.Module, images: torch.Tensor, labels: torch.Tensor) -> float:
+    """Survivors of foolbox' LinfPGD; its call tells success by itself."""
+    from foolbox import PyTorchModel
+    from foolbox.attacks import LinfPGD
+
+    attack = LinfPGD(abs_stepsize=STEP, steps=STEPS, random_start=True)
+    _, _, success = attack(PyTorchModel(network, (0, 1), device="cpu"), images, labels, epsilons=EPSILON)
+    return float((~success).sum())
+
+
+def timed(attack: Attack, network: torch.nn.Module, images: torch.Tensor, labels: torch.Tensor) -> tuple[Clock, float]:
+    """Time over all batches, after a warm-up on eight images, and the share of survivors."""
+    attack(network, images[:8], labels[:8])
+    start = Clock.now()
+    batches = zip(images.split(BATCH), labels.split(BATCH), strict=True)
+    left = sum(attack(network, *batch) for batch in batches)
+    return Clock.now() - start, left / len(images)
+
+
+def compare_pgd(data: Path, count: int, only: list[str], peers: dict[str, Attack]) -> None:
+    """Print one line a network and the ratio of the sums."""
+    images, labels, _ = zoo.images(data, "cifar10/test.npz", slice(0, count))
+    totals = dict.fromkeys(["classwise", *peers], Clock(0.0, 0.0))
+    print(
+        f"\nPGD-{STEPS}, Linf 8/255, {count} images: wall seconds (robust accuracy), ratio of the peer's time to ours"
+    )
+    for entry in zoo.entries(data, "cifar10"):
+        if only and entry["id"] not in only:
+            continue
+        network, line = zoo.load(data, entry["id"]), f"{entry['id']:<24}"
+        base, accuracy = timed(ours, network, images, labels)
+        line += f"  classwise {base.wall:7.2f} ({accuracy:.3f})"
+        totals["classwise"] = _sum(totals["classwise"], base)
+        for name, attack in peers.items():
+            taken, accuracy = timed(attack, network, images, labels)
+            totals[name] = _sum(totals[name], taken)
+            line += f"  {name} {taken.wall:7.2f} ({accuracy:.3f}) {taken.ratio(base)}"
+        print(line, flush=True)
+    ratios = ", ".join(f"{name} {totals[name].ratio(totals['classwise'])}" for name in peers)
+    print(f"{'in all':<24}  classwise {totals['classwise'].wall:.2f} s; {ratios}", flush=True)
+
+
+def _sum(one: Clock, other: Clock) -> Clock:
+    return Clock(one.wall + other.wall, one.cpu + other.cpu)
+
+
+def pairs() -> dict[str, tuple[Seeker, Any]]:
+    """Our attacks and foolbox' with the same steps. Its FMN does not converge, so DDN stands beside ours as well."""
+    from foolbox import attacks
+
+    return {
+        "DeepFool": (DeepFool(steps=50), attacks.L2DeepFoolAttack(steps=50)),
+        "FMN": (FastMinimumNorm(limit=3.0, steps=60), attacks.L2FMNAttack(steps=60)),
+        "FMN vs DDN": (FastMinimumNorm(limit=3.0, steps=60), attacks.DDNAttack(steps=60)),
+        "CW": (CarliniWagner(5, 60), attacks.L2CarliniWagnerAttack(5, 60, initial_const=1.0)),
+    }
+
+
+def compare_distances(data: Path, count: int, names: list[str]) -> None:
+    """Print median distances and times of each pair, and of the smallest of all."""
+    from foolbox import PyTorchModel
+
+    print(f"\nMinimal L2 on the correctly classified of {count} images: median and seconds")
+    for name in names:
+        network = zoo.load(data, name)
+        images, labels, _ = zoo.images(data, "cifar10/test.npz", slice(0, count))
+        with torch.no_grad():
+            right = network(images).argmax(1) == labels
+        images, labels = images[right], labels[right]
+        for title, (seeker, peer) in pairs().items():
+            start = Clock.now()
+            own = nearest_adversarials(network, images, labels, [seeker]).distances.median().item()
+            middle = Clock.now()
+            _, found, success = peer(PyTorchModel(network, (0, 1), device="cpu"), images, labels, epsilons=None)
+            mine, theirs = middle - start, Clock.now() - middle
+            lengths = torch.where(success, (found.double() - images.double()).flatten(1).norm(dim=1), torch.inf)
+            other = lengths.median().item()
+            print(
+                f"{name:<20} {title:<11} ours {own:.4f} {mine.wall:6.1f} s  foolbox {other:.4f} {theirs.wall:6.1f} s"
+                f"  median x{own / other:.3f}  time {theirs.ratio(mine)}",
+                flush=True,
+            )
+
+
+def main() -> None:
+    """Read the options and run both comparisons."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--data", type=Path, required=True, help="folder of the shared real data")
+    parser.add_argument("--images", type=int, default=1000, help="images for PGD; 0 leaves it out")
+    parser.add_argument("--distances", type=int, default=500, help="images for minimal distances; 0 leaves them out")
+    parser.add_argument("--peers", default="", help="folder in which torchattacks is installed")
+    parser.add_argument("--only", nargs="*", default=[], help="networks for PGD; all by default")
+    options = parser.parse_args()
+    if options.peers:
+        sys.path.append(options.peers)
+    peers: dict[str, Attack] = {}
+    for name, attack in {"torchattacks": torchattacks, "foolbox": foolbox}.items():
+        if importlib.util.find_spec(name):
+            peers[name] = attack
+        else:
+            print(f"{name} is not installed: left out")
+    if options.images:
+        compare_pgd(options.data, options.images, options.only, peers)
+    if options.distances and "foolbox" in peers:
+        compare_distances(options.data, options.distances, ["cifar10_wide_std", "cifar10_base_kw", "cifar10_resnet2b"])
+
+
+if __name__ == "__main__":
+    main()

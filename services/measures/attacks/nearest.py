@@ -1,0 +1,105 @@
+"""The smallest adversarial L2 perturbation that several attacks find, refined and verified.
+
+Guarantee: every distance reported is that of an image that exists in float32, lies in [0, 1] and was seen, in a forward
+pass of its own after the search, to change the label (or to make the logits NaN or infinite). It is therefore an upper
+bound on the distance to the boundary; nothing is claimed below it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+
+from services.measures.attacks.logits import Network, margins, passes
+from services.measures.attacks.survival import clean_pass
+from services.measures.attacks.tally import Tally
+
+HALVINGS = 8
+"""Bisection steps along the segment to the clean image: the distance is overshot by less than 1/256."""
+
+
+class Seeker(Protocol):
+    """An attack that looks for a near adversarial."""
+
+    def __call__(
+        self, network: Network, images: torch.Tensor, labels: torch.Tensor, tally: Tally, rows: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return points (m, C, H, W) in [0, 1] and which of them are adversarial, (m,)."""
+        ...
+
+
+@dataclass(frozen=True)
+class Nearest:
+    """What was found for n samples.
+
+    Attributes:
+        points: the nearest verified adversarial, (n, C, H, W); the clean image where there is none.
+        distances: its L2 distance, float64, (n,): 0 for misclassified samples, infinite where nothing was found.
+        attack: the place in the list of the attack that found it, -1 for none.
+        correct: correctly classified with finite logits.
+        tally: counters.
+    """
+
+    points: torch.Tensor
+    distances: torch.Tensor
+    attack: torch.Tensor
+    correct: torch.Tensor
+    tally: Tally
+
+
+def nearest_adversarials(
+    network: Network, images: torch.Tensor, labels: torch.Tensor, seekers: Sequence[Seeker]
+) -> Nearest:
+    """Run all attacks on the correctly classified samples and keep the smallest verified perturbation of each."""
+    tally = Tally(len(images), images.device)
+    correct = clean_pass(network, images, labels, tally)
+    rows = correct.nonzero().squeeze(1)
+    best = images.clone()
+    distances = torch.where(correct, torch.inf, 0.0).double()
+    attack = torch.full((len(images),), -1, device=images.device)
+    own, own_labels = images.index_select(0, rows), labels[rows]
+    for number, seek in enumerate(seekers if len(rows) else ()):
+        points, found = seek(network, own, own_labels, tally, rows)
+        points = bisect(network, own, points, own_labels, found, tally, rows)
+        length = (points.double() - own.double()).flatten(1).norm(dim=1)
+        closer = found & _falls(network, points, own_labels, tally, rows) & (length < distances[rows])
+        where = rows[closer]
+        best[where], distances[where], attack[where] = points[closer], length[closer], number
+    return Nearest(best, distances, attack, correct, tally)
+
+
+def bisect(
+    network: Network,
+    images: torch.Tensor,
+    points: torch.Tensor,
+    labels: torch.Tensor,
+    found: torch.Tensor,
+    tally: Tally,
+    rows: torch.Tensor,
+) -> torch.Tensor:
+    """Move adversarial points (m, C, H, W) towards their images as long as they stay adversarial."""
+    near, far = torch.zeros(len(images), device=images.device), torch.ones(len(images), device=images.device)
+    kept = found.nonzero().squeeze(1)
+    result = points.clone()
+    if not len(kept):
+        return result
+    start, end, near, far = images[kept], points[kept], near[kept], far[kept]
+    for _ in range(HALVINGS):
+        middle = (near + far) / 2
+        trial = torch.lerp(start, end, middle.view(-1, 1, 1, 1)).clamp_(0.0, 1.0)
+        fell = _falls(network, trial, labels[kept], tally, rows[kept])
+        near, far = torch.where(fell, near, middle), torch.where(fell, middle, far)
+        result[kept[fell]] = trial[fell]
+    return result
+
+
+def _falls(
+    network: Network, points: torch.Tensor, labels: torch.Tensor, tally: Tally, rows: torch.Tensor
+) -> torch.Tensor:
+    with torch.no_grad():
+        margin = margins(passes(network, points), labels)
+    tally.saw(rows, margin)
+    return ~(margin > 0)

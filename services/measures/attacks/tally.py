@@ -1,0 +1,48 @@
+"""What is counted for each sample while it is under attack."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+
+class Tally:
+    """Counters of n samples, on the device of the attack; `rows` says which samples a batch of numbers belongs to.
+
+    Attributes:
+        queries: forward passes, (n,); not whole where an attack can only tell its mean.
+        slopes: input gradients taken, (n,).
+        zeros: of these, the ones that are exactly zero in every pixel, (n,).
+        margin: the smallest finite logit margin seen, (n,); infinite before the first pass.
+        unreal: 1 once a logit was NaN or infinite, (n,).
+    """
+
+    def __init__(self, n: int, device: torch.device) -> None:
+        self.queries = torch.zeros(n, dtype=torch.float64, device=device)
+        self.slopes = torch.zeros(n, dtype=torch.int64, device=device)
+        self.zeros = torch.zeros(n, dtype=torch.int64, device=device)
+        self.margin = torch.full((n,), torch.inf, dtype=torch.float32, device=device)
+        self.unreal = torch.zeros(n, dtype=torch.bool, device=device)
+
+    def saw(self, rows: torch.Tensor, margin: torch.Tensor) -> None:
+        """One forward pass of `rows` with these margins (NaN for logits that are not finite)."""
+        self.queries[rows] += 1
+        self.unreal[rows] |= margin.isnan()
+        self.margin[rows] = torch.fmin(self.margin[rows], margin.float())
+
+    def sloped(self, rows: torch.Tensor, slope: torch.Tensor) -> None:
+        """One input gradient (m, C, H, W) of `rows`."""
+        self.slopes[rows] += 1
+        self.zeros[rows] += (slope.abs().amax(dim=(1, 2, 3)) == 0).long()
+
+    def columns(self) -> dict[str, NDArray[np.float64]]:
+        """Extras of a score table, (n,) each, all finite.
+
+        `zero_gradient` is the share of exactly zero input gradients (0 where none was taken); `margin` is 0 for a
+        sample that never had finite logits, and `non_finite` marks it.
+        """
+        share = self.zeros.double() / self.slopes.clamp(min=1)
+        margin = torch.where(self.margin.isfinite(), self.margin, 0.0).double()
+        found = {"queries": self.queries, "zero_gradient": share, "margin": margin, "non_finite": self.unreal}
+        return {name: values.cpu().numpy().astype(np.float64) for name, values in found.items()}

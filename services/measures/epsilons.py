@@ -1,0 +1,59 @@
+"""Radii as users write them: numbers or fractions in [0, 1] pixel units, one or a list."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+Norm = Literal["Linf", "L2"]
+
+
+def read_radius(value: Any) -> Any:
+    """A number as it is, ``"8/255"`` as the float it means; anything else is left to the type's own message."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return float(Fraction(value.replace(" ", "")))
+    except (ValueError, ZeroDivisionError):
+        raise ValueError(f"expected a number or a fraction like '8/255', found {value!r}") from None
+
+
+def _as_list(value: Any) -> Any:
+    return (value,) if isinstance(value, int | float | str) else value
+
+
+Radius = Annotated[float, BeforeValidator(read_radius), Field(gt=0, allow_inf_nan=False)]
+"""A positive radius."""
+
+Radii = Annotated[tuple[Radius, ...], BeforeValidator(_as_list), Field(min_length=1)]
+"""One or several radii; a single one need not be a list."""
+
+
+def check_radii(radii: tuple[float, ...], norm: Norm) -> tuple[float, ...]:
+    """Return the radii in rising order.
+
+    Raises:
+        ValueError: an Linf radius above 1, which exceeds the pixel range and is meant in 255ths; two radii that round
+            to the same five decimals, which the keys of their series could not tell apart.
+    """
+    for radius in radii:
+        if norm == "Linf" and radius > 1:
+            raise ValueError(f"expected an Linf epsilon in [0, 1] pixel units, found {radius:g}; meant {radius:g}/255?")
+    if len({f"{radius:.5f}" for radius in radii}) < len(radii):
+        raise ValueError(f"expected epsilons that differ in five decimals, found {list(radii)}")
+    return tuple(sorted(radii))
+
+
+def radius_key(norm: Norm, radius: float) -> str:
+    """``linf-0.03137``: how a radius stands in the key of a series."""
+    return f"{norm.lower()}-{radius:.5f}"
+
+
+def radius_title(norm: Norm, radius: float) -> str:
+    """``Linf 8/255`` for whole 255ths, else ``L2 0.5``."""
+    steps = radius * 255
+    if norm == "Linf" and abs(steps - round(steps)) < 1e-6:
+        return f"{norm} {round(steps)}/255"
+    return f"{norm} {radius:.5g}"

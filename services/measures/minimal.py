@@ -1,0 +1,101 @@
+"""Minimal perturbation: the L2 distance to the nearest adversarial found."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, field_validator
+
+from services.measures.base import Columns, Measure
+from services.measures.epsilons import Radius
+from services.records import Series
+
+if TYPE_CHECKING:
+    import torch
+
+    from services.measures.attacks.nearest import Nearest, Seeker
+    from services.measures.base import Network
+
+SeekerName = Literal["deepfool", "fmn", "cw"]
+
+
+class Minimal(Measure):
+    """The smallest L2 perturbation, in [0, 1] pixel units, that several attacks find for each sample.
+
+    ``score = min(d, search_limit)`` with d the distance of the nearest verified adversarial: an upper bound on the
+    distance to the decision boundary. A misclassified sample has 0. A sample for which nothing within the limit was
+    found is *censored*: its score is the limit and its distance is larger or unknown. Science: section 6.
+
+    Attributes:
+        attacks: run one after the other, each on all correctly classified samples: "deepfool", "fmn" (fast minimum
+            norm), "cw" (Carlini-Wagner L2).
+        search_limit: bound of the score.
+        deepfool_steps: linearisations at most.
+        fmn_steps: passes of FMN.
+        cw_searches, cw_steps: constants tried and Adam steps for each.
+
+    Extra columns: `correct`; `censored`; `attack`, the place in `attacks` of the one that found it, -1 for none;
+    `queries`, forward passes; `zero_gradient`, the share of exactly zero input gradients; `margin`; `non_finite`.
+    """
+
+    gradients: ClassVar[bool] = True
+    needs: ClassVar[Literal["logits", "model"]] = "model"
+
+    name: Literal["minimal"] = "minimal"
+    attacks: tuple[SeekerName, ...] = Field(default=("deepfool", "fmn", "cw"), min_length=1)
+    search_limit: Radius = 3.0
+    deepfool_steps: int = Field(default=50, ge=1, le=1_000)
+    fmn_steps: int = Field(default=60, ge=2, le=10_000)
+    cw_searches: int = Field(default=4, ge=1, le=20)
+    cw_steps: int = Field(default=60, ge=10, le=10_000)
+
+    @field_validator("attacks")
+    @classmethod
+    def _distinct(cls, attacks: tuple[SeekerName, ...]) -> tuple[SeekerName, ...]:
+        if len(set(attacks)) < len(attacks):
+            raise ValueError(f"expected each attack once, found {list(attacks)}")
+        return attacks
+
+    def series(self) -> tuple[Series, ...]:
+        title = "Smallest adversarial perturbation found (L2)"
+        return (Series(key="minimal/l2", title=title, bound=self.search_limit, unit="L2 distance"),)
+
+    def from_model(
+        self,
+        network: Network,
+        images: torch.Tensor,
+        labels: torch.Tensor,
+        ids: NDArray[np.int64],
+        *,
+        seed: int,
+    ) -> Columns:
+        """Attack one batch. None of the attacks draws a random number: neither `ids` nor `seed` matters."""
+        from services.measures.attacks.nearest import nearest_adversarials
+
+        return self._columns(nearest_adversarials(network, images, labels, self._seekers()))
+
+    def _seekers(self) -> list[Seeker]:
+        from services.measures.attacks.carlini import CarliniWagner
+        from services.measures.attacks.deepfool import DeepFool
+        from services.measures.attacks.fmn import FastMinimumNorm
+
+        known: dict[str, Seeker] = {
+            "deepfool": DeepFool(steps=self.deepfool_steps),
+            "fmn": FastMinimumNorm(limit=self.search_limit, steps=self.fmn_steps),
+            "cw": CarliniWagner(searches=self.cw_searches, steps=self.cw_steps),
+        }
+        return [known[name] for name in self.attacks]
+
+    def _columns(self, found: Nearest) -> Columns:
+        distances = found.distances.cpu().numpy()
+        censored = distances > self.search_limit
+        attack = np.where(censored, -1, found.attack.cpu().numpy())
+        return {
+            "minimal/l2": np.minimum(distances, self.search_limit),
+            "correct": found.correct.cpu().numpy().astype(np.float64),
+            "censored": censored.astype(np.float64),
+            "attack": attack,
+            **found.tally.columns(),
+        }

@@ -1,0 +1,64 @@
+"""Adversarial accuracy under a black-box attack, to hold against the gradient attacks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from services.measures.base import Columns, Measure
+from services.measures.epsilons import Radii, check_radii
+from services.measures.pgd import survival_columns, survival_series
+from services.records import Series
+
+if TYPE_CHECKING:
+    import torch
+
+    from services.measures.base import Network
+
+
+class Square(Measure):
+    """Survival of the Square attack in Linf balls: it reads scores only, so a black box can be asked too.
+
+    One binary series a radius. Andriushchenko et al. 2020, with the schedule stretched to the budget of queries.
+
+    Attributes:
+        queries: forward passes a sample.
+        epsilons: radii in [0, 1] pixel units; a sample broken at one counts as broken at every larger one.
+
+    Extra columns: `correct`, `queries`, `broken_by` (0 misclassified, 1 broken, -1 not), `margin`, `non_finite`.
+    """
+
+    needs: ClassVar[Literal["logits", "model"]] = "model"
+
+    name: Literal["square"] = "square"
+    queries: int = Field(default=500, ge=1, le=100_000)
+    epsilons: Radii = (8 / 255,)
+
+    @model_validator(mode="after")
+    def _radii_in_order(self) -> Self:
+        object.__setattr__(self, "epsilons", check_radii(self.epsilons, "Linf"))
+        return self
+
+    def series(self) -> tuple[Series, ...]:
+        return survival_series(f"square{self.queries}", f"Square-{self.queries}", "Linf", self.epsilons)
+
+    def from_model(
+        self,
+        network: Network,
+        images: torch.Tensor,
+        labels: torch.Tensor,
+        ids: NDArray[np.int64],
+        *,
+        seed: int,
+    ) -> Columns:
+        """Attack one batch; the score of a sample is a function of the network, the sample, its id and the seed."""
+        from services.measures.attacks.square import SquareSearch
+        from services.measures.attacks.survival import survive
+
+        curve = [[SquareSearch(network, images, labels, ids, epsilon, self.queries, seed)] for epsilon in self.epsilons]
+        columns = survival_columns(self.series(), survive(network, images, labels, curve))
+        columns.pop("zero_gradient")
+        return columns
