@@ -23,7 +23,7 @@ def test_the_table_fits_eighty_columns_whole(gf_audit: AuditResult) -> None:
     lines = printed(verdict_text(gf_audit), 80).splitlines()
     assert max(map(len, lines)) <= 80
     row = next(line for line in lines if "Ding2020MMA" in line)
-    assert row.split()[:9] == ["Ding2020MMA", "undecided", "great", "0.086", "cat", "0.039", "0.034", "0.127", "0.218"]
+    assert row.split()[:9] == ["Ding2020MMA", "fail", "great", "0.086", "cat", "0.039", "0.034", "0.127", "0.218"]
     heads = next(line for line in lines if "verdict" in line)
     assert heads.split() == ["model", "verdict", "measure", "score", "worst", "mean", "low", "RDI", "NRGC"]
     assert "RDI grows with the scale" in " ".join(lines)
@@ -31,7 +31,7 @@ def test_the_table_fits_eighty_columns_whole(gf_audit: AuditResult) -> None:
 
 def test_hostile_names_are_printed_as_text(hostile_audit: AuditResult) -> None:
     text = printed(verdict_table(hostile_audit))
-    assert "<img src=x one" in text and "\u202e" not in text and "\x1b" not in text
+    assert "<img src" in text and "\u202e" not in text and "\x1b" not in text
 
 
 def test_many_models_are_cut_with_the_faults_first(make_audit: Callable[..., AuditResult]) -> None:
