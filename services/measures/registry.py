@@ -14,6 +14,11 @@ MEASURES: Registry[type[Measure]] = Registry(
     {
         "clean": "services.measures.clean:Clean",
         "great": "services.measures.great:Great",
+        "pr": "services.measures.probabilistic:Pr",
+        "probacc": "services.measures.probabilistic:ProbAcc",
+        "binomial": "services.measures.binomial:Binomial",
+        "rare": "services.measures.rare:Rare",
+        "radius": "services.measures.smoothing:Radius",
     },
 )
 

@@ -1,0 +1,106 @@
+"""Noise as a pure function of (seed, sample id, draw id).
+
+The bits come from Philox-4x64-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011): the key is
+(seed, sample id), the counter is the draw's position, so a number depends on nothing else: not on batch size, worker,
+order, or how draws are chunked. numpy guarantees the raw stream of a bit generator for ever, but not the stream of its
+distributions; the transforms to distributions are therefore ours, and use integer operations, table look-ups and single
+rounded float32 operations only, which give the same bits on every machine.
+
+The numbers are made on the host, whatever device the network is on: the same bits everywhere is worth more than the
+copy, and emulating 64-bit wide multiplication on tensors costs ten times as many operations. Each draw consumes a fixed
+amount of the stream, so consecutive draws of one sample are one call.
+
+    uniform   on (-1, 1): 16 bits a number, the midpoints of 65,536 equal cells; at radius 8/255 a cell is 1e-6 wide
+    gaussian  N(0, 1), 32 bits a number: inverse distribution function, linear inside 4,096 cells of equal probability
+              (error below 3e-5), exact in the outer 2 x 16 cells; reaches 6.3 standard deviations
+    laplace   density exp(-|t|) / 2, made in the same way
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import pairwise
+from typing import Any, Literal
+
+import numpy as np
+from numpy.random import Philox
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+Noise = Literal["uniform", "gaussian", "laplace"]
+
+STREAMS: dict[str, int] = {"uniform": 1, "gaussian": 2, "laplace": 3}
+"""Fourth word of the counter: kinds never share bits. Other users of the streams take further numbers."""
+
+_CELL_BITS = 12
+_CELLS = 1 << _CELL_BITS
+_FRACTION = np.uint32((1 << (32 - _CELL_BITS)) - 1)
+_EXACT = 16
+
+
+def raw_bits(stream: int, seed: int, ids: NDArray[np.int64], draws: NDArray[np.int64], blocks: int) -> NDArray[Any]:
+    """Random words (m, 4 * blocks) of 64 bits: row i is the sub-stream of (seed, ids[i], draws[i]).
+
+    A draw takes `blocks` counter values of 256 bits; runs of consecutive draws of one sample are generated in one call.
+    """
+    out = np.empty((len(ids), 4 * blocks), dtype="<u8")
+    if not len(ids):
+        return out
+    generator = Philox()
+    state: Any = generator.state
+    state["buffer_pos"] = 4
+    breaks = np.flatnonzero((np.diff(ids) != 0) | (np.diff(draws) != 1)) + 1
+    edges = [0, *breaks.tolist(), len(ids)]
+    for start, stop in pairwise(edges):
+        state["state"]["key"][:] = seed % 2**64, int(ids[start]) % 2**64
+        state["state"]["counter"][:] = int(draws[start]) * blocks, 0, 0, stream
+        generator.state = state
+        out[start:stop] = generator.random_raw((stop - start) * 4 * blocks).reshape(stop - start, -1)
+    return out
+
+
+def unit_noise(
+    kind: Noise, *, seed: int, ids: NDArray[np.int64], draws: NDArray[np.int64], dimension: int
+) -> NDArray[np.float32]:
+    """Noise in unit scale, (m, dimension) float32: row i belongs to sample ids[i] and draw draws[i].
+
+    Scale by a radius, a standard deviation or a Laplace scale: several radii share the directions. Not clipped.
+    """
+    if kind == "uniform":
+        cells = raw_bits(STREAMS[kind], seed, ids, draws, -(-dimension // 16)).view("<u2")[:, :dimension]
+        return _centred(cells)
+    words = raw_bits(STREAMS[kind], seed, ids, draws, -(-dimension // 8)).view("<u4")[:, :dimension]
+    return _by_quantile(kind, words)
+
+
+def _centred(cells: NDArray[np.uint16]) -> NDArray[np.float32]:
+    """Cell numbers to the cells' midpoints in (-1, 1); exact in float32."""
+    out = np.multiply(cells, np.float32(2.0**-15), dtype=np.float32)
+    out += np.float32(2.0**-16 - 1.0)
+    return out
+
+
+def _by_quantile(kind: str, words: NDArray[np.uint32]) -> NDArray[np.float32]:
+    """The distribution's inverse at (word + 1/2) / 2^32, from the table inside, exactly in the outer cells."""
+    table = _table(kind)
+    cell = words >> np.uint32(32 - _CELL_BITS)
+    base, slope = table[:, 0].take(cell), table[:, 1].take(cell)
+    slope *= words & _FRACTION
+    base += slope
+    outer = np.nonzero((cell + np.uint32(_EXACT)) & np.uint32(_CELLS - 1) < 2 * _EXACT)
+    base[outer] = _quantile(kind, (words[outer].astype(np.float64) + 0.5) * 2.0**-32)
+    return base
+
+
+@cache
+def _table(kind: str) -> NDArray[np.float32]:
+    """Value at each cell's left edge and slope per unit of the remaining 20 bits, (cells, 2), stored column-wise."""
+    edges = _quantile(kind, np.clip(np.arange(_CELLS + 1) / _CELLS, 2.0**-33, 1 - 2.0**-33))
+    steps = np.diff(edges) / (float(_FRACTION) + 1.0)
+    return np.asfortranarray(np.stack([edges[:-1], steps], axis=1).astype(np.float32))
+
+
+def _quantile(kind: str, p: NDArray[np.float64]) -> NDArray[np.float64]:
+    if kind == "gaussian":
+        return np.asarray(ndtri(p))
+    return np.where(p < 0.5, np.log(2.0 * p), -np.log(2.0 * (1.0 - p)))
