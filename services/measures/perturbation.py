@@ -40,7 +40,7 @@ def is_noise(kind: str) -> bool:
 def unit_draws(
     kind: Kind, *, seed: int, ids: NDArray[np.int64], draws: NDArray[np.int64], dimension: int
 ) -> NDArray[np.float32]:
-    """Unit parameters of draws, in [-1, 1]: (m, dimension) for noise, clipped to the unit ball; (m, 2) for the others."""
+    """Unit parameters of draws, in [-1, 1]: (m, dimension) for noise, clipped to the ball; (m, 2) for the others."""
     if kind == "uniform":
         return unit_noise("uniform", seed=seed, ids=ids, draws=draws, dimension=dimension)
     if kind == "gaussian" or kind == "laplace":

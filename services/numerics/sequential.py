@@ -10,7 +10,7 @@ and E_above with Pi = Beta(a, 1) cut to (kappa, 1). For each q < kappa one facto
 p q / kappa + (1-p) (1-q) / (1-kappa), which is linear in p, 1 at p = kappa and falling: E_below is a non-negative
 supermartingale under every p >= kappa, starting at 1. Ville: P(E_below >= 1/alpha at *any* n) <= alpha. So stopping
 when E_below >= 1/alpha (certify p < kappa) or E_above >= 1/alpha (certify p > kappa) errs with probability at most
-alpha each way, however often one looks. Only one of the two can be wrong for a given p, so alpha is not shared between them.
+alpha each way, however often one looks. Only one of the two can be wrong for a given p, so they need not share alpha.
 """
 
 from __future__ import annotations

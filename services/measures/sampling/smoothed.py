@@ -73,7 +73,8 @@ def certify(
 ) -> tuple[NDArray[np.float64], Ints]:
     """Radius (n,) and draws (n,) of the given rows, from draw `first` on; 0 and 0 for the others.
 
-    The radius is the largest lower end over all looks, which a confidence sequence allows: it exceeds the true radius
+    The radius is the lower end of the confidence sequence at the last look, or the largest r of `rule.at` certified at
+    any look when that is larger. All of them follow from one confidence sequence, so the radius exceeds the true one
     with probability at most alpha.
     """
     hits, draws = np.zeros(len(selected), dtype=np.int64), np.zeros(len(selected), dtype=np.int64)
@@ -83,8 +84,10 @@ def certify(
         counts = np.minimum(target, rule.horizon) - draws[active]
         hits[active] += successes(passes, rule.sigma, active, first + draws[active], counts, selected)
         draws[active] += counts
-        low, _ = sequential_radius(hits[active], draws[active], sigma=rule.sigma, alpha=rule.alpha)
-        radius[active] = np.maximum(radius[active], low)
+        accepted, _ = rule.decisions(hits[active], draws[active])
+        radius[active] = np.maximum(radius[active], (accepted * np.asarray(rule.at)).max(1))
         done = rule.settled(hits[active], draws[active]) | (draws[active] >= rule.horizon)
         active = active[~done]
+    low, _ = sequential_radius(hits[rows], draws[rows], sigma=rule.sigma, alpha=rule.alpha)
+    radius[rows] = np.maximum(radius[rows], low)
     return radius, draws
