@@ -62,14 +62,14 @@ def raw_bits(stream: int, seed: int, ids: NDArray[np.int64], draws: NDArray[np.i
     return out
 
 
-def _generator() -> tuple[Philox, dict[str, Any]]:
+def _generator() -> tuple[Philox, Any]:
     """This thread's bit generator (making one costs more than a row), and a state with an empty buffer to write to."""
     if not hasattr(_local, "pair"):
         generator = Philox(key=0)
         state: Any = generator.state
         state["buffer_pos"] = 4
         _local.pair = generator, state
-    pair: tuple[Philox, dict[str, Any]] = _local.pair
+    pair: tuple[Philox, Any] = _local.pair
     return pair
 
 
