@@ -151,10 +151,10 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     images, labels = zoo_prob.images(options.data, options.images)
+    memory(options.data, images[:250], labels[:250])  # first: the peak is that of the whole process
     noise(options.data, images)
     verdicts(options.data, images, labels)
     smoothing(options.data, images[:50], labels[:50], options.draws)
-    memory(options.data, images[:250], labels[:250])
 
 
 if __name__ == "__main__":
