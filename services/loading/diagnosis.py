@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 GAIN = 0.1
 """Least gain in accuracy for an alternative contract to be called better."""
+MOST_ERRORS_LEFT = 0.5
+"""Share of the errors that the better contract may leave: a weak network can gain a little from a contrast it was not
+made for, a wrong contract explains most of its errors."""
 TRIED = 128
 
 CIFAR10 = ((0.4914, 0.4822, 0.4465), (0.2471, 0.2435, 0.2616))
@@ -31,7 +34,8 @@ MNIST = ((0.1307,), (0.3081,))
 def normalisation_problems(
     loaded: LoadedModel, probe: Probe, logits: NDArray[np.float32], device: str, chunk: int
 ) -> list[Problem]:
-    """A problem when another contract is better by `GAIN` and by an exact McNemar test at `LEVEL`."""
+    """A problem when another contract is better by `GAIN`, halves the errors, and passes an exact McNemar test
+    at `LEVEL`."""
     network = loaded.network
     if not isinstance(network, ContractedNetwork) or logits.shape[1] != len(probe.classes):
         return []
@@ -56,13 +60,13 @@ def _others(network: ContractedNetwork, probe: Probe) -> Iterator[tuple[InputCon
     if (contract.low, contract.high) == (0.0, 1.0):
         yield (
             replace(contract, high=255.0, mean=None, std=None),
-            "it seems to expect [0, 255]: set input.high: 255",
+            "it seems to expect [0, 255]: set input.range: [0, 255]",
         )
-        yield replace(contract, low=-1.0, mean=None, std=None), "it seems to expect [-1, 1]: set input.low: -1"
+        yield replace(contract, low=-1.0, mean=None, std=None), "it seems to expect [-1, 1]: set input.range: [-1, 1]"
     else:
         yield (
             replace(contract, low=0.0, high=1.0, mean=None, std=None),
-            "it seems to expect [0, 1]: leave input.low and input.high out",
+            "it seems to expect [0, 1]: leave input.range out",
         )
     for name, (mean, std) in {"CIFAR-10": CIFAR10, "ImageNet": IMAGENET, "MNIST": MNIST}.items():
         if len(mean) == channels and contract.mean is None:
@@ -82,6 +86,6 @@ def _right(
 
 def _better(other: NDArray[np.bool_], present: NDArray[np.bool_]) -> bool:
     gained, lost = int(np.sum(other & ~present)), int(np.sum(present & ~other))
-    if other.mean() - present.mean() < GAIN:
+    if other.mean() - present.mean() < GAIN or 1 - other.mean() > MOST_ERRORS_LEFT * (1 - present.mean()):
         return False
     return bool(stats.binom.sf(gained - 1, gained + lost, 0.5) < LEVEL)

@@ -19,6 +19,11 @@ MEASURES: Registry[type[Measure]] = Registry(
         "autoattack": "services.measures.autoattack:AutoAttackSurvival",
         "square": "services.measures.square:Square",
         "minimal": "services.measures.minimal:Minimal",
+        "pr": "services.measures.probabilistic:Pr",
+        "probacc": "services.measures.probabilistic:ProbAcc",
+        "binomial": "services.measures.binomial:Binomial",
+        "rare": "services.measures.rare:Rare",
+        "radius": "services.measures.smoothing:Radius",
     },
 )
 

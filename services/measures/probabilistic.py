@@ -1,0 +1,160 @@
+"""Probabilistic robustness: PR(x, gamma) from a fixed number of draws, and ProbAcc(rho) as sequential verdicts."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from services.measures.base import Columns
+from services.measures.sampling.parameters import PerturbationMeasure, Rate
+from services.records import Series
+
+if TYPE_CHECKING:
+    import torch
+
+    from services.measures.base import Network
+    from services.measures.sampling.passes import Passes
+    from services.measures.sampling.verdicts import Verdicts
+    from services.numerics.sequential import Boundary
+
+
+class Pr(PerturbationMeasure):
+    """PR(x, gamma) = P(f(x + d) = y), estimated as the share of `draws` draws that keep the label. Range [0, 1].
+
+    Defined for correctly classified samples: PR_D(gamma) is the mean over them (the series are conditional). Others are
+    not drawn; they score 0 with `correct` False and 0 draws, so the mean over *all* samples is the accuracy-weighted
+    value, accuracy times PR_D. All radii share their unit draws. Columns besides the series: `correct`, and per series
+    `KEY/failures` and `KEY/draws`. A draw with NaN or infinite logits, or a tie for the top, fails.
+
+    An estimate from n draws says little of small failure probabilities (0 failures in 100 leave up to 2.95 %): for
+    "PR >= 1 - rho" use the measure `probacc`. Source: PRBench, F.2.
+    """
+
+    needs = "model"
+    name: Literal["pr"] = "pr"
+    draws: Annotated[int, Field(gt=0)] = 100
+
+    def series(self) -> tuple[Series, ...]:
+        return tuple(
+            Series(
+                f"pr/{self.label(radius)}", f"PR ({self.spoken(radius)})", 1.0, unit="share of draws", conditional=True
+            )
+            for radius in self.radii
+        )
+
+    def from_model(
+        self, network: Network, images: torch.Tensor, labels: torch.Tensor, ids: NDArray[np.int64], *, seed: int
+    ) -> Columns:
+        from services.measures.sampling.passes import Passes
+
+        passes = Passes(network, images, labels, ids, seed)
+        correct = passes.correct()
+        failures = self._failures(passes, np.flatnonzero(correct))
+        columns: Columns = {"correct": correct}
+        for index, series in enumerate(self.series()):
+            columns[series.key] = np.where(correct, 1.0 - failures[index] / self.draws, 0.0)
+            columns[f"{series.key}/failures"] = failures[index]
+            columns[f"{series.key}/draws"] = np.where(correct, self.draws, 0)
+        return columns
+
+    def _failures(self, passes: Passes, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """(radii, n) failures; a chunk of draws at a time, so memory does not grow with `draws`."""
+        from services.measures.sampling.passes import pairs
+
+        failures = np.zeros((len(self.radii), len(passes.ids)), dtype=np.int64)
+        chunk = max(1, passes.size // max(len(rows), 1))
+        for first in range(0, self.draws if len(rows) else 0, chunk):
+            count = min(chunk, self.draws - first)
+            which, draws = pairs(rows, np.full(len(rows), first), np.full(len(rows), count))
+            failed = passes.failed(self.kind, self.radii, which, draws)
+            failures[:, rows] += failed.reshape(len(self.radii), len(rows), count).sum(2)
+        return failures
+
+
+class VerdictMeasure(PerturbationMeasure):
+    """Sequential verdicts on "the failure probability is at most `threshold`", valid at every look, a radius at a time.
+
+    Attributes:
+        alpha: the probability of a wrong verdict is at most this, for each of the two verdicts.
+        max_draws: undecided after so many; left out means 100 / threshold.
+    """
+
+    needs = "model"
+    alpha: Rate = 0.05
+    max_draws: Annotated[int, Field(gt=0)] | None = None
+
+    @property
+    def threshold(self) -> float:
+        raise NotImplementedError
+
+    def stem(self, radius: float) -> str:
+        """Series key without /certified and /possible."""
+        raise NotImplementedError
+
+    def claim(self) -> str:
+        """What a certified sample has: "PR >= 0.95"."""
+        raise NotImplementedError
+
+    def boundary(self) -> Boundary:
+        from services.numerics.sequential import mixture_boundary
+
+        return mixture_boundary(self.threshold, self.alpha, self.max_draws or math.ceil(100.0 / self.threshold))
+
+    def series(self) -> tuple[Series, ...]:
+        return tuple(
+            Series(f"{self.stem(radius)}/{ending}", f"{self.claim()} {word} ({self.spoken(radius)})", 1.0, binary=True)
+            for radius in self.radii
+            for ending, word in (("certified", "certified"), ("possible", "not refuted"))
+        )
+
+    def from_model(
+        self, network: Network, images: torch.Tensor, labels: torch.Tensor, ids: NDArray[np.int64], *, seed: int
+    ) -> Columns:
+        from services.measures.sampling.passes import Passes
+        from services.measures.sampling.verdicts import sequential_verdicts
+
+        passes = Passes(network, images, labels, ids, seed)
+        columns: Columns = {}
+        for radius in self.radii:
+            found = sequential_verdicts(passes.failures_at(self.kind, radius), len(ids), self.boundary())
+            columns |= self._columns(self.stem(radius), found)
+        return columns
+
+    @staticmethod
+    def _columns(stem: str, found: Verdicts) -> Columns:
+        return {
+            f"{stem}/certified": (found.verdict > 0).astype(np.float64),
+            f"{stem}/possible": (found.verdict >= 0).astype(np.float64),
+            f"{stem}/verdict": found.verdict,
+            f"{stem}/draws": found.draws,
+            f"{stem}/failures": found.failures,
+            f"{stem}/passes": found.passes,
+        }
+
+
+class ProbAcc(VerdictMeasure):
+    """ProbAcc(rho): the share of *all* samples with PR >= 1 - rho, bracketed by verdicts.
+
+    Each sample is monitored after every draw until it is certified (failure probability below rho) or refuted (above),
+    each wrongly with probability at most alpha whenever it stops, or undecided after `max_draws`. Two binary series a
+    radius: `certified` (their share is the interval's lower end) and `possible` (not refuted: its upper end). A
+    misclassified sample is a sample whose draws fail; no case is made of it. Columns besides: `verdict` (1, 0, -1),
+    `draws` and `failures` that the verdict rests on, `passes` (images forwarded).
+    """
+
+    name: Literal["probacc"] = "probacc"
+    rho: Rate = 0.05
+
+    @property
+    def threshold(self) -> float:
+        return self.rho
+
+    def stem(self, radius: float) -> str:
+        return f"probacc/{self.label(radius)}"
+
+    def claim(self) -> str:
+        return f"PR >= {1.0 - self.rho:.6g}"

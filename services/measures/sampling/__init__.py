@@ -1,0 +1,1 @@
+"""What the sampling measures share: forward passes over (sample, draw) pairs, and sequential verdicts."""

@@ -1,0 +1,51 @@
+"""A small real fleet: networks trained on digits in seconds, and the fleet file that audits them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from services.loading.samples import open_samples
+from services.records import SampleSpec
+from services.training.architectures import small_cnn
+from services.training.checkpoints import save_weights
+from services.training.loop import train
+from services.training.methods.erm import Erm
+
+
+@pytest.fixture(scope="session")
+def digit_weights(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Weights of three networks: well trained, briefly trained, and trained with another seed."""
+    folder = tmp_path_factory.mktemp("weights")
+    samples = open_samples(SampleSpec("sklearn:digits?split=train"))
+    images, found = samples.images(0, len(samples)), {}
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    for seed, (name, epochs) in enumerate({"good": 12, "weak": 2, "other": 12}.items()):
+        torch.manual_seed(seed)
+        network = small_cnn(width=8)
+        train(network, images, samples.labels, method=Erm(), epochs=epochs, batch=32, seed=seed, lr=0.05)
+        found[name] = str(folder / f"{name}.safetensors")
+        save_weights(found[name], network.state_dict())
+    torch.set_num_threads(threads)
+    return found
+
+
+@pytest.fixture
+def digits_fleet(digit_weights: dict[str, str], tmp_path: Path) -> dict[str, Any]:
+    """A fleet file as plain data; tests change it."""
+    return {
+        "fleet": "digits",
+        "samples": {"uri": "sklearn:digits?split=test"},
+        "models": [
+            {"name": name, "uri": f"factory:services.training.architectures:small_cnn?width=8&weights={path}"}
+            for name, path in digit_weights.items()
+        ],
+        "measures": ["clean", {"name": "great", "activation": "softmax"}],
+        "storage": str(tmp_path / "runs"),
+        "tracking": {"enabled": False},
+        "resources": {"runner": "local", "workers": 1, "shard": 300, "batch": 100},
+    }
