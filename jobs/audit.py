@@ -26,7 +26,7 @@ from jobs.models import Judge, model_result
 from jobs.progress import Reporter
 from jobs.session import RunnerFactory, Session, runner_for
 from services import storage
-from services.errors import ClasswiseError, ConfigError, Interrupted, PreflightError, Problem, SourceError
+from services.errors import ClasswiseError, Interrupted, PreflightError, Problem, SourceError
 from services.loading.models import fingerprint
 from services.loading.protocols import Samples
 from services.loading.samples import open_samples
@@ -70,7 +70,6 @@ def run_audit(fleet: Fleet, reporter: Reporter, *, runner: RunnerFactory | None 
 def _run(fleet: Fleet, reporter: Reporter, factory: RunnerFactory) -> Finished:
     config, started = fleet.config, _now()
     samples = open_samples(config.sample_spec(), allowed_factories=config.factories)
-    _check_samples(fleet, samples)
     context = plan.Context(
         config.sample_spec(),
         samples.digest,
@@ -122,7 +121,6 @@ def validate_sources(fleet: Fleet) -> SampleFacts:
     """
     config = fleet.config
     samples = open_samples(config.sample_spec(), allowed_factories=config.factories)
-    _check_samples(fleet, samples)
     problems: list[Problem] = []
     for spec in config.model_specs():
         try:
@@ -135,13 +133,6 @@ def validate_sources(fleet: Fleet) -> SampleFacts:
 
 
 # --- stages -----------------------------------------------------------------------------------------------------
-
-
-def _check_samples(fleet: Fleet, samples: Samples) -> None:
-    missing = [name for name in fleet.config.groups if name not in samples.groups]
-    if missing:
-        known = ", ".join(sorted(samples.groups)) or "none"
-        raise ConfigError(Problem("groups", f"columns of {fleet.config.samples.uri} ({known})", ", ".join(missing)))
 
 
 def _identify(specs: Sequence[ModelSpec], session: Session) -> tuple[list[ModelSpec], dict[str, str]]:

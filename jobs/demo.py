@@ -47,10 +47,15 @@ def demo_fleet(base: str, weights: dict[str, str], *, runner: str | None = None)
         "models": [
             {"name": name, "uri": f"factory:{NETWORK}?width={WIDTH}&weights={path}"} for name, path in weights.items()
         ],
-        "measures": ["clean", {"name": "great", "activation": "softmax", "temperature": 1.0}],
+        "measures": [
+            "clean",
+            {"name": "great", "activation": "softmax", "temperature": 1.0},
+            {"name": "pgd", "steps": 20, "epsilons": [EPSILON]},
+            {"name": "minimal", "attacks": ["deepfool", "fmn"]},
+        ],
         "gates": [
             {"measure": "clean", "metric": "wcr", "at_least": 0.8},
-            {"measure": "great-softmax", "metric": "wcr", "at_least": 0.6},
+            {"measure": f"pgd20/linf-{EPSILON:.5f}", "metric": "wcr", "at_least": 0.3},
         ],
         "storage": base,
         "resources": {"shard": 300, "batch": 128},
