@@ -26,6 +26,8 @@ class Recipe(BaseModel):
         crop, flip: augmentation: random crop after zero padding by this many pixels, and horizontal flips.
         precision: "bfloat16" runs the network under autocast; losses, weights and gradients stay float32. There is no
             float16: its loss scaler would be one more state to resume.
+        mean, std: per-channel normalisation before the network, which stays out of its weights: put the same into the
+            input contract of the trained model.
         channels_last: memory format of network and images.
         device: as torch spells it.
         holdout: share of each class held out for validation when none is given.
@@ -51,6 +53,8 @@ class Recipe(BaseModel):
     crop: int = Field(default=0, ge=0)
     flip: bool = False
     precision: Literal["float32", "bfloat16"] = "float32"
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] | None = None
     channels_last: bool = False
     device: str = "cpu"
     holdout: float = Field(default=0.0, ge=0, lt=1)
