@@ -14,7 +14,7 @@ from services.training.evaluation import ClassCounts, EpochRecord, correct, eval
 from services.training.methods.base import Budget
 from services.training.selection import best_epoch, is_out_of_patience
 from services.training.sgd import Sgd
-from services.training.splits import holdout, subset
+from services.training.splits import holdout
 
 CPU = torch.device("cpu")
 
@@ -101,12 +101,6 @@ def test_a_holdout_is_stratified_and_complete(counts: list[int], share: float, s
         assert taken <= n - 1 and abs(taken - share * n) <= 1
     again = holdout(labels, share=share, seed=seed)
     assert np.array_equal(again[1], held)
-
-
-def test_a_larger_subset_holds_the_smaller_one() -> None:
-    labels = np.arange(60) % 3
-    small, large = (subset(labels, per_class=n, seed=4) for n in (5, 12))
-    assert set(small) < set(large) and np.bincount(labels[large]).tolist() == [12, 12, 12]
 
 
 def record(number: int, clean: tuple[int, ...], robust: tuple[int, ...]) -> EpochRecord:
