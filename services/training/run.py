@@ -142,7 +142,7 @@ class Run:
 
     def _epoch(self, epoch: int, progress: Progress) -> EpochRecord:
         began, rate = time.perf_counter(), self.recipe.rate(epoch)
-        tally, total = Tally(self.classes, self.device), torch.zeros((), dtype=torch.float64, device=self.device)
+        tally, total = Tally(self.classes), torch.zeros((), dtype=torch.float64, device=self.device)
         self.network.train()
         r = self.recipe
         batches = Epoch(self.data, batch=r.batch, seed=r.seed, epoch=epoch, crop=r.crop, flip=r.flip)
