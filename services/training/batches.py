@@ -57,6 +57,9 @@ class Epoch:
             labels = self._data.labels[torch.from_numpy(rows).to(self._data.labels.device)]
             yield self._augmented(self._data.rows(rows), rows), labels
 
+    def __len__(self) -> int:
+        return len(self.slices())
+
     def slices(self) -> list[NDArray[np.int64]]:
         """The rows of each batch."""
         starts = list(range(0, len(self._order), self._batch))

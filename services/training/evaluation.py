@@ -24,7 +24,7 @@ class ClassCounts:
         total: samples seen.
         clean: classified correctly without perturbation; None where the method never computed it.
         robust: classified correctly under the perturbation; None likewise.
-        robust_loss: sum of cross-entropies under the perturbation; None likewise.
+        robust_loss: sum of cross-entropies under the perturbation; None on the training stream.
     """
 
     total: tuple[int, ...]
@@ -77,34 +77,43 @@ class Held(Protocol):
 
 
 class Tally:
-    """Counts per class, added up on the device so that no step waits for a transfer."""
+    """Values per sample, kept on the device and added up by class at the end, so that no step waits for a transfer."""
 
-    def __init__(self, classes: int, device: torch.device) -> None:
-        self._sums = torch.zeros(4, classes, dtype=torch.float64, device=device)
-        self._seen = [False] * 4
+    def __init__(self, classes: int) -> None:
+        self._classes = classes
+        self._labels: list[Tensor] = []
+        self._clean: list[Tensor] = []
+        self._robust: list[Tensor] = []
+        self._losses: list[Tensor] = []
 
-    def add(self, row: int, labels: Tensor, values: Tensor) -> None:
-        """Add one value a sample to the class of the sample."""
-        self._seen[row] = True
-        self._sums[row].index_add_(0, labels, values.to(torch.float64))
-
-    def step(self, labels: Tensor, clean: Tensor | None, robust: Tensor | None) -> None:
-        """Count a batch by its logits."""
-        self.add(0, labels, torch.ones_like(labels))
+    def step(self, labels: Tensor, clean: Tensor | None, robust: Tensor | None, *, losses: bool = False) -> None:
+        """Take down a batch by its logits; `losses` asks for the robust cross-entropies as well."""
+        self._labels.append(labels)
         if clean is not None:
-            self.add(1, labels, correct(clean, labels))
+            self._clean.append(correct(clean, labels))
         if robust is not None:
-            self.add(2, labels, correct(robust, labels))
-            self.add(3, labels, F.cross_entropy(robust, labels, reduction="none"))
+            self._robust.append(correct(robust, labels))
+            if losses:
+                self._losses.append(F.cross_entropy(robust, labels, reduction="none"))
 
     def counts(self) -> ClassCounts:
-        """What was added up. A count that was never touched is None."""
-        rows = self._sums.tolist()
-        whole = [
-            tuple(int(value) for value in row) if seen else None for row, seen in zip(rows, self._seen, strict=True)
-        ]
-        losses = tuple(rows[3]) if self._seen[3] else None
-        return ClassCounts(whole[0] or (0,) * len(rows[0]), whole[1], whole[2], losses)
+        """What was taken down. A count that not every batch had is None."""
+        labels = torch.cat(self._labels)
+        total = tuple(torch.bincount(labels, minlength=self._classes).tolist())
+        clean, robust = self._sums(labels, self._clean), self._sums(labels, self._robust)
+        return ClassCounts(total, whole(clean), whole(robust), self._sums(labels, self._losses))
+
+    def _sums(self, labels: Tensor, values: list[Tensor]) -> tuple[float, ...] | None:
+        if len(values) < len(self._labels):
+            return None
+        added = torch.cat(values).to(torch.float64)
+        sums = added.new_zeros(self._classes).index_add(0, labels, added)
+        return tuple(sums.tolist())
+
+
+def whole(sums: tuple[float, ...] | None) -> tuple[int, ...] | None:
+    """Sums of zeros and ones as integers."""
+    return None if sums is None else tuple(int(value) for value in sums)
 
 
 def correct(logits: Tensor, labels: Tensor) -> Tensor:
@@ -118,14 +127,14 @@ def evaluate(network: nn.Module, held: Held, classes: int, *, attack: Budget, ba
     Only correctly classified samples are attacked; a misclassified one counts as not robust, with its clean loss.
     The start of the attack is keyed by (seed, batch), so counts may move with `batch`; audits use `services.measures`.
     """
-    tally = Tally(classes, held.labels.device)
+    tally = Tally(classes)
     with evaluating(network), torch.no_grad():
         for index, start in enumerate(range(0, len(held), batch)):
             rows = np.arange(start, min(start + batch, len(held)))
             x, y = held.rows(rows), held.labels[start : start + batch]
             source = torch.Generator(x.device).manual_seed(number(seed, Purpose.VALIDATION, index))
             clean = network(x)
-            tally.step(y, clean, _attacked(network, x, y, clean, attack, source))
+            tally.step(y, clean, _attacked(network, x, y, clean, attack, source), losses=True)
     return tally.counts()
 
 

@@ -17,6 +17,7 @@ class Purpose(IntEnum):
     LAYERS = 3
     VALIDATION = 4
     SPLIT = 5
+    WEIGHTS = 6
 
 
 def generator(seed: int, purpose: Purpose, *parts: int) -> np.random.Generator:

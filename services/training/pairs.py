@@ -23,14 +23,16 @@ from services.training.risk import cvar_weights, kl_ball_weights
 
 def craft_by_loss(network: nn.Module, batch: Batch, budget: Budget, *, epsilon: Tensor | None = None) -> Tensor:
     """Images perturbed to raise the cross-entropy."""
-    return craft(network, batch.images, by_cross_entropy(batch.labels), budget, batch.generator, epsilon=epsilon)
+    objective, budget = by_cross_entropy(batch.labels), budget.scaled(batch.strength)
+    return craft(network, batch.images, objective, budget, batch.generator, epsilon=epsilon)
 
 
 def craft_by_divergence(network: nn.Module, batch: Batch, budget: Budget, *, epsilon: Tensor | None = None) -> Tensor:
     """Images perturbed to raise the divergence from the clean output, both in evaluation mode."""
     with evaluating(network), torch.no_grad():
         clean = network(batch.images)
-    return craft(network, batch.images, by_divergence(clean), budget, batch.generator, epsilon=epsilon)
+    objective, budget = by_divergence(clean), budget.scaled(batch.strength)
+    return craft(network, batch.images, objective, budget, batch.generator, epsilon=epsilon)
 
 
 def adversarial_pair(network: nn.Module, batch: Batch, budget: Budget) -> tuple[Tensor, Tensor]:
@@ -60,7 +62,7 @@ def class_wise_terms(
     network: nn.Module, batch: Batch, budget: Budget, radii: tuple[float, ...], betas: tuple[float, ...] | None
 ) -> tuple[Tensor, Tensor | None, Tensor]:
     """CFA's loss (n,): PGD with the radius of each class, or with `betas` TRADES, normalised by 1 + beta_k."""
-    epsilon = of_class(radii, batch.labels)
+    epsilon = of_class(radii, batch.labels) * batch.strength
     if betas is None:
         robust = network(craft_by_loss(network, batch, budget, epsilon=epsilon))
         return _cross_entropies(robust, batch.labels), None, robust
@@ -77,6 +79,7 @@ def filtered_terms(
     """TRADES' loss (n,) without the divergence of samples that `probe` steps leave correct by `gap`; clean logits."""
     with evaluating(network), torch.no_grad():
         reference = network(batch.images)
+    budget = budget.scaled(batch.strength)
     low, high = box(batch.images, budget.epsilon)
     at = started(batch.images, budget.epsilon, low, high, batch.generator) if budget.random_start else batch.images
     first = min(probe, budget.steps)

@@ -22,10 +22,14 @@ class Recipe(BaseModel):
         schedule: "steps" multiplies the rate by `decay` at each of `milestones` (shares of the epochs), "cosine" goes
             to 0 at the end, "constant" stays.
         warmup: epochs over which the rate rises linearly to `lr`.
+        ramp: epochs over which an attack's radius and step rise from 0 to the method's budget, batch by batch; large
+            radii (MNIST 0.3) otherwise leave a fresh network on the plateau of constant predictions.
         clip: largest gradient norm; None leaves gradients as they are.
         crop, flip: augmentation: random crop after zero padding by this many pixels, and horizontal flips.
         precision: "bfloat16" runs the network under autocast; losses, weights and gradients stay float32. There is no
             float16: its loss scaler would be one more state to resume.
+        mean, std: per-channel normalisation before the network, which stays out of its weights: put the same into the
+            input contract of the trained model.
         channels_last: memory format of network and images.
         device: as torch spells it.
         holdout: share of each class held out for validation when none is given.
@@ -47,10 +51,13 @@ class Recipe(BaseModel):
     milestones: tuple[float, ...] = (0.75, 0.9)
     decay: float = Field(default=0.1, gt=0, le=1)
     warmup: int = Field(default=0, ge=0)
+    ramp: float = Field(default=0.0, ge=0)
     clip: float | None = Field(default=None, gt=0)
     crop: int = Field(default=0, ge=0)
     flip: bool = False
     precision: Literal["float32", "bfloat16"] = "float32"
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] | None = None
     channels_last: bool = False
     device: str = "cpu"
     holdout: float = Field(default=0.0, ge=0, lt=1)
@@ -66,6 +73,10 @@ class Recipe(BaseModel):
             return self.lr * (1 + math.cos(math.pi * epoch / self.epochs)) / 2
         passed = sum(epoch >= round(share * self.epochs) for share in self.milestones)
         return self.lr * self.decay**passed if self.schedule == "steps" else self.lr
+
+    def strength(self, epoch: int, step: int, steps: int) -> float:
+        """Share of the attack's budget in force at a step of an epoch of so many steps."""
+        return 1.0 if self.ramp == 0 else min(1.0, (epoch + (step + 1) / steps) / self.ramp)
 
     def canonical(self) -> str:
         """Canonical JSON, without the device: where a network was trained is not how."""

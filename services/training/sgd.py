@@ -43,14 +43,14 @@ class Sgd:
 
     @torch.no_grad()
     def step(self, lr: float) -> None:
-        """Move the weights by their gradients."""
+        """Move the weights by their gradients, which are spent: they come out with the decay added."""
         moved = {name: p for name, p in self._parameters.items() if p.grad is not None}
         weights: list[Tensor] = list(moved.values())
         gradients: list[Tensor] = [p.grad for p in moved.values() if p.grad is not None]
         if not weights:
             return
         if self._weight_decay:
-            gradients = list(torch._foreach_add(gradients, weights, alpha=self._weight_decay))
+            torch._foreach_add_(gradients, weights, alpha=self._weight_decay)
         if self._momentum:
             gradients = self._with_momentum(list(moved), gradients)
         torch._foreach_add_(weights, gradients, alpha=-lr)

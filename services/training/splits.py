@@ -1,4 +1,4 @@
-"""Stratified, seeded splits: what is held out for selection, and subsets for small runs."""
+"""What is held out for selection: a stratified, seeded split. Subsets are drawn by `services.loading.selection`."""
 
 from __future__ import annotations
 
@@ -23,16 +23,6 @@ def holdout(labels: Rows, *, share: float, seed: int) -> tuple[Rows, Rows]:
     return np.flatnonzero(mask), chosen
 
 
-def subset(labels: Rows, *, per_class: int, seed: int) -> Rows:
-    """Rows of at most `per_class` samples of each class, ascending; a larger draw contains a smaller one."""
-    parts = [_order(np.flatnonzero(labels == k), seed, int(k))[:per_class] for k in np.unique(labels)]
-    return np.sort(np.concatenate(parts)) if parts else np.empty(0, np.int64)
-
-
 def _draw(members: Rows, share: float, seed: int, k: int) -> Rows:
     count = min(max(round(share * len(members)), 1), len(members) - 1)
-    return _order(members, seed, k)[:count]
-
-
-def _order(members: Rows, seed: int, k: int) -> Rows:
-    return generator(seed, Purpose.SPLIT, k).permutation(members)
+    return generator(seed, Purpose.SPLIT, k).permutation(members)[:count]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -34,6 +34,11 @@ class Budget(BaseModel):
     steps: int = Field(default=10, ge=1)
     random_start: bool = True
 
+    def scaled(self, strength: float) -> Self:
+        """The same attack with radius and step multiplied by a number in (0, 1]."""
+        changes = {"epsilon": self.epsilon * strength, "step": self.step * strength}
+        return self if strength == 1 else self.model_copy(update=changes)
+
 
 class RandomBudget(Budget):
     """A budget whose start must be random: a divergence from the clean output has no gradient at the clean image."""
@@ -51,6 +56,7 @@ class Batch:
         classes: K.
         generator: source of all noise of this step, on the images' device; keyed by (seed, epoch, step).
         state: the method's class-wise state of this epoch.
+        strength: share of an attack's radius and step in force, in (0, 1]; below 1 while the recipe ramps up.
     """
 
     images: Tensor
@@ -58,6 +64,7 @@ class Batch:
     classes: int
     generator: torch.Generator
     state: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    strength: float = 1.0
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,7 @@ class Pgd(Method):
     def step(self, network: torch.nn.Module, batch: Batch) -> StepResult:
         from torch.nn.functional import cross_entropy
 
-        from services.training.attack import by_cross_entropy, craft
+        from services.training.pairs import craft_by_loss
 
-        perturbed = craft(network, batch.images, by_cross_entropy(batch.labels), self.budget, batch.generator)
-        logits = network(perturbed)
+        logits = network(craft_by_loss(network, batch, self.budget))
         return StepResult(cross_entropy(logits, batch.labels), robust=logits.detach())

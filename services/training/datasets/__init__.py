@@ -1,0 +1,117 @@
+"""Training sets from a local root, in the layout of torchvision or of the data set's authors. Nothing is downloaded.
+
+| name | layout below the root |
+|---|---|
+| mnist | `MNIST/raw/` or the root itself: `train-images-idx3-ubyte[.gz]`, `train-labels-idx1-ubyte[.gz]`, `t10k-` |
+| svhn | `train_32x32.mat`, `test_32x32.mat` |
+| cifar10 | `cifar-10-batches-py/` `data_batch_1` .. `5`, `test_batch`, or `cifar-10-batches-bin/` with `.bin` |
+| cifar100 | `cifar-100-python/` `train`, `test`, `meta`, or `cifar-100-binary/` `train.bin`, `test.bin` |
+| cinic10 | `train/CLASS/*.png`, `valid/`, `test/` |
+| tinyimagenet | `wnids.txt`, `train/WNID/images/*.JPEG`, `val/images/*.JPEG` with `val/val_annotations.txt` |
+| imagenet50 | `train/WNID/*.JPEG`, `val/WNID/*.JPEG`, 50 classes |
+
+torchvision's own readers are not used: they insist on the published checksums, so that a subset cannot be opened, and
+they unpickle whatever a file holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.errors import Problem, SourceError
+from services.registry import Registry
+
+Split = Literal["train", "test"]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One split, read whole.
+
+    Attributes:
+        images: (N, C, H, W) uint8.
+        labels: (N,) int64.
+        classes: K names in label order.
+    """
+
+    images: NDArray[np.uint8]
+    labels: NDArray[np.int64]
+    classes: tuple[str, ...]
+
+
+Reader = Callable[[Path, Split, int | None], Part]
+"""Reads a split of the data set below a root; the size asks for (size, size) pixels where images may be resized."""
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """How a data set is read and what it must look like.
+
+    Attributes:
+        read: its reader.
+        shape: (C, H, W); None where the size is the reader's argument.
+        classes: K; None where the data set itself lists its classes.
+    """
+
+    read: Reader
+    shape: tuple[int, int, int] | None
+    classes: int | None
+
+
+DATASETS: Registry[Dataset] = Registry(
+    "training set",
+    "classwise.training_sets",
+    {
+        "cifar10": "services.training.datasets.cifar:CIFAR10",
+        "cifar100": "services.training.datasets.cifar:CIFAR100",
+        "cinic10": "services.training.datasets.folders:CINIC10",
+        "imagenet50": "services.training.datasets.folders:IMAGENET50",
+        "mnist": "services.training.datasets.mnist:MNIST",
+        "svhn": "services.training.datasets.svhn:SVHN",
+        "tinyimagenet": "services.training.datasets.folders:TINYIMAGENET",
+    },
+)
+
+
+def open_dataset(name: str, root: str | Path, *, split: Split = "train", size: int | None = None) -> Part:
+    """Read and check one split, before any training starts.
+
+    Raises:
+        ConfigError: the name is unknown.
+        SourceError: the root, a file or a class is missing, a file is broken, or images have the wrong size.
+    """
+    where, dataset = f"{name} ({split})", DATASETS.get(name)
+    folder = Path(root)
+    if not folder.is_dir():
+        raise SourceError(Problem(where, f"a folder at {folder}", "nothing there", "set the root of the data"))
+    part = dataset.read(folder, split, size)
+    problems = [*_shape_problems(part, dataset, where), *_class_problems(part, dataset, where)]
+    if problems:
+        raise SourceError(problems)
+    return part
+
+
+def _shape_problems(part: Part, dataset: Dataset, where: str) -> list[Problem]:
+    if not len(part.images):
+        return [Problem(where, "at least one image", "none")]
+    found: tuple[Any, ...] = part.images.shape[1:]
+    if dataset.shape is None or found == dataset.shape:
+        return []
+    return [Problem(where, f"images of shape {dataset.shape} (C, H, W)", f"{found}", "use the published files")]
+
+
+def _class_problems(part: Part, dataset: Dataset, where: str) -> list[Problem]:
+    count = len(part.classes)
+    if dataset.classes is not None and count != dataset.classes:
+        return [Problem(where, f"{dataset.classes} classes", f"{count}")]
+    outside = int(np.sum((part.labels < 0) | (part.labels >= count)))
+    if outside:
+        return [Problem(where, f"labels in [0, {count})", f"{outside} of {len(part.labels)} outside")]
+    empty = [part.classes[k] for k in np.flatnonzero(np.bincount(part.labels, minlength=count) == 0)]
+    return [Problem(where, "a sample of every class", f"none of {', '.join(empty[:5])}")] if empty else []

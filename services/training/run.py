@@ -1,0 +1,193 @@
+"""One training run: its epochs, what it saves after each, and how it goes on from there."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from services import storage as files
+from services.errors import ConfigError, Problem
+from services.training.batches import Epoch, Images
+from services.training.checkpoints import (
+    MODEL,
+    Progress,
+    load_progress,
+    load_weights,
+    plain,
+    save_progress,
+    save_weights,
+)
+from services.training.data import Labelled, identity_of
+from services.training.evaluation import ClassCounts, EpochRecord, Tally, evaluate
+from services.training.forward import Forward
+from services.training.keys import Purpose, number, seed_layers
+from services.training.methods.base import Batch, Method, StepResult
+from services.training.recipe import Recipe
+from services.training.report import TrainReport
+from services.training.selection import best_epoch, is_out_of_patience
+from services.training.sgd import Sgd
+
+CHECK_EVERY = 50
+"""Steps between looks at the loss: each look waits for the device."""
+
+
+class Diverged(Exception):
+    """The loss or a weight is no longer finite; caught by `train`, which keeps the last good epoch."""
+
+
+class Run:
+    """One training run, from its first or a later epoch to its end."""
+
+    def __init__(
+        self,
+        network: nn.Module,
+        data: Labelled,
+        held: Labelled | None,
+        method: Method,
+        recipe: Recipe,
+        storage: str | None,
+    ) -> None:
+        self.method, self.recipe, self.storage, self.classes = method, recipe, storage, data.classes
+        self.device = torch.device(recipe.device)
+        layout = torch.channels_last if recipe.channels_last else torch.contiguous_format
+        self.network = network.to(self.device).to(memory_format=layout)  # type: ignore[call-overload]
+        self.forward = Forward(self.network, recipe)
+        self.data = Images(data.images, data.labels, self.device)
+        self.held = None if held is None else Images(held.images, held.labels, self.device)
+        self.optimizer = Sgd(
+            network, momentum=recipe.momentum, weight_decay=recipe.weight_decay, nesterov=recipe.nesterov
+        )
+        self.identity = identity_of(method.canonical(), recipe.canonical(), network, data, held) if storage else ""
+        self.progress = Progress(self.identity, self._weights(), {}, method.initial_state(data.classes), ())
+        self.kept = self.progress.model
+
+    def go(self, on_epoch: Callable[[EpochRecord], None] | None) -> TrainReport:
+        """Run the epochs that are left and put the selected weights into the network."""
+        self._resume()
+        resumed_at = len(self.progress.records)
+        while not self.progress.stopped:
+            if self._advance() and on_epoch:
+                on_epoch(self.progress.records[-1])
+        self.network.load_state_dict(self.kept)
+        self.network.eval()
+        done, selected = self.progress, best_epoch(self.progress.records, self.recipe.select)
+        return TrainReport(
+            done.records,
+            selected,
+            done.stopped,
+            done.reason,
+            resumed_at,
+            self.method.canonical(),
+            self.recipe.canonical(),
+        )
+
+    def _resume(self) -> None:
+        found = load_progress(self.storage) if self.storage else None
+        if found is None:
+            return
+        if found.identity != self.identity:
+            remedy = "choose another storage folder, or repeat the call with what it was started with"
+            where = str(self.storage)
+            raise ConfigError(Problem(where, "progress of this very run", "that of another method or data", remedy))
+        self.progress, self.kept = found, found.model
+        self._restore(found)
+        if found.records:
+            self.kept = load_weights(files.join(str(self.storage), MODEL))
+
+    def _restore(self, progress: Progress) -> None:
+        self.network.load_state_dict(progress.model)
+        self.optimizer.load(progress.momentum)
+
+    def _advance(self) -> bool:
+        """Do one epoch and save it; False when it diverged, and the last good epoch stays what is saved."""
+        before = self.progress
+        try:
+            record = self._epoch(len(before.records), before)
+        except Diverged as error:
+            self._save(
+                Progress(
+                    before.identity, before.model, before.momentum, before.state, before.records, "diverged", str(error)
+                )
+            )
+            return False
+        records = (*before.records, record)
+        stopped, reason = self._stop(records)
+        state = self.method.next_state(before.state, record)
+        weights = self._weights()
+        if best_epoch(records, self.recipe.select) == record.epoch:
+            self._keep(weights, record.epoch)
+        self._save(Progress(before.identity, weights, self._momentum(), state, records, stopped, reason))
+        return True
+
+    def _stop(self, records: tuple[EpochRecord, ...]) -> tuple[str, str]:
+        if len(records) >= self.recipe.epochs:
+            return "finished", ""
+        if is_out_of_patience(records, self.recipe.select, self.recipe.patience):
+            return "early-stop", f"no better held-out {self.recipe.select} accuracy in {self.recipe.patience} epochs"
+        return "", ""
+
+    def _keep(self, weights: dict[str, Tensor], epoch: int) -> None:
+        self.kept = weights
+        if self.storage:
+            facts = {"epoch": epoch, "method": self.method.canonical(), "recipe": self.recipe.canonical()}
+            save_weights(files.join(self.storage, MODEL), weights, facts)
+
+    def _save(self, progress: Progress) -> None:
+        self.progress = progress
+        if self.storage:
+            save_progress(self.storage, progress)
+
+    def _epoch(self, epoch: int, progress: Progress) -> EpochRecord:
+        began, rate = time.perf_counter(), self.recipe.rate(epoch)
+        tally, total = Tally(self.classes), torch.zeros((), dtype=torch.float64, device=self.device)
+        self.network.train()
+        r = self.recipe
+        batches = Epoch(self.data, batch=r.batch, seed=r.seed, epoch=epoch, crop=r.crop, flip=r.flip)
+        for step, (images, labels) in enumerate(batches):
+            strength = r.strength(epoch, step, len(batches))
+            source = torch.Generator(self.device).manual_seed(number(r.seed, Purpose.NOISE, epoch, step))
+            seed_layers(self.device, number(r.seed, Purpose.LAYERS, epoch, step))
+            result = self._step(Batch(images, labels, self.classes, source, progress.state, strength), rate)
+            total += result.loss.detach() * len(labels)
+            tally.step(labels, result.clean, result.robust)
+            if step % CHECK_EVERY == 0:
+                self._require_finite(total, epoch, step)
+        self._require_finite(total + sum(p.detach().sum() for p in self.network.parameters()), epoch, step)
+        held = self._validate()
+        seconds = time.perf_counter() - began
+        return EpochRecord(epoch, rate, len(self.data), float(total), tally.counts(), held, seconds)
+
+    def _step(self, batch: Batch, rate: float) -> StepResult:
+        result = self.method.step(self.forward, batch)
+        self.optimizer.clear()
+        result.loss.backward()  # type: ignore[no-untyped-call]
+        if self.recipe.clip is not None:
+            nn.utils.clip_grad_norm_(self.network.parameters(), self.recipe.clip)
+        self.optimizer.step(rate)
+        return result
+
+    def _validate(self) -> ClassCounts | None:
+        if self.held is None:
+            return None
+        return evaluate(
+            self.forward,
+            self.held,
+            self.classes,
+            attack=self.recipe.attack or self.method.attack(),
+            batch=self.recipe.batch,
+            seed=self.recipe.seed,
+        )
+
+    @staticmethod
+    def _require_finite(value: Tensor, epoch: int, step: int) -> None:
+        if not bool(torch.isfinite(value)):
+            raise Diverged(f"loss or weights are not finite in epoch {epoch} (seen at step {step}); lower the rate")
+
+    def _weights(self) -> dict[str, Tensor]:
+        return {name: plain(value) for name, value in self.network.state_dict().items()}
+
+    def _momentum(self) -> dict[str, Tensor]:
+        return {name: plain(value) for name, value in self.optimizer.state().items()}

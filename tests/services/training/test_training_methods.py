@@ -1,0 +1,290 @@
+"""Every method's loss against an independent computation on a linear network, whose gradients are written by hand."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from services.errors import ConfigError
+from services.training.evaluation import ClassCounts, EpochRecord
+from services.training.methods import METHODS, method_from
+from services.training.methods.base import Batch, Method
+
+N, K, D = 12, 4, 9
+BUDGET = {"epsilon": 0.2, "step": 0.07, "steps": 3}
+Array = np.ndarray
+
+
+class Case:
+    """A batch of a linear softmax classifier in double precision, in torch and in NumPy."""
+
+    def __init__(self) -> None:
+        rng = np.random.default_rng(5)
+        self.w, self.b = rng.normal(0, 2, (K, D)), rng.normal(0, 0.3, K)
+        self.x, self.y = rng.random((N, D)), np.arange(N) % K
+        linear = nn.Linear(D, K).double()
+        linear.load_state_dict({"weight": torch.tensor(self.w), "bias": torch.tensor(self.b)})
+        self.network = nn.Sequential(nn.Flatten(), linear).train()
+
+    def batch(self, state: dict[str, tuple[float, ...]] | None = None) -> Batch:
+        images = torch.tensor(self.x).view(N, 1, 3, 3)
+        return Batch(images, torch.tensor(self.y), K, torch.Generator().manual_seed(9), state or {})
+
+    def starts(self, count: int = 1) -> list[Array]:
+        source = torch.Generator().manual_seed(9)
+        return [torch.empty(N, D, dtype=torch.float64).uniform_(-1, 1, generator=source).numpy() for _ in range(count)]
+
+    def p(self, x: Array) -> Array:
+        z = x @ self.w.T + self.b
+        return np.exp(z) / np.exp(z).sum(1, keepdims=True)
+
+    def ce(self, x: Array) -> Array:
+        return -np.log(self.p(x)[np.arange(N), self.y])
+
+    def kl(self, x: Array) -> Array:
+        p, q = self.p(self.x), self.p(x)
+        return (p * np.log(p / q)).sum(1)
+
+    def attacked(self, by: str, radius: Array | float = 0.2, start: Array | None = None, steps: int = 3) -> Array:
+        radius = np.broadcast_to(np.asarray(radius, float), N)[:, None]
+        low, high = np.maximum(self.x - radius, 0), np.minimum(self.x + radius, 1)
+        at = np.clip(self.x + radius * (self.starts()[0] if start is None else start), low, high)
+        target = np.eye(K)[self.y] if by == "ce" else self.p(self.x)
+        for _ in range(steps):
+            at = np.clip(at + 0.07 * np.sign((self.p(at) - target) @ self.w), low, high)
+        return at
+
+
+def trades(case: Case) -> float:
+    return float(np.mean(case.ce(case.x) + 6 * case.kl(case.attacked("kl"))))
+
+
+def mart(case: Case) -> float:
+    at = case.attacked("ce")
+    p, own = case.p(at), np.eye(K, dtype=bool)[case.y]
+    boosted = -np.log(p[own]) - np.log(1 - np.where(own, 0, p).max(1))
+    return float(np.mean(boosted + 5 * case.kl(at) * (1 - case.p(case.x)[own])))
+
+
+def pair(case: Case, *, clean: bool) -> float:
+    at = case.attacked("ce")
+    distance = ((case.p(case.x) - case.p(at)) ** 2).sum(1)
+    return float(np.mean(case.ce(case.x if clean else at) + distance))
+
+
+def at_pr(case: Case) -> float:
+    candidates = [case.attacked("ce", start=start) for start in case.starts(5)]
+    own = np.eye(K, dtype=bool)[case.y]
+
+    def depth(x: Array) -> Array:
+        z = x @ case.w.T + case.b
+        return np.where(own, -np.inf, z).max(1) - z[own]
+
+    chosen = np.argmax([depth(x) for x in candidates], axis=0)
+    return float(np.mean([case.ce(candidates[c])[i] for i, c in enumerate(chosen)]))
+
+
+def drawn(case: Case) -> Array:
+    source = torch.Generator().manual_seed(9)
+    noise = torch.empty(N * 20, D, dtype=torch.float64).uniform_(-1, 1, generator=source).numpy().reshape(N, 20, D)
+    x = np.clip(case.x[:, None] + 0.2 * noise, 0, 1)
+    return np.stack([case.ce(x[:, j]) for j in range(20)], axis=1)
+
+
+def cvar(case: Case) -> float:
+    return float(np.mean([np.sort(row)[-2:].mean() for row in drawn(case)]))
+
+
+def evar(case: Case) -> float:
+    grid = np.exp(np.linspace(-4, 8, 40_001))[:, None]
+
+    def one(row: Array) -> float:
+        top = row.max()
+        return float(np.min(top + (np.log(np.exp(grid * (row - top)).mean(1)) - np.log(0.1)) / grid[:, 0]))
+
+    return float(np.mean([one(row) for row in drawn(case)]))
+
+
+ORACLES: dict[str, tuple[dict[str, Any], Callable[[Case], float]]] = {
+    "erm": ({}, lambda case: float(case.ce(case.x).mean())),
+    "pgd": ({"budget": BUDGET}, lambda case: float(case.ce(case.attacked("ce")).mean())),
+    "kl-pgd": ({"budget": BUDGET}, lambda case: float(case.ce(case.attacked("kl")).mean())),
+    "trades": ({"budget": BUDGET}, trades),
+    "mart": ({"budget": BUDGET}, mart),
+    "alp": ({"budget": BUDGET}, lambda case: pair(case, clean=False)),
+    "clp": ({"budget": BUDGET}, lambda case: pair(case, clean=True)),
+    "at-pr": ({"budget": BUDGET}, at_pr),
+    "cvar": ({"radius": 0.2}, cvar),
+    "evar": ({"radius": 0.2}, evar),
+    "corruption": ({"radius": 0.2}, lambda case: float(case.ce(np.clip(case.x + 0.2 * case.starts()[0], 0, 1)).mean())),
+    "filtered-trades": ({"base": {"budget": BUDGET}, "margin": 1.0}, trades),
+}
+
+
+@pytest.mark.parametrize("name", ORACLES)
+def test_the_loss_is_that_of_an_independent_computation(name: str) -> None:
+    fields, oracle = ORACLES[name]
+    case = Case()
+    loss = method_from({"name": name, **fields}).step(case.network, case.batch()).loss
+    assert float(loss.detach()) == pytest.approx(oracle(case), rel=1e-6)
+
+
+@pytest.mark.parametrize("name", METHODS.names())
+def test_every_method_gives_a_gradient_and_the_same_loss_twice(name: str) -> None:
+    method, case = method_from(name), Case()
+    losses = []
+    for _ in range(2):
+        case.network.zero_grad()
+        result = method.step(case.network, case.batch(method.initial_state(K)))
+        result.loss.backward()  # type: ignore[no-untyped-call]
+        losses.append(float(result.loss.detach()))
+    gradients = [p.grad for p in case.network.parameters()]
+    assert losses[0] == losses[1]
+    assert all(g is not None and torch.isfinite(g).all() and g.abs().sum() > 0 for g in gradients)
+
+
+def test_filtered_trades_leaves_out_safe_samples_and_only_those() -> None:
+    case = Case()
+    probed = case.p(case.attacked("kl", steps=1))
+    own = np.eye(K, dtype=bool)[case.y]
+    unsafe = probed[own] - np.where(own, 0, probed).max(1) < 0.5
+    assert 0 < unsafe.sum() < N
+    want = np.mean(case.ce(case.x) + 6 * unsafe * case.kl(case.attacked("kl")))
+    method = method_from({"name": "filtered-trades", "base": {"budget": BUDGET}, "probe": 1, "margin": 0.5})
+    assert float(method.step(case.network, case.batch()).loss.detach()) == pytest.approx(want, rel=1e-6)
+
+
+def test_cvar_has_the_gradient_of_all_draws() -> None:
+    case, method = Case(), method_from({"name": "cvar", "radius": 0.2})
+    method.step(case.network, case.batch()).loss.backward()  # type: ignore[no-untyped-call]
+    weight = case.network[1].weight
+    assert isinstance(weight, torch.Tensor) and weight.grad is not None
+    h = 1e-6
+    for k, d in ((0, 0), (2, 5)):
+        values = []
+        for sign in (1, -1):
+            case.w[k, d] += sign * h
+            values.append(cvar(case))
+            case.w[k, d] -= sign * h
+        assert (values[0] - values[1]) / (2 * h) == pytest.approx(float(weight.grad[k, d]), rel=1e-4, abs=1e-7)
+
+
+@pytest.mark.parametrize("base", ["pgd", "trades"])
+def test_cfa_sets_radius_and_beta_by_class(base: str) -> None:
+    case, robust = Case(), (0.0, 0.25, 0.5, 1.0)
+    method = method_from({"name": "cfa", "base": base, "budget": BUDGET})
+    share = np.array(robust)[case.y]
+    radius, beta = (0.5 + share) * 0.2, (0.5 + share) * 6
+    if base == "pgd":
+        want = case.ce(case.attacked("ce", radius)).mean()
+    else:
+        want = np.mean((case.ce(case.x) + beta * case.kl(case.attacked("kl", radius))) / (1 + beta))
+    loss = method.step(case.network, case.batch({"robust": robust})).loss
+    assert float(loss.detach()) == pytest.approx(want, rel=1e-5)
+
+
+def test_cfa_without_history_is_its_base() -> None:
+    case = Case()
+    losses = [
+        float(method_from({"name": name, "budget": BUDGET}).step(case.network, case.batch()).loss.detach())
+        for name in ("cfa", "pgd")
+    ]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-6)
+
+
+def record(**changes: Any) -> EpochRecord:
+    counts = ClassCounts((10, 10, 0, 10), (9, 9, 0, 9), (5, 1, 0, 10), (8.0, 40.0, 0.0, 1.0))
+    fields = {"epoch": 0, "rate": 0.1, "samples": 30, "loss_sum": 1.0, "train": counts, "validation": counts}
+    return EpochRecord(**{**fields, "seconds": 1.0, **changes})
+
+
+def test_cfa_learns_the_classes_robust_accuracies() -> None:
+    method = method_from("cfa")
+    assert method.next_state({}, record()) == {"robust": (0.5, 0.1, 0.5, 1.0)}
+    assert method_from({"name": "cfa", "warmup": 2}).next_state({}, record()) == {}
+
+
+@pytest.mark.parametrize(("tau", "by"), [(0.5, "loss"), (0.5, "margin"), (0.0, "loss"), (5.0, "loss")])
+def test_faal_weighs_the_worst_classes(tau: float, by: str) -> None:
+    from scipy.optimize import minimize
+
+    case = Case()
+    at = case.attacked("ce")
+    p, own = case.p(at), np.eye(K, dtype=bool)[case.y]
+    margins = np.where(own, 0, p).max(1) - p[own]
+    scores = case.ce(at) if by == "loss" else margins
+    means, judged = (np.array([v[case.y == k].mean() for k in range(K)]) for v in (case.ce(at), scores))
+    q = minimize(
+        lambda q: -q @ judged,
+        np.full(K, 1 / K),
+        bounds=[(1e-9, 1)] * K,
+        constraints=[
+            {"type": "eq", "fun": lambda q: q.sum() - 1},
+            {"type": "ineq", "fun": lambda q: tau - np.sum(q * np.log(q * K))},
+        ],
+        options={"ftol": 1e-13, "maxiter": 500},
+    ).x
+    method = method_from({"name": "faal", "budget": BUDGET, "tau": tau, "by": by})
+    loss = float(method.step(case.network, case.batch()).loss.detach())
+    assert loss == pytest.approx(float(q @ means), rel=1e-3)
+
+
+def test_faal_ignores_classes_that_a_batch_lacks() -> None:
+    case = Case()
+    case.y = np.zeros(N, int)
+    loss = method_from({"name": "faal", "budget": BUDGET}).step(case.network, case.batch()).loss
+    assert float(loss.detach()) == pytest.approx(case.ce(case.attacked("ce")).mean(), rel=1e-6)
+
+
+def test_wat_plays_hedge_on_held_out_losses() -> None:
+    method = method_from({"name": "wat", "budget": BUDGET, "eta": 0.5})
+    state = method.next_state(method.initial_state(K), record())
+    assert state == {"losses": pytest.approx((0.8, np.log(4), 0.0, 0.1))}
+    case = Case()
+    weights = np.exp(0.5 * np.array(state["losses"]))
+    weights = K * weights / weights.sum()
+    per_sample = case.ce(case.x) + 6 * case.kl(case.attacked("kl"))
+    loss = method.step(case.network, case.batch(state)).loss
+    assert float(loss.detach()) == pytest.approx(np.mean(weights[case.y] * per_sample), rel=1e-6)
+
+
+def test_wat_demands_held_out_losses() -> None:
+    method = method_from("wat")
+    with pytest.raises(ConfigError, match="held-out"):
+        method.next_state(method.initial_state(K), record(validation=None))
+
+
+def test_canonical_json_gives_the_method_back() -> None:
+    for name in METHODS.names():
+        method = method_from(name)
+        assert method_from(method.canonical()) == method
+        assert isinstance(method, Method)
+
+
+def test_mistakes_are_listed_together_with_their_paths() -> None:
+    with pytest.raises(ConfigError) as error:
+        method_from({"name": "trades", "beta": -1, "budget": {"steps": 0}, "alpha": 1}, where="sweep.methods[0]")
+    wheres = {problem.where for problem in error.value.problems}
+    assert wheres == {"sweep.methods[0].beta", "sweep.methods[0].budget.steps", "sweep.methods[0].alpha"}
+    with pytest.raises(ConfigError, match="did you mean 'trades'"):
+        method_from("trade")
+    with pytest.raises(ConfigError, match="random_start"):
+        method_from({"name": "trades", "budget": {"random_start": False}})
+    with pytest.raises(ConfigError, match="a mapping with a `name`"):
+        method_from({"beta": 1})
+
+
+def test_validating_a_sweep_imports_no_torch() -> None:
+    code = (
+        "import sys\nfrom services.training.methods import METHODS, method_from\n"
+        "from services.training.recipe import Recipe\n"
+        "[method_from(name) for name in METHODS.names()]; Recipe()\nsys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

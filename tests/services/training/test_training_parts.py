@@ -1,0 +1,139 @@
+"""Optimiser, batches, splits, selection and evaluation, each against what it stands for."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from services.training.batches import Epoch, Images, cropped
+from services.training.evaluation import ClassCounts, EpochRecord, correct, evaluate
+from services.training.methods.base import Budget
+from services.training.selection import best_epoch, is_out_of_patience
+from services.training.sgd import Sgd
+from services.training.splits import holdout
+
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize(
+    ("momentum", "weight_decay", "nesterov"),
+    [(0.0, 0.0, False), (0.9, 0.0, False), (0.9, 0.05, False), (0.9, 0.05, True)],
+)
+def test_sgd_is_that_of_torch(momentum: float, weight_decay: float, nesterov: bool) -> None:
+    nets = [nn.Linear(3, 2).double(), nn.Linear(3, 2).double()]
+    nets[1].load_state_dict(nets[0].state_dict())
+    ours = Sgd(nets[0], momentum=momentum, weight_decay=weight_decay, nesterov=nesterov)
+    theirs = torch.optim.SGD(
+        nets[1].parameters(), lr=0.1, momentum=momentum, weight_decay=weight_decay, nesterov=nesterov
+    )
+    for step in range(5):
+        x = torch.randn(4, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(step))
+        for net in nets:
+            net.zero_grad()
+            net(x).square().sum().backward()
+        ours.step(0.1)
+        theirs.step()
+    for a, b in zip(nets[0].parameters(), nets[1].parameters(), strict=True):
+        assert a.detach().numpy() == pytest.approx(b.detach().numpy(), rel=1e-12)
+
+
+def test_sgd_passes_over_parameters_without_a_gradient() -> None:
+    net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    before = net[1].weight.detach().clone()
+    sgd = Sgd(net, momentum=0.9, weight_decay=1.0, nesterov=False)
+    net[0](torch.ones(1, 2)).sum().backward()
+    sgd.step(0.1)
+    assert torch.equal(net[1].weight, before) and set(sgd.state()) == {"0.weight", "0.bias"}
+
+
+def images(count: int = 23) -> Images:
+    x = np.arange(count * 16, dtype=np.int64).reshape(count, 1, 4, 4) % 256
+    return Images(x.astype(np.uint8), np.arange(count) % 3, CPU)
+
+
+def epoch(data: Images, batch: int, *, seed: int = 0, number: int = 0, crop: int = 0, flip: bool = False) -> Epoch:
+    return Epoch(data, batch=batch, seed=seed, epoch=number, crop=crop, flip=flip)
+
+
+@settings(max_examples=40, deadline=None)
+@given(batch=st.integers(1, 30), seed=st.integers(0, 5), number=st.integers(0, 5))
+def test_an_epoch_is_a_permutation_in_batches(batch: int, seed: int, number: int) -> None:
+    slices = epoch(images(), batch, seed=seed, number=number).slices()
+    assert sorted(np.concatenate(slices).tolist()) == list(range(23))
+    assert all(len(rows) == batch for rows in slices[:-1]) or len(slices) == 1
+    assert batch == 1 or len(slices[-1]) >= 2 or len(slices) == 1
+
+
+def test_the_order_changes_with_seed_and_epoch_and_with_nothing_else() -> None:
+    orders = [
+        np.concatenate(epoch(images(), 8, seed=s, number=e).slices()).tolist() for s, e in ((0, 0), (0, 1), (1, 0))
+    ]
+    assert orders[0] != orders[1] != orders[2] != orders[0]
+    assert orders[0] == np.concatenate(epoch(images(), 5).slices()).tolist()
+
+
+def test_augmentation_does_not_change_with_the_batch_size() -> None:
+    runs = [torch.cat([x for x, _ in epoch(images(), batch, crop=1, flip=True)]) for batch in (4, 11)]
+    assert torch.equal(runs[0], runs[1])
+    assert not torch.equal(runs[0], torch.cat([x for x, _ in epoch(images(), 4)]))
+
+
+def test_a_crop_is_a_window_of_the_padded_image() -> None:
+    x = torch.rand(5, 3, 6, 4)
+    down, right = np.array([0, 1, 2, 3, 4]), np.array([4, 3, 2, 1, 0])
+    padded = np.pad(x.numpy(), ((0, 0), (0, 0), (2, 2), (2, 2)))
+    want = np.stack([padded[i, :, d : d + 6, r : r + 4] for i, (d, r) in enumerate(zip(down, right, strict=True))])
+    assert np.array_equal(cropped(x, down, right, padding=2).numpy(), want)
+
+
+@settings(max_examples=60, deadline=None)
+@given(counts=st.lists(st.integers(1, 30), min_size=1, max_size=6), share=st.floats(0.05, 0.95), seed=st.integers(0, 9))
+def test_a_holdout_is_stratified_and_complete(counts: list[int], share: float, seed: int) -> None:
+    labels = np.repeat(np.arange(len(counts)), counts)
+    kept, held = holdout(labels, share=share, seed=seed)
+    assert sorted([*kept.tolist(), *held.tolist()]) == list(range(len(labels)))
+    for k, n in enumerate(counts):
+        taken = int(np.sum(labels[held] == k))
+        assert taken <= n - 1 and abs(taken - share * n) <= 1
+    again = holdout(labels, share=share, seed=seed)
+    assert np.array_equal(again[1], held)
+
+
+def record(number: int, clean: tuple[int, ...], robust: tuple[int, ...]) -> EpochRecord:
+    counts = ClassCounts((10,) * len(clean), clean, robust, (0.0,) * len(clean))
+    return EpochRecord(number, 0.1, 20, 1.0, counts, counts, 1.0)
+
+
+def test_selection_by_clean_robust_and_worst_class() -> None:
+    records = [record(0, (10, 9), (8, 1)), record(1, (9, 9), (5, 3)), record(2, (9, 9), (5, 3))]
+    assert [best_epoch(records, by) for by in ("clean", "robust", "worst-class", "last")] == [0, 0, 1, 2]
+    assert best_epoch([], "robust") is None
+    assert is_out_of_patience(records, "robust", 2) and not is_out_of_patience(records, "worst-class", 2)
+    assert not is_out_of_patience(records, "robust", None)
+
+
+def test_a_class_without_held_out_samples_is_not_the_worst() -> None:
+    assert ClassCounts((4, 0), (4, 0), (2, 0)).accuracy("worst-class") == 0.5
+    assert ClassCounts((4, 0)).accuracy("robust") is None
+
+
+def test_nan_logits_are_never_correct() -> None:
+    logits = torch.tensor([[float("nan"), 0.0], [2.0, 1.0], [float("inf"), 0.0]])
+    assert correct(logits, torch.tensor([0, 0, 0])).tolist() == [False, True, False]
+
+
+def test_evaluation_counts_like_a_loop() -> None:
+    torch.default_generator.manual_seed(3)
+    net = nn.Sequential(nn.Flatten(), nn.Linear(16, 3))
+    data = images()
+    out = evaluate(net, data, 3, attack=Budget(epsilon=0.0, random_start=False), batch=7, seed=0)
+    with torch.no_grad():
+        right = (net(data.rows(np.arange(23))).argmax(1) == data.labels).numpy()
+    want = tuple(int(right[data.labels.numpy() == k].sum()) for k in range(3))
+    assert out.total == (8, 8, 7) and out.clean == want and out.robust == want
+    strong = evaluate(net, data, 3, attack=Budget(epsilon=1.0, step=0.5), batch=7, seed=0)
+    assert strong.clean == want and strong.robust is not None and sum(strong.robust) <= sum(want)
