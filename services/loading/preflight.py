@@ -47,13 +47,16 @@ def preflight(
     """
     facts: Facts = dict(loaded.facts)
     problems = [*checks.class_list(loaded.spec, samples.classes), *checks.empty_classes_note(samples, facts)]
-    taken = _take(samples, probe)
-    problems += checks.image_problems(loaded.spec, taken.images)
     if loaded.network is None:
-        problems += _table_problems(loaded, samples, taken, facts)
+        problems += _table_problems(loaded, samples, facts)
+    elif not all(samples.shape):
+        remedy = "add the images, or audit tables of logits (logits:FILE) only"
+        problems.append(Problem(loaded.spec.name, "samples with images, to run a network on", "labels alone", remedy))
     else:
         from services.loading import probing
 
+        taken = _take(samples, probe)
+        problems += checks.image_problems(loaded.spec, taken.images)
         problems += probing.network_problems(loaded, taken, facts, device=device, chunk=CHUNK, single=SINGLE)
     return facts, tuple(dict.fromkeys(problems))
 
@@ -64,7 +67,7 @@ def _take(samples: Samples, count: int) -> Probe:
     return Probe(images, samples.labels[rows], samples.ids[rows], samples.classes)
 
 
-def _table_problems(loaded: LoadedModel, samples: Samples, probe: Probe, facts: Facts) -> list[Problem]:
+def _table_problems(loaded: LoadedModel, samples: Samples, facts: Facts) -> list[Problem]:
     """A table of logits is cheap to read whole, so coverage and labels are checked on every sample."""
     if loaded.logits is None:
         return [Problem(loaded.spec.name, "a network or a table of logits", "neither")]
@@ -74,5 +77,4 @@ def _table_problems(loaded: LoadedModel, samples: Samples, probe: Probe, facts: 
         return list(error.problems)
     check_labels = getattr(loaded.logits, "label_problems", None)
     problems: list[Problem] = list(check_labels(samples.ids, samples.labels)) if check_labels else []
-    whole = Probe(probe.images, samples.labels, samples.ids, samples.classes)
-    return [*problems, *checks.logit_problems(loaded.spec, logits, whole.labels, whole.classes, facts)]
+    return [*problems, *checks.logit_problems(loaded.spec, logits, samples.labels, samples.classes, facts)]

@@ -90,6 +90,26 @@ class ArrayStore:
         return pixels[:, None] if self.layout == "NHW" else pixels
 
 
+@dataclass(frozen=True)
+class LabelsOnly:
+    """No images: `count` labelled samples whose logits come from a table."""
+
+    count: int
+    content: str
+    where: str
+
+    def __len__(self) -> int:
+        return self.count
+
+    def take(self, rows: NDArray[np.int64], *, on_corrupt: Literal["error", "skip"]) -> Taken:
+        """Rows without pixels: shape (0, 0, 0)."""
+
+        def read(start: int, stop: int) -> NDArray[np.float32]:
+            raise SourceError(Problem(self.where, "an array images", "labels alone", "add images"))
+
+        return Taken(read, np.ones(len(rows), bool), (0, 0, 0), self.content)
+
+
 def array_store(
     pixels: NDArray[Any], *, scale: float | None, content: str, where: str, layout: str | None = None
 ) -> ArrayStore:

@@ -1,4 +1,7 @@
-"""`npz:FILE?scale=1|255&layout=NHWC|NCHW&classes=a,b`: arrays `images`, `labels`, optional `classes`, group columns."""
+"""`npz:FILE?scale=1|255&layout=NHWC|NCHW&classes=a,b`: arrays `images`, `labels`, optional `classes`, group columns.
+
+An auditor who was given logits has no images: without `images` the file serves `logits:` models alone.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from numpy.typing import NDArray
 from services.errors import Problem, SourceError
 from services.loading.files import existing, file_kind, sha256
 from services.loading.samples import Source
-from services.loading.stores import array_store
+from services.loading.stores import LabelsOnly, Store, array_store
 from services.loading.uris import SourceUri, names, one_of
 
 
@@ -21,18 +24,19 @@ def open_npz(uri: SourceUri, *, allowed_factories: tuple[str, ...]) -> Source:
     options = uri.options(scale=one_of("1", "255"), layout=one_of("NHWC", "NCHW"), classes=names)
     path = existing(uri.path(), uri.text)
     arrays = read_npz(path, uri.text)
-    _require(arrays, ("images", "labels"), uri.text)
-    images = arrays.pop("images")
-    store = array_store(
-        images,
-        scale=float(options["scale"]) if "scale" in options else None,
-        content=sha256(path),
-        where=f"{uri.text} (images)",
-        layout=options.get("layout"),
-    )
-    labels, listed = arrays.pop("labels"), arrays.pop("classes", None)
+    _require(arrays, ("labels",), uri.text)
+    labels, listed, images = arrays.pop("labels"), arrays.pop("classes", None), arrays.pop("images", None)
+    store: Store = LabelsOnly(len(labels), sha256(path), uri.text)
+    if images is not None:
+        store = array_store(
+            images,
+            scale=float(options["scale"]) if "scale" in options else None,
+            content=sha256(path),
+            where=f"{uri.text} (images)",
+            layout=options.get("layout"),
+        )
     classes = options.get("classes") or (None if listed is None else tuple(str(name) for name in listed.tolist()))
-    columns = {name: array for name, array in arrays.items() if array.shape == (len(images),)}
+    columns = {name: array for name, array in arrays.items() if array.shape == (len(store),)}
     return Source(store, labels, classes, columns)
 
 

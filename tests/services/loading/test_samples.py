@@ -78,7 +78,7 @@ def test_malformed_archives(tmp_path: Path, arrays: dict[str, Any], message: str
 
 def test_missing_arrays_and_files(tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", x=LABELS)
-    with pytest.raises(SourceError, match="found only x; add images and labels"):
+    with pytest.raises(SourceError, match="found only x; add labels"):
         open_samples(SampleSpec(f"npz:{tmp_path / 'x.npz'}"))
     with pytest.raises(SourceError, match="nothing there"):
         open_samples(SampleSpec(f"npz:{tmp_path / 'y.npz'}"))
@@ -214,3 +214,12 @@ def test_real_cifar10(shared_data: Path) -> None:
     samples = open_samples(SampleSpec(f"npz:{shared_data / 'cifar10/test.npz'}", per_class=3))
     assert np.bincount(samples.labels).tolist() == [3] * 10
     assert samples.classes[:2] == ("airplane", "automobile")
+
+
+def test_labels_alone_serve_tables_of_logits_and_nothing_else(tmp_path: Path) -> None:
+    np.savez(tmp_path / "l.npz", labels=np.arange(6) % 3, side=np.array(list("ababab")))
+    samples = open_samples(SampleSpec(f"npz:{tmp_path / 'l.npz'}", groups=("side",)))
+    assert (len(samples), samples.shape, len(samples.classes)) == (6, (0, 0, 0), 3)
+    assert samples.groups["side"].tolist() == list("ababab")
+    with pytest.raises(SourceError, match="expected an array images, found labels alone"):
+        samples.images(0, 2)
