@@ -1,0 +1,157 @@
+"""The command line as a user meets it: exit codes, JSON on standard output, one clear error, clean stops."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from jobs.cli import app
+
+ROOT = Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.filterwarnings("default::DeprecationWarning", "default::FutureWarning")
+
+
+@pytest.fixture
+def fleet_file(digits_fleet: dict[str, Any], tmp_path: Path) -> Path:
+    path = tmp_path / "fleet.yaml"
+    path.write_text(yaml.safe_dump(digits_fleet))
+    return path
+
+
+def write(path: Path, **changes: Any) -> Path:
+    path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), **changes}))
+    return path
+
+
+def run(*words: str) -> Any:
+    return CliRunner().invoke(app, list(words))
+
+
+def gate(at_least: float) -> list[dict[str, Any]]:
+    return [{"measure": "clean", "metric": "aggregate", "at_least": at_least}]
+
+
+def test_the_table_names_every_model_and_says_where_to_look(fleet_file: Path) -> None:
+    ran = run("audit", str(fleet_file), "--quiet")
+    assert ran.exit_code == 0, ran.output
+    for text in ("good", "weak", "other", "clean", "great-softmax", "report   ", "bundle   "):
+        assert text in ran.stdout
+    report = next(line.split(maxsplit=1)[1] for line in ran.stdout.splitlines() if line.startswith("report"))
+    assert "<html" in Path(report).read_text()[:2000]
+
+
+def test_exit_codes_tell_pass_fail_and_undecided_apart(fleet_file: Path) -> None:
+    models = [model for model in yaml.safe_load(fleet_file.read_text())["models"] if model["name"] == "good"]
+    first = json.loads(run("audit", str(write(fleet_file, models=models)), "--json").stdout)
+    estimate = first["models"][0]["series"][0]["aggregate"]["value"]
+    for at_least, code, outcome in ((0.05, 0, "pass"), (0.9999, 1, "fail"), (estimate, 3, "undecided")):
+        ran = run("audit", str(write(fleet_file, gates=gate(at_least))), "--json")
+        body = json.loads(ran.stdout)
+        assert (ran.exit_code, body["outcome"]) == (code, outcome)
+        assert Path(body["folder"]).is_dir()
+
+
+def test_junit_has_a_case_a_gate(fleet_file: Path, tmp_path: Path) -> None:
+    run("audit", str(write(fleet_file, gates=gate(0.9))), "--quiet", "--junit", str(tmp_path / "j.xml"))
+    root = ElementTree.parse(tmp_path / "j.xml").getroot()
+    assert [suite.get("name") for suite in root] == ["good", "weak", "other"]
+    assert [len(suite.findall("testcase/failure")) for suite in root][1] == 1
+
+
+def test_a_config_error_exits_2_within_two_seconds_and_starts_nothing(tmp_path: Path) -> None:
+    (tmp_path / "f.yaml").write_text("fleet: x\nmodelz: []\n")
+    code = (
+        "import sys\nfrom jobs.cli import main\nsys.argv = ['classwise', 'audit', sys.argv[1]]\n"
+        "try:\n    main()\nexcept SystemExit as stop:\n"
+        "    heavy = [m for m in ('ray', 'torch', 'mlflow', 'jobs.audit') if m in sys.modules]\n"
+        "    print(stop.code, heavy)\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", code, str(tmp_path / "f.yaml")], capture_output=True, text=True)
+    assert ran.stdout.strip() == "2 []"
+    assert "did you mean 'models'?" in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+def test_errors_are_json_when_json_is_asked_for(tmp_path: Path) -> None:
+    ran = run("audit", str(tmp_path / "none.yaml"), "--json")
+    body = json.loads(ran.stdout)
+    assert ran.exit_code == 2
+    assert (body["outcome"], body["error"]) == ("error", "ConfigError")
+    assert body["problems"][0]["remedy"] == "see deploy/examples/"
+
+
+def test_validate_opens_sources_and_runs_nothing(fleet_file: Path) -> None:
+    ran = run("validate", str(fleet_file))
+    assert ran.exit_code == 0
+    assert "valid: fleet digits, 3 models, 899 samples of 10 classes, series clean, great-softmax" in ran.stdout
+    models = yaml.safe_load(fleet_file.read_text())["models"]
+    models[0]["uri"] += ".none"
+    models[1]["uri"] = "facktory:x:y"
+    broken = run("validate", str(write(fleet_file, models=models)))
+    assert broken.exit_code == 2
+    assert "2 problems (SourceError)" in broken.stderr
+    assert "did you mean 'factory'?" in broken.stderr
+
+
+def test_schema_is_json_that_describes_the_file() -> None:
+    assert json.loads(run("schema").stdout)["properties"]["fleet"]["type"] == "string"
+
+
+def test_every_option_has_help() -> None:
+    for command in ("audit", "validate", "schema", "show", "sync", "demo"):
+        ran = run(command, "--help")
+        assert ran.exit_code == 0
+        assert ran.stdout.count("--") >= 1
+
+
+def test_an_unreachable_server_costs_no_audit_and_sync_uploads_later(fleet_file: Path, tmp_path: Path) -> None:
+    ran = run("audit", str(write(fleet_file, tracking={"uri": "http://127.0.0.1:9"})))
+    assert ran.exit_code == 0, ran.output
+    assert "MLflow was not told" in ran.stderr
+    later = next(line for line in ran.stdout.splitlines() if line.startswith("later"))
+    folder = later.split()[-1]
+    done = run("sync", folder, "--tracking-uri", f"sqlite:///{tmp_path / 'm.db'}")
+    assert done.exit_code == 0, done.output
+    assert done.stdout.startswith("uploaded")
+    again = run("sync", folder, "--tracking-uri", f"sqlite:///{tmp_path / 'm.db'}")
+    assert "is already at" in again.stdout
+    shown = run("show", folder)
+    assert "great-softmax" in shown.stdout
+
+
+def test_an_override_is_validated_too(fleet_file: Path) -> None:
+    ran = run("audit", str(fleet_file), "--runner", "rey")
+    assert ran.exit_code == 2
+    assert "resources.runner" in ran.stderr
+
+
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_cleanly_and_the_next_run_goes_on(fleet_file: Path, tmp_path: Path, stop: int) -> None:
+    write(fleet_file, measures=["clean", {"name": "pgd", "steps": 200, "epsilons": [0.02]}])
+    command = [sys.executable, "-m", "jobs.cli", "audit", str(fleet_file), "--json"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    logits = tmp_path / "runs" / "cache" / "logits"
+    deadline = time.monotonic() + 120
+    while len(list(logits.rglob("*.parquet"))) < 9 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(stop)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert json.loads(out)["error"] == "Interrupted"
+    assert "Traceback" not in err
+    assert not list((tmp_path / "runs").rglob("bundle.json"))
+    write(fleet_file, measures=["clean"])
+    resumed = json.loads(run("audit", str(fleet_file), "--json").stdout)
+    assert [model["forwards"] for model in resumed["models"]] == [0, 0, 0]
