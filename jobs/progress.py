@@ -7,7 +7,15 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from services.records import Receipt
 
@@ -62,9 +70,11 @@ class Terminal:
         self._live = console.is_terminal
         columns = (
             TextColumn("{task.description:<11}"),
-            BarColumn(bar_width=24),
+            BarColumn(bar_width=16),
             MofNCompleteColumn(),
-            TextColumn("shards  {task.fields[rate]:>7} images/s  {task.fields[model]}"),
+            TextColumn("shards {task.fields[rate]:>7} images/s {task.fields[model]:<18}"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
             TimeRemainingColumn(compact=True),
         )
         self._progress = Progress(*columns, console=console, transient=False)
@@ -96,7 +106,7 @@ class Terminal:
         rate = self._rate.add(receipt, time.monotonic())
         if self._live and self._task is not None:
             shown = f"{rate:,.0f}" if receipt.rows else ""
-            self._progress.update(self._task, advance=1, rate=shown, model=receipt.task.model.name[:28])
+            self._progress.update(self._task, advance=1, rate=shown, model=receipt.task.model.name[:18])
 
     def note(self, text: str) -> None:
         """Print above the bar."""
