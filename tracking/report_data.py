@@ -2,50 +2,83 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from services.records import AuditResult, Estimate, GroupScore, ModelResult, Outcome, SeriesResult
 from tracking.names import shorten
 from tracking.summary import METRICS, find, lenses
 from tracking.tables import finite
-from tracking.words import interval, model_words, number
+from tracking.words import gate_words, interval, model_words, number
 
 MAX_ROWS = 200_000
 """Rows of the per-class table; above that each profile keeps its weakest classes and the page says so."""
 
-CHIPS = {
-    Outcome.PASS: ("✓", "pass"),
-    Outcome.FAIL: ("✗", "fail"),
-    Outcome.UNDECIDED: ("?", "undecided"),
-    Outcome.ERROR: ("!", "error"),
-}
-
 
 def model_cards(audit: AuditResult) -> list[dict[str, Any]]:
     """One entry a model for the verdict table, worst outcome first, then as in the fleet."""
-    order = (Outcome.ERROR, Outcome.FAIL, Outcome.UNDECIDED, Outcome.PASS)
     first = lenses(audit)[:1]
-    models = sorted(audit.models, key=lambda model: order.index(model.outcome))
-    return [_card(model, find(model, first[0]) if first else None) for model in models]
+    return [_card(model, find(model, first[0]) if first else None) for model in worst_first(audit)]
+
+
+def worst_first(audit: AuditResult) -> list[ModelResult]:
+    """The models by outcome: error, fail, undecided, pass."""
+    return sorted(audit.models, key=lambda model: _ORDER.index(model.outcome))
+
+
+def gate_tallies(audit: AuditResult) -> list[dict[str, Any]]:
+    """For each gate its text, its meaning and how many models end in each outcome, the worst first."""
+    gates = {gate.text: gate for model in audit.models for gate in model.gates}
+    counts = Counter((gate.text, gate.outcome) for model in audit.models for gate in model.gates)
+    return [
+        {
+            "text": text,
+            "meaning": gate_words(audit, gate),
+            "counts": [(counts[text, outcome], outcome.value) for outcome in _ORDER if counts[text, outcome]],
+        }
+        for text, gate in gates.items()
+    ]
+
+
+def headline(audit: AuditResult) -> dict[str, str] | None:
+    """Title and scale of the series whose numbers stand in the verdict table; None when nothing was measured."""
+    first = lenses(audit)[:1]
+    result = next((found for name in first for model in audit.models if (found := find(model, name))), None)
+    if result is None:
+        return None
+    unit = f" ({result.series.unit})" if result.series.unit else ""
+    group = "class" if result.grouping == "class" else f"group of {result.grouping}"
+    scale = f"from 0, the worst, to {result.series.bound:.4g}, the best{unit}"
+    return {"title": result.series.title, "scale": scale, "group": group}
 
 
 def _card(model: ModelResult, result: SeriesResult | None) -> dict[str, Any]:
     threat = model.spec.threat_model
+    told = {f"{gate.text}: {gate.reason}" for gate in model.gates}
     return {
         "name": model.spec.name,
         "short": shorten(model.spec.name, 48),
         "outcome": model.outcome.value,
-        "sign": CHIPS[model.outcome][0],
-        "reasons": model.reasons,
+        "reasons": [reason for reason in model.reasons if reason not in told] if model.gates else model.reasons,
+        "why": _why(model),
         "words": model_words(model),
-        "gates": [(gate.text, gate.outcome.value, CHIPS[gate.outcome][0], gate.reason) for gate in model.gates],
+        "gates": [(gate.text, gate.outcome.value, gate.reason) for gate in model.gates],
         "threat": f"{threat.norm} {threat.epsilon:.4g}" if threat else "not declared",
         "digest": model.digest[:12],
         "worst": " = ".join(shorten(name, 28) for name in result.worst[:2]) if result else "",
-        "cells": [_cell(getattr(result, metric)) if result else _BLANK for metric in METRICS],
+        "cells": {metric: _cell(getattr(result, metric)) if result else _BLANK for metric in METRICS},
     }
 
 
+def _why(model: ModelResult) -> str:
+    """The first reason, short enough for a cell, and how many more there are."""
+    if not model.reasons:
+        return ""
+    more = f" (and {len(model.reasons) - 1} more)" if len(model.reasons) > 1 else ""
+    return shorten(model.reasons[0], 90) + more
+
+
+_ORDER = (Outcome.ERROR, Outcome.FAIL, Outcome.UNDECIDED, Outcome.PASS)
 _BLANK = {"text": "–", "full": "not measured", "value": ""}
 
 

@@ -23,12 +23,13 @@ def lenses(audit: AuditResult) -> list[str]:
     for model in audit.models:
         for result in model.series:
             first.setdefault(lens(result), result)
+    return sorted(first, key=lambda name: lens_rank(first[name]))
 
-    def rank(name: str) -> tuple[bool, bool, bool]:
-        found = first[name]
-        return found.grouping != "class", found.series.key.startswith("clean"), not found.series.key.startswith("great")
 
-    return sorted(first, key=rank)
+def lens_rank(result: SeriesResult) -> tuple[bool, bool, bool]:
+    """Sort key of reading order."""
+    key = result.series.key
+    return result.grouping != "class", key.startswith("clean"), not key.startswith("great")
 
 
 def find(model: ModelResult, name: str) -> SeriesResult | None:

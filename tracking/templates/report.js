@@ -22,8 +22,31 @@
       const axis = { gridcolor: line, linecolor: line };
       themed.polar = { ...themed.polar, radialaxis: { ...themed.polar.radialaxis, ...axis }, angularaxis: { ...themed.polar.angularaxis, ...axis } };
     }
-    window.Plotly.react(canvas, data, themed, { responsive: true, displayModeBar: false, displaylogo: false, scrollZoom: false });
+    const shown = fitted({ data, layout: themed }, canvas);
+    window.Plotly.react(canvas, shown.data, shown.layout, { responsive: true, displayModeBar: false, displaylogo: false, scrollZoom: false });
     canvas.dataset.drawn = "yes";
+  };
+  // On a narrow screen panels that stand side by side go below each other, and a wide matrix scrolls.
+  const NARROW = 640;
+  const suffix = (place) => place ? String(place + 1) : "";
+  const fitted = (figure, canvas) => {
+    const panels = Object.keys(figure.layout).filter((key) => /^xaxis\d*$/.test(key)).length;
+    const width = canvas.parentElement.clientWidth;
+    const columns = figure.data[0].type === "heatmap" ? figure.data[0].z[0].length : 0;
+    canvas.style.minWidth = columns && width < NARROW ? `${Math.max(width, 190 + 32 * columns)}px` : "";
+    if (panels < 2 || width >= NARROW) return figure;
+    const layout = { ...figure.layout, height: figure.layout.height * panels };
+    const data = figure.data.map((trace) => ({ ...trace, yaxis: trace.xaxis.replace("x", "y") }));
+    const gap = 0.16 / panels;
+    for (let place = 0; place < panels; place++) {
+      const own = figure.layout[`yaxis${suffix(place)}`] || figure.layout.yaxis;
+      const top = 1 - place * (1 + gap) / (panels + gap * (panels - 1)) ;
+      const bottom = top - 1 / (panels + gap * (panels - 1));
+      layout[`xaxis${suffix(place)}`] = { ...figure.layout[`xaxis${suffix(place)}`], domain: [0, 1], anchor: `y${suffix(place)}` };
+      layout[`yaxis${suffix(place)}`] = { ...own, domain: [Math.max(0, bottom), top], anchor: `x${suffix(place)}` };
+    }
+    delete layout.grid;
+    return { data, layout };
   };
   const canvases = [...document.querySelectorAll(".canvas")];
   if (window.Plotly && canvases.length) {
@@ -35,13 +58,13 @@
     canvases.forEach((canvas) => watcher.observe(canvas));
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => canvases.filter((c) => c.dataset.drawn).forEach(draw));
   }
-  const lens = document.getElementById("lens");
-  if (lens) {
-    lens.addEventListener("change", () => {
-      for (const plot of document.querySelectorAll("figure.plot")) {
-        plot.hidden = plot.dataset.lens !== "" && plot.dataset.lens !== lens.value;
-      }
-    });
+  for (const select of document.querySelectorAll("select[data-picks]")) {
+    const kind = select.dataset.picks;
+    const pick = () => {
+      for (const plot of document.querySelectorAll(`figure.plot[data-${kind}]`)) plot.hidden = plot.dataset[kind] !== select.value;
+    };
+    select.addEventListener("change", pick);
+    pick(); // a browser may restore an earlier choice on reload
   }
 
   // The verdict table sorts by its cells.
@@ -82,7 +105,7 @@
   table.series.forEach((name, place) => form.elements.series.append(option(place, name)));
   form.elements.series.append(option("", "all"));
   const group = (row) => table.groups[row[1]][row[2]];
-  const flags = (row) => [[1, "worst"], [2, "not separated"], [4, "vacuous"]].filter(([bit]) => row[7] & bit).map(([, text]) => text).join(", ");
+  const flags = (row) => [[1, "worst"], [2, "not separated"], [4, "interval excludes nothing"]].filter(([bit]) => row[7] & bit).map(([, text]) => text).join(", ");
   const columns = [
     ["model", (row) => table.models[row[0]]],
     ["measure", (row) => table.series[row[1]]],
@@ -91,9 +114,8 @@
     ["score", (row) => row[4]],
     ["at least", (row) => row[5]],
     ["at most", (row) => row[6]],
-    ["remark", flags],
   ];
-  const PAGE = 100;
+  const PAGE = 30;
   let order = [4, 1];
   let shown = PAGE;
   let chosen = [];
@@ -105,7 +127,8 @@
     cell.append(Object.assign(document.createElement("button"), { type: "button", textContent: title }));
     head.append(cell);
   }
-  const text = (value) => value === null ? "–" : typeof value === "number" && !Number.isInteger(value) ? value.toFixed(4) : String(value);
+  const told = (value) => Math.abs(value) < 5e-5 ? (value > 0 ? "<0.0001" : ">-0.0001") : value.toFixed(4);
+  const text = (value) => value === null ? "–" : typeof value === "number" && !Number.isInteger(value) ? told(value) : String(value);
   const fill = () => {
     const body = document.createElement("tbody");
     for (const row of chosen.slice(0, shown)) {
@@ -119,6 +142,7 @@
         if (full.length > 60) cell.title = full.slice(0, 1000);
         if (typeof value === "number" || value === null) cell.className = "number";
         cell.append(inner);
+        if (get === group && row[7]) cell.append(Object.assign(document.createElement("span"), { className: "remark", textContent: flags(row) }));
       }
     }
     perClass.replaceChild(body, perClass.tBodies[0]);
@@ -132,6 +156,7 @@
     const wanted = form.elements.text.value.trim().toLowerCase();
     chosen = table.rows.filter((row) => (model === "" || row[0] === Number(model)) && (series === "" || row[1] === Number(series))
       && (!weak || row[7] & 3) && (!wanted || group(row).toLowerCase().includes(wanted)));
+    perClass.classList.toggle("one-measure", series !== "");
     const [column, direction] = order;
     const get = columns[column][1];
     chosen.sort((a, b) => compare(get(a), get(b), direction) || a[0] - b[0] || a[2] - b[2]);
@@ -148,7 +173,7 @@
   let waiting = 0;
   form.addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(choose, 120); });
   form.addEventListener("submit", (event) => event.preventDefault());
-  document.getElementById("more").addEventListener("click", () => { shown += 400; fill(); });
+  document.getElementById("more").addEventListener("click", () => { shown += 300; fill(); });
   // After the first paint, so that a large table does not hold up the verdict.
   requestAnimationFrame(() => setTimeout(choose));
 })();
