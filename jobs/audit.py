@@ -208,7 +208,8 @@ def _judge_all(
             continue
         result = model_result(by_name[name], index, judge)
         forwards, seconds = session.forwards.get(name, 0), session.seconds.get(name, 0.0)
-        results.append(replace(result, facts=facts.get(name, {}), forwards=forwards, seconds=seconds))
+        known = {**facts.get(name, {}), **result.facts}
+        results.append(replace(result, facts=known, forwards=forwards, seconds=seconds))
     return tuple(results)
 
 

@@ -7,6 +7,7 @@ refused: the first two are attacks or accidents, and YAML would take the last of
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from pydantic_core import ErrorDetails
 from jobs.config import FleetConfig
 from services.errors import ClasswiseError, ConfigError, Problem
 from services.measures.base import Measure
+from services.measures.great import Great
+from services.measures.minimal import Minimal
 from services.measures.registry import MEASURES
 from services.records import Series
 from services.registry import did_you_mean
@@ -208,7 +211,23 @@ def _gate_problems(config: FleetConfig, measures: tuple[Measure, ...], where: _L
             place = where(("gates", index, "grouping"))
             remedy = did_you_mean(gate.grouping, groupings)
             problems.append(Problem(place, "class or one of groups", repr(gate.grouping), remedy))
+        if gate.metric == "falsified" and gate.measure in keys:
+            problems += _falsified_problems(index, gate.measure, measures, where)
     return problems
+
+
+def _falsified_problems(index: int, measure: str, measures: tuple[Measure, ...], where: _Locator) -> Iterator[Problem]:
+    """What keeps a gate on the falsified share from being judged: no claim, or nothing to hold it against."""
+    claims = [series.key for one in measures if isinstance(one, Great) for series in one.series()]
+    if measure not in claims:
+        listed = " or ".join(claims) or "which the fleet does not measure"
+        remedy = "only a GREAT score makes a claim that an attack can refute"
+        place = where(("gates", index, "measure"))
+        yield Problem(place, f"a GREAT score ({listed}) for metric falsified", repr(measure), remedy)
+    if not any(isinstance(one, Minimal) for one in measures):
+        remedy = "add minimal to measures: claims are held against the distances that it finds"
+        place = where(("gates", index, "metric"))
+        yield Problem(place, "the measure minimal in the fleet for metric falsified", "none", remedy)
 
 
 def _problem(detail: ErrorDetails, where: _Locator) -> Problem:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from jobs.assemble import Grouping, series_results
 from jobs.baseline import Baseline, non_inferiority
 from jobs.config import GateConfig
+from jobs.falsify import falsified_results
 from jobs.fleetfile import Fleet
 from jobs.gates import judge, worst
+from jobs.masking import masking_facts, masking_findings, masking_notes
 from jobs.plan import Context, ModelPlan
 from jobs.scores import Scores, read_scores, write_scores
 from services.loading.protocols import Samples
-from services.records import Estimate, GateResult, ModelResult, Outcome, SeriesResult
-
-METRICS = ("aggregate", "wcr", "rdi", "nrgc", "fp")
+from services.records import Estimate, FalsifiedResult, GateResult, ModelResult, Outcome, SeriesResult
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,16 @@ def model_result(item: ModelPlan, index: int, judge_with: Judge) -> ModelResult:
     """Read a model's tables, keep its scores in the bundle, and judge it."""
     scores = read_scores(item, judge_with.samples, judge_with.context)
     write_scores(judge_with.folder, index, item.spec, scores)
-    series = tuple(series_results(item, scores, judge_with.groupings, judge_with.fleet.config))
-    gates = tuple(_gate(gate, item, series, scores, judge_with) for gate in judge_with.fleet.config.gates)
+    config, shape = judge_with.fleet.config, judge_with.samples.shape
+    falsified = falsified_results(item, scores, judge_with.groupings, shape, config.intervals.delta)
+    series = tuple(
+        with_falsified(result, _find(falsified, result.series.key, result.grouping))
+        for result in series_results(item, scores, judge_with.groupings, config)
+    )
+    gates = tuple(_gate(gate, item, series, falsified, scores, judge_with) for gate in config.gates)
+    masking = masking_findings(item, scores)
+    notes = [note for result in series if result.grouping == "class" for note in result.notes]
+    notes += [note for result in falsified if result.grouping == "class" for note in result.notes]
     return ModelResult(
         spec=item.spec,
         digest=item.digest,
@@ -42,13 +50,24 @@ def model_result(item: ModelPlan, index: int, judge_with: Judge) -> ModelResult:
         reasons=tuple(_reasons(gates)),
         gates=gates,
         series=series,
-        notes=tuple(dict.fromkeys(note for result in series if result.grouping == "class" for note in result.notes)),
+        facts=masking_facts(masking),
+        notes=tuple(dict.fromkeys((*notes, *masking_notes(masking)))),
+        falsified=falsified,
     )
 
 
 def _gate(
-    gate: GateConfig, item: ModelPlan, series: tuple[SeriesResult, ...], scores: Scores, judge_with: Judge
+    gate: GateConfig,
+    item: ModelPlan,
+    series: tuple[SeriesResult, ...],
+    falsified: tuple[FalsifiedResult, ...],
+    scores: Scores,
+    judge_with: Judge,
 ) -> GateResult:
+    if gate.metric == "falsified":
+        found = _find(falsified, gate.measure, gate.grouping)
+        unknown = Estimate(None, reason="falsified needs a GREAT score and a minimal perturbation")
+        return judge(gate, found.overall if found else unknown)
     result = next(r for r in series if r.series.key == gate.measure and r.grouping == gate.grouping)
     if gate.not_worse_than is None:
         return judge(gate, metric(result, gate.metric))
@@ -59,10 +78,23 @@ def _gate(
 
 def metric(result: SeriesResult, name: str) -> Estimate:
     """A metric of a series by its name in the fleet file."""
-    if name in METRICS:
-        found: Estimate = getattr(result, name)
-        return found
-    return Estimate(None, reason=f"{name} needs a GREAT score and a minimal perturbation")
+    found: Estimate = getattr(result, name)
+    return found
+
+
+def with_falsified(result: SeriesResult, found: FalsifiedResult | None) -> SeriesResult:
+    """The series with the falsified share as an extra, overall and by group, so that it is shown beside the score."""
+    if found is None:
+        return result
+    groups = tuple(
+        replace(group, extras={**group.extras, "falsified": share.score.value})
+        for group, share in zip(result.groups, found.groups, strict=True)
+    )
+    return replace(result, groups=groups, extras={**result.extras, "falsified": found.overall.value})
+
+
+def _find(falsified: tuple[FalsifiedResult, ...], key: str, grouping: str) -> FalsifiedResult | None:
+    return next((found for found in falsified if (found.series, found.grouping) == (key, grouping)), None)
 
 
 def _reasons(gates: tuple[GateResult, ...]) -> list[str]:

@@ -12,6 +12,10 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any, Literal
 
+from services.estimates import Estimate as Estimate
+from services.estimates import FalsifiedResult as FalsifiedResult
+from services.estimates import GroupScore as GroupScore
+
 SCHEMA_VERSION = 1
 """Version of the bundle's JSON and Parquet layouts. Readers accept this version and older ones."""
 
@@ -208,45 +212,6 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
-    """A number and how sure it is.
-
-    Attributes:
-        value: the estimate; None when undefined.
-        low, high: confidence limits at the audit's level; None when there is no interval on that side.
-        reason: why the value is undefined, or why the interval says nothing; "" otherwise.
-        vacuous: the interval is as wide as the range, so it excludes nothing.
-    """
-
-    value: float | None
-    low: float | None = None
-    high: float | None = None
-    reason: str = ""
-    vacuous: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class GroupScore:
-    """One row of a per-group table.
-
-    Attributes:
-        index: position in the grouping's order; for classes the label.
-        name: as the source spells it.
-        n: samples that count (for a conditional series: the correctly classified ones).
-        n_all: samples in the group.
-        score: the group's mean score and its simultaneous interval.
-        extras: other per-group numbers (accuracy, saturated share, censored share), each maybe None.
-    """
-
-    index: int
-    name: str
-    n: int
-    n_all: int
-    score: Estimate
-    extras: dict[str, float | None] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
 class SeriesResult:
     """One series of one model over one grouping: the profile, its disparity, and how sure.
 
@@ -338,10 +303,12 @@ class ModelResult:
         outcome, reasons: the verdict and its sentences.
         gates: each gate judged.
         series: one entry a series and grouping.
-        facts: preflight's findings (parameters, clean accuracy on the probe, range of logits, batch difference).
+        facts: preflight's findings (parameters, clean accuracy on the probe, range of logits, batch difference), and
+            `masking`, the signs of masked gradients that the measures saw.
         notes: plain sentences.
         forwards: images that passed through the network in this audit; 0 when all came from the cache.
         seconds: worker time.
+        falsified: for each GREAT series and grouping, the claims that attacks refuted; empty without `minimal`.
     """
 
     spec: ModelSpec
@@ -354,6 +321,7 @@ class ModelResult:
     notes: tuple[str, ...] = ()
     forwards: int = 0
     seconds: float = 0.0
+    falsified: tuple[FalsifiedResult, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,12 @@ distance d(x) < g(x) refutes that claim for x. Science: section 5.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from scipy.stats import beta
+from numpy.typing import ArrayLike
 
-from services.errors import MeasureError, Problem
+from services.numerics.checks import Floats, as_indices, check_level, fault
+from services.numerics.intervals import clopper_pearson
 from services.records import Estimate
 
 
@@ -64,13 +63,15 @@ def falsify(
         delta: error probability.
 
     Raises:
-        MeasureError: arrays of different lengths, numbers that are not finite, labels outside [0, classes), or a delta
-            outside (0, 1).
+        MeasureError: arrays of different lengths, numbers that are not finite, labels that are not integers in
+            [0, classes), or a delta outside (0, 1).
     """
-    claim, distance = _finite("scores", scores), _finite("distances", distances)
-    right, open_ended = _finite("correct", correct) > 0, _finite("censored", censored) > 0
-    group = np.asarray(labels, dtype=np.int64)
-    _check(claim, distance, right, open_ended, group, classes=classes, delta=delta)
+    check_level(delta, "delta")
+    claim = _finite("scores", scores)
+    n = claim.size
+    distance = _finite("distances", distances, n)
+    right, open_ended = _finite("correct", correct, n) > 0, _finite("censored", censored, n) > 0
+    group = as_indices(np.asarray(labels), n, classes, "labels")
 
     beaten = right & ~open_ended & (distance < claim)
     counted, falsified, untested = (
@@ -91,25 +92,14 @@ def _share(successes: int, n: int, delta: float) -> Estimate:
     """k / n with its Clopper-Pearson interval (Clopper & Pearson 1934)."""
     if n == 0:
         return Estimate(None, reason="no correctly classified sample")
-    low = float(beta.ppf(delta / 2, successes, n - successes + 1)) if successes else 0.0
-    high = float(beta.ppf(1 - delta / 2, successes + 1, n - successes)) if successes < n else 1.0
-    return Estimate(successes / n, low, high)
+    low, high = clopper_pearson(np.array(successes), np.array(n), delta / 2)
+    return Estimate(successes / n, float(low), float(high))
 
 
-def _finite(name: str, values: ArrayLike) -> NDArray[np.float64]:
+def _finite(name: str, values: ArrayLike, n: int | None = None) -> Floats:
     array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 1 or (n is not None and array.size != n):
+        raise fault(name, "shape (N,)" if n is None else f"shape ({n},)", f"shape {array.shape}")
     if not np.isfinite(array).all():
-        raise MeasureError(Problem(f"falsification {name}", "finite numbers", f"{np.sum(~np.isfinite(array))} others"))
+        raise fault(name, "finite numbers", f"{np.sum(~np.isfinite(array))} others")
     return array
-
-
-def _check(claim: NDArray[Any], *others: NDArray[Any], classes: int, delta: float) -> None:
-    lengths = [array.shape for array in (claim, *others)]
-    if len(set(lengths)) > 1 or claim.ndim != 1:
-        raise MeasureError(Problem("falsification", "five arrays of one length", f"shapes {lengths}"))
-    labels = others[-1]
-    if labels.size and (labels.min() < 0 or labels.max() >= classes):
-        found = f"{labels.min()} to {labels.max()}"
-        raise MeasureError(Problem("falsification labels", f"labels in [0, {classes})", found))
-    if not 0 < delta < 1:
-        raise MeasureError(Problem("falsification delta", "a number in (0, 1)", f"{delta}"))

@@ -52,9 +52,9 @@ def test_intervals_are_clopper_pearsons() -> None:
 
 
 def test_all_and_none_have_closed_ends() -> None:
-    ones = np.ones(50)
-    beaten = falsify(ones, ones / 2, ones, 0 * ones, 0 * ones, classes=1)
-    held = falsify(ones / 2, ones, ones, 0 * ones, 0 * ones, classes=1)
+    ones, zeros = np.ones(50), np.zeros(50, dtype=np.int64)
+    beaten = falsify(ones, ones / 2, ones, 0 * ones, zeros, classes=1)
+    held = falsify(ones / 2, ones, ones, 0 * ones, zeros, classes=1)
     assert (beaten.overall.value, beaten.overall.high) == (1.0, 1.0)
     assert beaten.overall.low == pytest.approx(0.025 ** (1 / 50))
     assert (held.overall.value, held.overall.low) == (0.0, 0.0)
@@ -76,9 +76,9 @@ def test_a_class_without_correct_samples_is_undefined_and_costs_no_level() -> No
     ("change", "message"),
     [
         ({"scores": [np.nan, 1.0]}, "finite numbers"),
-        ({"distances": [1.0]}, "five arrays of one length"),
-        ({"labels": [0, 2]}, r"labels in \[0, 2\)"),
-        ({"delta": 0.0}, "a number in"),
+        ({"distances": [1.0]}, r"shape \(2,\)"),
+        ({"labels": [0, 2]}, r"integers in \[0, 2\)"),
+        ({"delta": 0.0}, "strictly between 0 and 1"),
     ],
 )
 def test_wrong_input(change: dict[str, Any], message: str) -> None:
