@@ -19,6 +19,7 @@ METRIC_WORDS = {
     "rdi": "gap between best and worst {group}",
     "nrgc": "inequality between {groups}",
     "fp": "mean less a penalty for disparity",
+    "falsified": "share of claims that attacks refute",
 }
 _RANKING = re.compile("spearman|rank correlation", re.IGNORECASE)
 _SMALLEST = 0.00005
@@ -69,6 +70,15 @@ def gate_words(audit: AuditResult, gate: GateResult) -> str:
     one, many = (f"group of {found[3]}", f"groups of {found[3]}") if found[3] else ("class", "classes")
     bound = "at least" if found[4] == ">=" else "at most"
     return f"{title}, {metric.format(group=one, groups=many)}: {bound} {found[5]}"
+
+
+def share_words(estimate: Estimate) -> str:
+    """A share in per cent with its interval: ``12.3 % (10.1 to 14.8 %)``."""
+    if estimate.value is None:
+        return interval(estimate)
+    low, high = estimate.low, estimate.high
+    limits = "" if low is None or high is None else f" ({100 * low:.1f} to {100 * high:.1f} %)"
+    return f"{100 * estimate.value:.1f} %{limits}"
 
 
 def fleet_words(audit: AuditResult) -> list[str]:

@@ -57,6 +57,7 @@ def _ticks(names: Sequence[str], limit: int = 24) -> Json:
         "tickvals": list(range(len(names))),
         "ticktext": [_short(name, limit) for name in names],
         "automargin": True,
+        "ticklabelstandoff": 5,
         "zeroline": False,
     }
 

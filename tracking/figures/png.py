@@ -182,8 +182,8 @@ def _line(axes: Axes, x: np.ndarray, y: np.ndarray, name: str, position: int | N
 
 def _marked(axes: Axes, chart: Lines) -> None:
     if chart.band is not None:
-        low, high, label = chart.band
-        axes.axvspan(low, high, color=LINES[4], alpha=0.25, label=label(label, 40))
+        low, high, text = chart.band
+        axes.axvspan(low, high, color=LINES[4], alpha=0.25, label=label(text, 40))
     if chart.vertical is not None:
         axes.axvline(chart.vertical[0], color=LINES[1], linestyle="--", label=label(chart.vertical[1], 40))
 

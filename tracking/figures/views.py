@@ -168,7 +168,7 @@ def widths(audit: AuditResult, lens: str) -> Dots | None:
     rdi = tuple(_width(result.rdi) for _, result in rows)
     margin = tuple(_margin(result) for _, result in rows)
     panels = (
-        Panel(f"{_kind(found)} intervals: median, narrowest to widest", (Marks("width", middle, low, high),)),
+        Panel(f"{_kind(found)} intervals: median and range", (Marks("width", middle, low, high),)),
         Panel("RDI interval", (Marks("width", rdi),)),
         Panel("WCR: estimate minus certified", (Marks("margin", margin),)),
     )
