@@ -89,11 +89,13 @@ def sync_bundle(folder: str, uri: str | None) -> str:
 
 
 def _write_pages(fleet: Fleet, result: AuditResult, folder: str) -> None:
-    """The report, with the fleet's earlier audits for its trends."""
+    """The report, with the fleet's earlier audits for its trends, and the fleet's figures."""
+    from tracking.figures.save import write_figures
     from tracking.report import write_report
 
     earlier = [path for path in list_bundles(fleet.config.storage, fleet.config.fleet) if path != folder]
     write_report(result, folder, [read_bundle(path) for path in earlier[-HISTORY:]])
+    write_figures(result, folder)
 
 
 def _track(fleet: Fleet, result: AuditResult, folder: str, reporter: Reporter) -> list[str]:

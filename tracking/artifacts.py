@@ -10,13 +10,14 @@ from typing import Any
 from services import storage
 from services.records import AuditResult
 from tracking import tables
-from tracking.figures.save import save_fleet, save_model
+from tracking.figures.png import png_bytes
+from tracking.figures.save import FIGURES, figure_files, model_charts
 from tracking.layout import RunContent
 from tracking.report import REPORT, render, write_report
 
 
 def parent_files(audit: AuditResult, bundle: str, content: RunContent, folder: Path) -> None:
-    """Report (the bundle's own when it has one), fleet figures, verdict and long texts."""
+    """Report and fleet figures (the bundle's own where it has them), verdict and long texts."""
     _texts(content, folder)
     _verdict(folder, {"outcome": audit.outcome.value, "models": {m.spec.name: m.outcome.value for m in audit.models}})
     source = storage.join(bundle, REPORT)
@@ -24,7 +25,9 @@ def parent_files(audit: AuditResult, bundle: str, content: RunContent, folder: P
         (folder / REPORT).write_bytes(storage.read_bytes(source))
     else:
         write_report(audit, str(folder))
-    save_fleet(audit, folder / "figures")
+    for path, chart in figure_files(audit).items():
+        drawn = storage.join(bundle, path)
+        _bytes(folder / path, storage.read_bytes(drawn) if storage.exists(drawn) else png_bytes(chart))
 
 
 def child_files(audit: AuditResult, index: int, content: RunContent, folder: Path) -> None:
@@ -35,16 +38,20 @@ def child_files(audit: AuditResult, index: int, content: RunContent, folder: Pat
     _verdict(folder, {"outcome": model.outcome.value, "reasons": list(model.reasons), "gates": gates})
     with (folder / "per_class.parquet").open("wb") as file:
         tables.fill_parquet(model, file)
-    save_model(model, folder / "figures")
+    for name, chart in model_charts(model).items():
+        _bytes(folder / FIGURES / f"{name}.png", png_bytes(chart))
     alone = replace(audit, models=(model,), outcome=model.outcome)
     (folder / REPORT).write_text(render(alone, interactive=False), encoding="utf-8")
 
 
 def _texts(content: RunContent, folder: Path) -> None:
     for path, text in content.texts.items():
-        target = folder / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text, encoding="utf-8")
+        _bytes(folder / path, text.encode())
+
+
+def _bytes(target: Path, data: bytes) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(data)
 
 
 def _verdict(folder: Path, body: dict[str, Any]) -> None:

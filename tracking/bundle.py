@@ -6,6 +6,7 @@
       tables/000_resnet18.parquet    one row a series, grouping and group
       bundle.json                    the whole `AuditResult`; written last, so its presence means complete
       report.html                    (tracking.report)
+      figures/great/heatmap.png      the fleet's pictures (tracking.figures.save)
       tracking.json                  what was uploaded where (tracking.marker)
 
 Any fsspec URL serves as storage.

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from services.records import AuditResult, ModelResult, Outcome, SeriesResult
-from tracking.names import group_key, metric_key, unique_name
-from tracking.summary import METRICS, lens, series_metrics
+from tracking.names import group_key, metric_key, series_key, unique_name
+from tracking.summary import METRICS, bounds, lens, series_metrics
 from tracking.tables import finite, rows
 
 MAX_PARAM = 6_000
@@ -41,6 +41,8 @@ def child_content(audit: AuditResult, index: int) -> RunContent:
     model = audit.models[index]
     undefined = list(undefined_of(model))
     metrics = {key: value for result in model.series for key, value in _metrics(result).items()}
+    for tested in model.falsified:
+        metrics |= bounds(metric_key(series_key(tested.series, tested.grouping), "falsified"), tested.overall)
     metrics |= {"undefined": float(len(undefined)), "forwards": float(model.forwards), "seconds": model.seconds}
     return _bounded(model.spec.name, _params(audit, model), metrics, _tags(audit, index, undefined))
 

@@ -25,12 +25,14 @@ from tracking.figures.interactive import to_plotly
 from tracking.figures.png import png_bytes
 from tracking.figures.save import fleet_charts, model_charts
 from tracking.names import shorten
-from tracking.report_data import class_table, model_cards
+from tracking.report_data import class_table, gate_tallies, headline, model_cards, worst_first
 from tracking.summary import find, lenses
-from tracking.words import fleet_words
+from tracking.words import fleet_words, verdict_words
 
 REPORT = "report.html"
 MOST_LENSES = 24
+MOST_MODELS = 60
+"""Models whose own figures are in the page, those that do not pass first; child runs have all of them."""
 
 
 def write_report(result: AuditResult, folder: str, history: Sequence[AuditResult] = ()) -> str:
@@ -51,10 +53,14 @@ def render(result: AuditResult, history: Sequence[AuditResult] = (), *, interact
     return template.render(
         audit=result,
         heading=shorten(result.models[0].spec.name if len(result.models) == 1 else result.fleet, 120),
+        verdict=verdict_words(result),
+        gates=gate_tallies(result),
+        headline=headline(result),
         words=fleet_words(result),
         cards=model_cards(result),
-        lenses=[{"name": name, "title": _title(result, name)} for name in sections],
+        lenses=[{"name": name, "title": _title(result, name)} for name, charts in sections.items() if charts],
         figures=_figures(sections, interactive),
+        models=_model_figures(result, interactive),
         calibration=_calibration(result) if interactive else None,
         table=_embedded(class_table(result)),
         plotly=Markup(_plotly_script()) if interactive else None,
@@ -65,21 +71,35 @@ def render(result: AuditResult, history: Sequence[AuditResult] = (), *, interact
 
 
 def _sections(result: AuditResult, history: Sequence[AuditResult], interactive: bool) -> dict[str, dict[str, Chart]]:
-    """The charts of each series, by series and name."""
+    """The fleet's charts of each series, by series and name; of a single model what its own charts do not show."""
     found = {}
     for name in lenses(result)[:MOST_LENSES]:
-        charts = fleet_charts(result, name) if len(result.models) > 1 else {}
+        charts = fleet_charts(result, name) if len(result.models) > 1 or interactive else {}
         if len(result.models) == 1:
-            radar = views.radar(result, name) if interactive else None
-            charts = {**model_charts(result.models[0], name), **({"radar": radar} if radar else {})}
+            charts = {key: chart for key, chart in charts.items() if key in {"disparity", "radar"}}
         trend = views.trends(history, result, name)
         found[name] = {**charts, "trends": trend} if trend else charts
     return found
 
 
+def _model_figures(result: AuditResult, interactive: bool) -> list[dict[str, Any]]:
+    """Each model with its own figures, the worst outcome first: its profile, and what is proved, claimed and broken."""
+    models = worst_first(result)[:MOST_MODELS]
+    return [
+        {
+            "name": shorten(model.spec.name, 60),
+            "figures": [
+                {"id": f"figure-model-{place}-{name}", **_figure(chart, interactive)}
+                for name, chart in model_charts(model).items()
+            ],
+        }
+        for place, model in enumerate(models)
+    ]
+
+
 def _figures(sections: Mapping[str, Mapping[str, Chart]], interactive: bool) -> list[dict[str, Any]]:
     return [
-        {"lens": lens, "id": f"figure-{place}-{name}", "name": name, **_figure(chart, interactive)}
+        {"lens": lens, "id": f"figure-{place}-{name}", **_figure(chart, interactive)}
         for place, (lens, charts) in enumerate(sections.items())
         for name, chart in charts.items()
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from services.records import AuditResult, Estimate, ModelResult, SeriesResult
+from services.records import AuditResult, Estimate, FalsifiedResult, ModelResult, SeriesResult
 from tracking.names import metric_key, series_key
 from tracking.tables import finite
 
@@ -23,17 +23,23 @@ def lenses(audit: AuditResult) -> list[str]:
     for model in audit.models:
         for result in model.series:
             first.setdefault(lens(result), result)
+    return sorted(first, key=lambda name: lens_rank(first[name]))
 
-    def rank(name: str) -> tuple[bool, bool, bool]:
-        found = first[name]
-        return found.grouping != "class", found.series.key.startswith("clean"), not found.series.key.startswith("great")
 
-    return sorted(first, key=rank)
+def lens_rank(result: SeriesResult) -> tuple[bool, bool, bool]:
+    """Sort key of reading order."""
+    key = result.series.key
+    return result.grouping != "class", key.startswith("clean"), not key.startswith("great")
 
 
 def find(model: ModelResult, name: str) -> SeriesResult | None:
     """The model's series under that lens, None when it was not measured."""
     return next((result for result in model.series if lens(result) == name), None)
+
+
+def refuted(model: ModelResult, name: str) -> FalsifiedResult | None:
+    """How much of what the series under that lens claims attacks refuted; None when that was not tested."""
+    return next((found for found in model.falsified if series_key(found.series, found.grouping) == name), None)
 
 
 def bounds(name: str, estimate: Estimate) -> dict[str, float]:

@@ -10,7 +10,7 @@ from rich.text import Text
 from services.records import AuditResult, ModelResult, Outcome, SeriesResult
 from tracking.names import shorten
 from tracking.summary import find, lenses
-from tracking.words import fleet_words
+from tracking.words import fleet_words, verdict_words
 
 STYLES = {Outcome.PASS: "green", Outcome.FAIL: "red", Outcome.UNDECIDED: "yellow", Outcome.ERROR: "magenta"}
 LEGEND = (
@@ -49,7 +49,7 @@ def verdict_text(result: AuditResult) -> RenderableType:
     for model in [model for model in result.models if model.outcome is not Outcome.PASS][:20]:
         reasons = "; ".join(model.reasons) or "no reason given"
         lines.append(Text(f"{shorten(model.spec.name, 40)} {model.outcome.value}: {reasons}", STYLES[model.outcome]))
-    lines += [Text(sentence) for sentence in fleet_words(result)]
+    lines += [Text(sentence) for sentence in (verdict_words(result), *fleet_words(result))]
     return Group(verdict_table(result), *lines)
 
 

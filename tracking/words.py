@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterator
 
-import numpy as np
-
-from services.records import AuditResult, CalibrationResult, Estimate, ModelResult, Outcome, SeriesResult
+from services.records import AuditResult, CalibrationResult, Estimate, GateResult, ModelResult, Outcome, SeriesResult
 from tracking.names import shorten
 from tracking.summary import find, lenses
+
+FEWEST_RANKED = 5
+"""Models from which a rank correlation is told as a finding: of three, two orders in six agree or oppose entirely."""
+
+METRIC_WORDS = {
+    "aggregate": "mean over all samples",
+    "wcr": "worst {group}",
+    "rdi": "gap between best and worst {group}",
+    "nrgc": "inequality between {groups}",
+    "fp": "mean less a penalty for disparity",
+    "falsified": "share of claims that attacks refute",
+}
+_RANKING = re.compile("spearman|rank correlation", re.IGNORECASE)
+_SMALLEST = 0.00005
 
 
 def number(value: float | None) -> str:
     """Three significant digits at most four decimals: what a reader can take in."""
     if value is None:
         return "undefined"
+    if 0 < abs(value) < _SMALLEST:
+        return "<0.0001" if value > 0 else ">-0.0001"
     return f"{value:.3f}" if abs(value) >= 0.0995 or value == 0 else f"{value:.4f}"
 
 
@@ -32,62 +48,78 @@ def interval(estimate: Estimate) -> str:
     return f"{number(estimate.value)} ({number(low)} to {number(high)})"
 
 
-def fleet_words(audit: AuditResult) -> list[str]:
-    """The paragraph at the head of a report: outcome, the class that suffers most, cautions about the fleet."""
+def verdict_words(audit: AuditResult) -> str:
+    """The outcome of the audit as a sentence: ``8 of 14 models fail, 1 is undecided, 5 pass.``"""
     if len(audit.models) == 1:
-        return [*_outcome(audit), *model_words(audit.models[0])]
-    return [*_outcome(audit), *_shared_worst(audit), *_scale_caution(audit), *calibration_words(audit.calibration)]
+        return f"The model {_VERBS[audit.models[0].outcome][0]}."
+    counts = Counter(model.outcome for model in audit.models)
+    listed = [(counts[outcome], _VERBS[outcome]) for outcome in _WORST_FIRST if counts[outcome]]
+    parts = [f"{count} {one if count == 1 else many}" for count, (one, many) in listed]
+    parts[:1] = [part.replace(" ", f" of {len(audit.models)} models ", 1) for part in parts[:1]]
+    return f"{', '.join(parts)}." if parts else "No model was audited."
+
+
+def gate_words(audit: AuditResult, gate: GateResult) -> str:
+    """A threshold gate spelled out: ``clean accuracy, worst class: at least 0.5``; "" where that adds nothing."""
+    found = re.fullmatch(r"(\S+) (\w+)(?: by (.+))? (>=|<=) (\S+)", gate.text)
+    metric = METRIC_WORDS.get(found[2]) if found else None
+    if found is None or metric is None:
+        return ""
+    series = (result.series for model in audit.models for result in model.series)
+    title = next((one.title for one in series if one.key == found[1]), found[1])
+    one, many = (f"group of {found[3]}", f"groups of {found[3]}") if found[3] else ("class", "classes")
+    bound = "at least" if found[4] == ">=" else "at most"
+    return f"{title}, {metric.format(group=one, groups=many)}: {bound} {found[5]}"
+
+
+def share_words(estimate: Estimate) -> str:
+    """A share in per cent with its interval: ``12.3 % (10.1 to 14.8 %)``."""
+    if estimate.value is None:
+        return interval(estimate)
+    low, high = estimate.low, estimate.high
+    limits = "" if low is None or high is None else f" ({100 * low:.1f} to {100 * high:.1f} %)"
+    return f"{100 * estimate.value:.1f} %{limits}"
+
+
+def fleet_words(audit: AuditResult) -> list[str]:
+    """What the fleet's numbers mean: the class that suffers most, the temperature, cautions. Every sentence once."""
+    notes = audit.notes
+    if len(audit.models) < FEWEST_RANKED:
+        notes = tuple(note for note in notes if not _RANKING.search(note))
+    found = [*_shared_worst(audit), *calibration_words(audit.calibration), *notes]
+    if len(audit.models) == 1:
+        found = [*model_words(audit.models[0]), *calibration_words(audit.calibration), *notes]
+    return list(dict.fromkeys(found))
 
 
 def model_words(model: ModelResult) -> list[str]:
-    """Sentences about one model: worst class, how sure, what is vacuous or saturated, and its own notes."""
-    found = [sentence for result in model.series for sentence in series_words(result)]
-    return [*found, *model.notes]
+    """A paragraph a series, and the model's own notes: worst class, how sure, what is vacuous or saturated."""
+    found = [" ".join(series_words(result)) for result in model.series]
+    said = {note for result in model.series for note in result.notes}
+    return [*found, *(note for note in model.notes if note not in said)]
 
 
 def series_words(result: SeriesResult) -> Iterator[str]:
-    """Sentences about one series of one model."""
+    """Sentences about one series of one model, its notes among them."""
     title = result.series.title
     if not result.worst:
         yield f"{title}: no worst {_group(result)}, because {result.wcr.reason or 'nothing was scored'}."
-        return
-    yield f"{title}: {_worst(result)}{_certified(result)}."
+    else:
+        yield f"{title}: {_worst(result)}{_certified(result)}."
     if len(result.worst) == 1 and result.not_separated:
         names = _names(result.not_separated)
         yield f"The samples do not separate {shorten(result.worst[0])} from {names}: any of them may be the weakest."
-    vacuous = sum(group.score.vacuous for group in result.groups)
-    if vacuous:
-        yield f"{vacuous} of {len(result.groups)} intervals of {title} are vacuous: too few samples to say anything."
     if result.missing:
-        yield f"No samples of {_names(result.missing)}: left out of every number of {title}, not counted as zero."
+        yield f"No samples of {_names(result.missing)}: left out, not counted as zero."
     yield from result.notes
 
 
 def calibration_words(found: CalibrationResult) -> Iterator[str]:
-    """What a reader must know before trusting the temperature."""
+    """Which temperature was chosen and how; what to think of it is in the calibration's notes."""
     if found.temperature is None:
         yield f"No temperature was chosen ({found.policy}): {found.reason or 'undefined'}."
-        return
-    if found.policy != "fixed":
+    elif found.policy != "fixed":
         yield f"Temperature {found.temperature:g} was chosen by {found.policy}."
-    if found.at_edge:
-        yield "It lies at the edge of the grid, so the true optimum may lie outside; do not read it as an optimum."
-    if found.plateau and found.plateau[1] > found.plateau[0]:
-        yield f"Every temperature from {found.plateau[0]:g} to {found.plateau[1]:g} does equally well."
-    if found.reference is not None and found.reference_before is not None:
-        change = "lowers" if found.reference < found.reference_before else "does not lower"
-        pair = f"{found.reference_before:.3f} before, {found.reference:.3f} after"
-        yield f"Calibration {change} the rank correlation with the declared robust accuracies ({pair})."
-        if found.reference_accuracy is not None and found.reference_accuracy >= found.reference:
-            yield f"Clean accuracy alone correlates as well or better ({found.reference_accuracy:.3f})."
-    yield from found.notes
-
-
-def _outcome(audit: AuditResult) -> Iterator[str]:
-    counts = [(sum(model.outcome is outcome for model in audit.models), outcome) for outcome in Outcome]
-    parts = [f"{count} {outcome.value}" for count, outcome in counts if count]
-    models = "1 model" if len(audit.models) == 1 else f"{len(audit.models)} models"
-    yield f"{models} audited on {audit.samples.count:,} samples: {', '.join(parts) or 'none'}."
 
 
 def _shared_worst(audit: AuditResult) -> Iterator[str]:
@@ -104,39 +136,6 @@ def _shared_worst(audit: AuditResult) -> Iterator[str]:
             f"By {results[0].series.title} the weakest {_group(results[0])} is {shorten(worst)} in {count} of "
             f"{len(results)} models."
         )
-
-
-def _scale_caution(audit: AuditResult) -> Iterator[str]:
-    """RDI grows with the scale of the scores, so it alone must not be read as unfairness."""
-    for name in lenses(audit)[:1]:
-        rows = [
-            (result.aggregate.value, result.rdi.value, result.nrgc.value)
-            for model in audit.models
-            if (result := find(model, name))
-        ]
-        full = np.array([row for row in rows if None not in row], dtype=float)
-        if len(full) < 3:
-            continue
-        rdi, nrgc = rank_correlation(full[:, 0], full[:, 1]), rank_correlation(full[:, 0], full[:, 2])
-        if rdi is None or nrgc is None:
-            continue
-        yield f"Rank correlation of the score with RDI {rdi:+.2f}, with NRGC {nrgc:+.2f}."
-        if rdi > 0 > nrgc:
-            yield "RDI grows with the scale of the scores; relative to it (NRGC) the stronger models are more equal."
-
-
-def rank_correlation(a: np.ndarray, b: np.ndarray) -> float | None:
-    """Spearman's rank correlation with average ranks for ties; None when one side is constant."""
-    ranks = [_average_ranks(side) for side in (a, b)]
-    if min(np.ptp(rank) for rank in ranks) == 0:
-        return None
-    return float(np.corrcoef(ranks[0], ranks[1])[0, 1])
-
-
-def _average_ranks(values: np.ndarray) -> np.ndarray:
-    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-    last = np.cumsum(counts)
-    return ((last - counts + 1 + last) / 2)[inverse]
 
 
 def _group(result: SeriesResult) -> str:
@@ -162,3 +161,12 @@ def _certified(result: SeriesResult) -> str:
     if low <= 0:
         return f", and at {share:g} % confidence it may be as low as 0"
     return f", certified to be at least {number(low)} at {share:g} % confidence"
+
+
+_WORST_FIRST = (Outcome.ERROR, Outcome.FAIL, Outcome.UNDECIDED, Outcome.PASS)
+_VERBS = {
+    Outcome.ERROR: ("could not be judged", "could not be judged"),
+    Outcome.FAIL: ("fails", "fail"),
+    Outcome.UNDECIDED: ("is undecided", "are undecided"),
+    Outcome.PASS: ("passes", "pass"),
+}

@@ -17,6 +17,7 @@ from services.records import (
     AuditResult,
     CalibrationResult,
     Estimate,
+    FalsifiedResult,
     GateResult,
     GroupScore,
     ModelResult,
@@ -30,7 +31,7 @@ from services.records import (
 )
 
 BOUND = math.sqrt(math.pi / 2)
-GREAT = Series("great", "GREAT score (sigmoid, T=1)", BOUND)
+GREAT = Series("great", "GREAT score (sigmoid, T=1)", BOUND, unit="L2 distance")
 CLEAN = Series("clean", "clean accuracy", 1.0, binary=True)
 
 
@@ -88,8 +89,12 @@ def audit_of(models: Sequence[ModelResult], classes: Sequence[str], **changes: A
     """An audit of these models."""
     grid = tuple(round(0.1 + 0.05 * step, 3) for step in range(59))
     curve = tuple(0.871 - 0.08 * max(0.0, 2.7 - T) ** 1.5 for T in grid)
+    notes = (
+        "The best temperature reaches the edge of the grid: the grid chose it, not the objective.",
+        "great: higher scores go with higher RDI (Spearman +0.90) but with lower NRGC (-0.81).",
+    )
     calibration = CalibrationResult(
-        "class-accuracy", 2.7, 0.871, True, (2.7, 3.0), 0.5196, 0.6618, 0.8627, grid, curve, notes=()
+        "class-accuracy", 2.7, 0.871, True, (2.7, 3.0), 0.5196, 0.6618, 0.8627, grid, curve, notes=notes[:1]
     )
     order = ("error", "fail", "undecided", "pass")
     outcome = min((model.outcome for model in models), key=lambda o: order.index(o.value), default=Outcome.PASS)
@@ -105,6 +110,7 @@ def audit_of(models: Sequence[ModelResult], classes: Sequence[str], **changes: A
         calibration=calibration,
         config={"fleet": "cifar10", "measures": [{"name": "great"}], "seed": 0, "gates": ["great wcr >= 0.3"]},
         versions={"classwise": "0.1.0", "python": "3.11"},
+        notes=notes,
     )
     return replace(audit, **changes)
 
@@ -142,6 +148,26 @@ def make_audit() -> Callable[..., AuditResult]:
         return audit_of(results, labels)
 
     return make
+
+
+@pytest.fixture(scope="session")
+def attacked_audit(make_audit: Callable[..., AuditResult]) -> AuditResult:
+    """3 models x 6 classes whose GREAT claims were attacked: a quarter refuted, the more the higher the class."""
+    minimal = Series("minimal/l2", "smallest adversarial perturbation", 2.0, unit="L2 distance")
+    audit = make_audit(3, 6, series=(GREAT, minimal))
+    return replace(audit, models=tuple(replace(model, falsified=(_falsified(model),)) for model in audit.models))
+
+
+def _falsified(model: ModelResult) -> FalsifiedResult:
+    """Ten samples refuted in class 0, eleven in class 1, and so on, of the fifty in each."""
+    groups = model.series[0].groups
+    counts = [10 + group.index for group in groups]
+    shares = tuple(
+        replace(group, score=Estimate(count / group.n, 0.05, 0.6)) for group, count in zip(groups, counts, strict=True)
+    )
+    counted = sum(group.n for group in groups)
+    overall = Estimate(sum(counts) / counted, 0.2, 0.31)
+    return FalsifiedResult("great", "class", overall, shares, sum(counts), counted, 0, 0.05)
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import io
 import json
+import re
+import uuid
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -10,18 +12,19 @@ import plotly.graph_objects as go
 import pytest
 from PIL import Image
 
-from services.records import AuditResult, CalibrationResult, Estimate, Series
+from services import storage
+from services.records import AuditResult, CalibrationResult, Estimate, Series, SeriesResult
 from tracking.figures import views
 from tracking.figures.charts import Chart, Dots, Heatmap, Lines
 from tracking.figures.interactive import to_plotly
 from tracking.figures.png import png_bytes
-from tracking.figures.save import fleet_charts, model_charts
+from tracking.figures.save import fleet_charts, model_charts, write_figures
 
 
 def all_charts(audit: AuditResult) -> dict[str, Chart]:
     calibration, trends = views.calibration(audit.calibration), views.trends([audit], audit, "great")
     assert calibration is not None and trends is not None
-    own = model_charts(audit.models[0], "great")
+    own = model_charts(audit.models[0])
     return {**fleet_charts(audit, "great"), **own, "calibration": calibration, "trends": trends}
 
 
@@ -52,7 +55,7 @@ def test_a_thousand_classes_stay_readable(make_audit: Callable[..., AuditResult]
 
 
 def test_hostile_names_are_drawn_and_escaped(hostile_audit: AuditResult) -> None:
-    for chart in (views.heatmap(hostile_audit, "great"), views.profile(hostile_audit.models[0], "great")):
+    for chart in (views.heatmap(hostile_audit, "great"), views.profile(hostile_audit.models[0], "class")):
         assert chart is not None
         assert png_bytes(chart).startswith(b"\x89PNG")
         text = json.dumps(to_plotly(chart))
@@ -114,14 +117,49 @@ def test_calibration_marks_plateau_and_edge(gf_audit: AuditResult) -> None:
 def test_the_bracket_takes_what_is_there(small_audit: AuditResult) -> None:
     model = small_audit.models[0]
     great = model.series[0]
-    minimal = replace(great, series=Series("minimal/l2", "minimal perturbation", 2.0))
-    assert views.bracket(model, great=great) is None
-    chart = views.bracket(model, great=great, minimal=minimal)
-    assert chart is not None and [marks.name for marks in chart.panels[0].marks] == [
-        "GREAT (claim)",
-        "minimal perturbation",
-    ]
-    assert png_bytes(chart) and go.Figure(to_plotly(chart))
+
+    def also(key: str, unit: str = "L2 distance") -> SeriesResult:
+        return replace(great, series=Series(key, key, 2.0, unit=unit))
+
+    assert views.bracket(model) is None
+    assert views.bracket(replace(model, series=(great, also("minimal/linf", "Linf distance")))) is None
+    measured = (also("great-softmax"), great, also("minimal/l2"), also("radius/sigma-0.25"))
+    chart = views.bracket(replace(model, series=measured))
+    assert chart is not None
+    radius, claim, broken = chart.panels[0].marks
+    assert ("proved" in radius.name, "claimed" in claim.name, "broken" in broken.name) == (True, True, True)
+    assert edges_are_blank(png_bytes(chart)) and go.Figure(to_plotly(chart))
+    by_name = {group.name: group.score.value for group in great.groups}
+    assert claim.values == tuple(by_name[name] for name in chart.categories)
+
+
+def test_a_profile_shows_all_series_in_one_order(small_audit: AuditResult) -> None:
+    model = small_audit.models[0]
+    by_sex = replace(model.series[0], grouping="sex")
+    lacking = replace(model.series[1], groups=model.series[1].groups[1:])
+    charts = model_charts(replace(model, series=(lacking, model.series[0], by_sex)))
+    assert set(charts) == {"profile", "profile_by-sex"}
+    chart = charts["profile"]
+    assert isinstance(chart, Dots)
+    assert [panel.label for panel in chart.panels] == ["GREAT score (sigmoid, T=1)", "clean accuracy"]
+    great, clean = (panel.marks[0].values for panel in chart.panels)
+    assert list(great) == sorted(group.score.value or 0 for group in model.series[0].groups)
+    assert clean.count(None) == 1 and edges_are_blank(png_bytes(chart))
+
+
+def test_every_figure_explains_itself(gf_audit: AuditResult) -> None:
+    for name, chart in all_charts(gf_audit).items():
+        assert chart.note.endswith("."), name
+        axes = [axis for key, axis in to_plotly(chart)["layout"].items() if re.match(r"x?y?axis", key)]
+        first = [axis for axis in axes if "anchor" in axis or "domain" in axis or len(axes) <= 2]
+        assert all(axis["title"]["text"] for axis in first), name
+
+
+def test_figures_go_into_a_folder_of_any_kind(make_audit: Callable[..., AuditResult]) -> None:
+    where = f"memory://{uuid.uuid4().hex}"
+    paths = write_figures(make_audit(2, 3), where)
+    assert f"{where}/figures/great/heatmap.png" in paths and f"{where}/figures/calibration.png" in paths
+    assert all(storage.read_bytes(path).startswith(b"\x89PNG") for path in paths)
 
 
 def test_one_model_has_no_rankings(small_audit: AuditResult) -> None:

@@ -70,3 +70,8 @@ def test_the_leaderboard_has_equal_columns_and_null_for_undefined(gf_audit: Audi
     assert len(table) == 17 and len({tuple(row) for row in table}) == 1
     assert list(table[0])[:4] == ["model", "outcome", "great/aggregate", "great/wcr"]
     assert table[0]["clean/rdi"] is None and table[0]["great/worst"] == "cat"
+
+
+def test_the_refuted_share_is_a_metric_with_its_limits(attacked_audit: AuditResult) -> None:
+    metrics = child_content(attacked_audit, 0).metrics
+    assert [metrics[f"great/falsified{side}"] for side in ("", "_low", "_high")] == [0.25, 0.2, 0.31]

@@ -22,6 +22,7 @@ import pytest
 from services.errors import Interrupted, TrackingError
 from services.records import AuditResult
 from tracking import artifacts, bundle, marker, mlflow_store
+from tracking.layout import parent_content
 from tracking.mlflow_store import LoggedRuns, close_stale_runs, log_audit, sync
 
 pytestmark = pytest.mark.filterwarnings("default::DeprecationWarning", "default::FutureWarning")
@@ -100,9 +101,18 @@ def paths(client: Any, run_id: str, folder: str = "") -> set[str]:
 def test_children_have_the_same_artifact_paths(logged: LoggedRuns, client: Any) -> None:
     first, second = (paths(client, run_id) for run_id in logged.child_run_ids)
     assert first == second
-    assert first == {"figures/great/profile.png", "per_class.json", "per_class.parquet", "report.html", "verdict.json"}
+    assert first == {"figures/profile.png", "per_class.json", "per_class.parquet", "report.html", "verdict.json"}
     parent = paths(client, logged.parent_run_id)
     assert {"leaderboard.json", "report.html", "figures/calibration.png", "figures/great/heatmap.png"} <= parent
+
+
+def test_figures_of_the_bundle_are_not_drawn_again(audit: AuditResult, tmp_path: Path) -> None:
+    drawn = tmp_path / "bundle" / "figures" / "great" / "heatmap.png"
+    drawn.parent.mkdir(parents=True)
+    drawn.write_bytes(b"the picture in the bundle")
+    artifacts.parent_files(audit, str(tmp_path / "bundle"), parent_content(audit), tmp_path)
+    assert (tmp_path / "figures" / "great" / "heatmap.png").read_bytes() == b"the picture in the bundle"
+    assert (tmp_path / "figures" / "great" / "radar.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_tables_read_back(

@@ -51,9 +51,16 @@ def test_the_page_is_self_contained_with_plotly_once(gf_audit: AuditResult, tmp_
     page = Page(text)
     assert page.external == [] and page.handlers == []
     assert text.count("plotly.js v") == 1 and len(text) < 6_000_000
-    assert text.index("What this means") < text.index("Verdict of each model") < text.index("Pictures")
+    places = [text.index(f">{heading}") for heading in ("Verdict", "What this means", "Pictures", "Every class")]
+    assert places == sorted(places)
+    assert "14 of 17 models fail, 2 are undecided, 1 passes." in text
+    assert re.findall(r'class="chip \w+"><span aria-hidden="true">.</span> (\d+ \w+)<', text) == [
+        "14 fail",
+        "2 undecided",
+        "1 pass",
+    ]
     assert "the weakest class is cat in 13 of 17 models" in text
-    assert "Rank correlation of the score with RDI +0.90, with NRGC -0.81." in text
+    assert text.count("Spearman +0.90") == text.count("the grid chose it") == 1
     assert len(table_data(text)["rows"]) == 17 * 2 * 10
 
 
@@ -88,6 +95,18 @@ def test_the_largest_table_is_bounded_and_keeps_the_weakest(make_audit: Callable
     assert len(cut["rows"]) == 100 and cut["total"] == 1_000 and MAX_ROWS >= 200_000
     weakest = min(row[4] for row in whole["rows"] if row[0] == 0)
     assert cut["rows"][0][4] == weakest
+
+
+def test_refuted_claims_stand_beside_the_verdict(attacked_audit: AuditResult, small_audit: AuditResult) -> None:
+    text = render(attacked_audit)
+    assert "<b>refuted</b>" in text and text.count('data-label="refuted" data-value="0.25"') == 3
+    assert "25.0 % (20.0 to 31.0 %): 75 of 300 correctly classified samples" in text
+    assert text.count("proved, claimed, broken") >= 3
+    table = table_data(text)
+    assert table["refuted"] and {row[2]: row[8] for row in table["rows"] if row[1] == 0}[5] == 0.3
+    assert {row[8] for row in table["rows"] if row[1] == 1} == {None}
+    untested = render(small_audit)
+    assert "refuted" not in re.sub(r"<script.*?</script>", "", untested, flags=re.S)
 
 
 @pytest.fixture(scope="module")
@@ -127,12 +146,33 @@ def test_a_browser_draws_sorts_and_filters_without_a_fault(
     while len(browser.execute_script(rows)) != 3:
         assert time.monotonic() < end, "the filter did nothing"
         time.sleep(0.1)
-    browser.execute_script("document.querySelectorAll('#verdicts thead button')[2].click()")
+    browser.execute_script("document.querySelectorAll('#verdicts thead button')[3].click()")
     cells = browser.execute_script(
-        "return [...document.querySelectorAll('#verdicts tbody td:nth-child(3)')].map(c => +c.dataset.value)"
+        "return [...document.querySelectorAll('#verdicts tbody td:nth-child(4)')].map(c => +c.dataset.value)"
     )
     assert cells == sorted(cells)
-    for width in (1280, 400):
-        browser.set_window_size(width, 900)
-        assert browser.execute_script("return document.documentElement.scrollWidth <= window.innerWidth")
     assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
+
+
+def test_a_phone_sees_all_of_it(browser: Any, attacked_audit: AuditResult, tmp_path: Path) -> None:
+    screen = {"width": 400, "height": 800, "deviceScaleFactor": 1, "mobile": True}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
+    try:
+        browser.get(Path(write_report(attacked_audit, str(tmp_path))).as_uri())
+        assert browser.execute_script("return [window.innerWidth, document.documentElement.scrollWidth]") == [400, 400]
+        cells = "[...document.querySelectorAll('#verdicts td, #verdicts th')]"
+        assert browser.execute_script(f"return {cells}.every(cell => cell.getBoundingClientRect().right <= 400)")
+        browser.execute_script("document.getElementById('model-figures').scrollIntoView()")
+        end = time.monotonic() + 60
+        titles = (
+            "return [...document.querySelectorAll('#figure-model-0-profile g[class$=title] text')]"
+            ".filter(t => /^x/.test(t.getAttribute('class'))).map(t => t.getBoundingClientRect())"
+            ".map(box => [box.left, box.right, box.top])"
+        )
+        while len(boxes := browser.execute_script(titles)) < 2:
+            assert time.monotonic() < end, "no figure was drawn"
+            time.sleep(0.2)
+        assert all(0 <= left < right <= 400 for left, right, _ in boxes)
+        assert boxes[1][2] > boxes[0][2] + 100, "panels stand below each other"
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})

@@ -26,7 +26,7 @@ def test_the_table_fits_eighty_columns_whole(gf_audit: AuditResult) -> None:
     assert row.split()[:9] == ["Ding2020MMA", "fail", "great", "0.086", "cat", "0.039", "0.034", "0.127", "0.218"]
     heads = next(line for line in lines if "verdict" in line)
     assert heads.split() == ["model", "verdict", "measure", "score", "worst", "mean", "low", "RDI", "NRGC"]
-    assert "RDI grows with the scale" in " ".join(lines)
+    assert "14 of 17 models fail" in " ".join(lines) and "Spearman +0.90" in " ".join(lines)
 
 
 def test_hostile_names_are_printed_as_text(hostile_audit: AuditResult) -> None:

@@ -2,20 +2,61 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
-from scipy.stats import spearmanr
 
-from services.records import AuditResult, CalibrationResult, Estimate
-from tracking.words import calibration_words, fleet_words, interval, model_words, rank_correlation, series_words
+from services.records import AuditResult, CalibrationResult, Estimate, GateResult, Outcome
+from tracking.words import (
+    calibration_words,
+    fleet_words,
+    gate_words,
+    interval,
+    model_words,
+    series_words,
+    share_words,
+    verdict_words,
+)
 
 
 def test_the_published_fleet_in_words(gf_audit: AuditResult) -> None:
     text = " ".join(fleet_words(gf_audit))
-    assert "17 models audited on 10,000 samples: 1 pass, 14 fail, 2 undecided." in text
-    assert "RDI grows with the scale of the scores" in text
-    assert "Calibration lowers the rank correlation" in text and "0.662 before, 0.520 after" in text
-    assert "Clean accuracy alone correlates as well or better (0.863)" in text and "edge of the grid" in text
+    assert verdict_words(gf_audit) == "14 of 17 models fail, 2 are undecided, 1 passes."
+    assert "the weakest class is cat in 13 of 17 models" in text
+    assert "Temperature 2.7 was chosen by class-accuracy." in text
+    assert text.count("edge of the grid") == text.count("Spearman") == 1
+
+
+def test_few_models_prove_no_correlation(gf_audit: AuditResult) -> None:
+    for count, told in ((4, False), (5, True)):
+        few = replace(gf_audit, models=gf_audit.models[:count])
+        assert ("Spearman" in " ".join(fleet_words(few))) is told
+        assert "edge of the grid" in " ".join(fleet_words(few))
+
+
+def test_verdicts_in_words(gf_audit: AuditResult) -> None:
+    (passing,) = (model for model in gf_audit.models if model.outcome is Outcome.PASS)
+    assert verdict_words(replace(gf_audit, models=(passing,))) == "The model passes."
+    broken = replace(passing, outcome=Outcome.ERROR)
+    assert verdict_words(replace(gf_audit, models=(passing, broken))) == "1 of 2 models could not be judged, 1 passes."
+    assert verdict_words(replace(gf_audit, models=())) == "No model was audited."
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("great wcr >= 0.3", "GREAT score (sigmoid, T=1), worst class: at least 0.3"),
+        ("clean rdi by sex <= 0.1", "clean accuracy, gap between best and worst group of sex: at most 0.1"),
+        ("great falsified <= 0.1", "GREAT score (sigmoid, T=1), share of claims that attacks refute: at most 0.1"),
+        ("great wcr not worse than last by more than 0.1", ""),
+        ("great unknown >= 1", ""),
+    ],
+)
+def test_gates_spelled_out(text: str, words: str, gf_audit: AuditResult) -> None:
+    assert gate_words(gf_audit, GateResult(text, Outcome.PASS, Estimate(1.0), "")) == words
+
+
+def test_shares_in_words() -> None:
+    assert share_words(Estimate(0.123, 0.1, 0.15)) == "12.3 % (10.0 to 15.0 %)"
+    assert share_words(Estimate(None, reason="nothing attacked")) == "undefined (nothing attacked)"
 
 
 def test_one_series_in_words(gf_audit: AuditResult) -> None:
@@ -28,12 +69,12 @@ def test_one_series_in_words(gf_audit: AuditResult) -> None:
     assert "cat, dog tie for the worst class" in next(iter(series_words(tied)))
     close = " ".join(series_words(replace(great, not_separated=("dog",))))
     assert "do not separate cat from dog" in close
-    groups = tuple(replace(group, score=replace(group.score, vacuous=True)) for group in great.groups)
-    assert "10 of 10 intervals" in " ".join(series_words(replace(great, groups=groups, missing=("frog",))))
+    assert "No samples of frog" in " ".join(series_words(replace(great, missing=("frog",))))
     empty = replace(great, worst=(), wcr=Estimate(None, reason="no samples"))
     assert list(series_words(empty)) == ["GREAT score (sigmoid, T=1): no worst class, because no samples."]
-    noted = replace(gf_audit.models[0], notes=("98 % of margins saturate.",))
-    assert model_words(noted)[-1] == "98 % of margins saturate."
+    note = "98 % of margins saturate."
+    noted = replace(gf_audit.models[0], series=(replace(great, notes=(note,)),), notes=(note, "A note of its own."))
+    assert " ".join(model_words(noted)).count(note) == 1 and model_words(noted)[-1] == "A note of its own."
 
 
 @pytest.mark.parametrize(
@@ -43,6 +84,8 @@ def test_one_series_in_words(gf_audit: AuditResult) -> None:
         (Estimate(0.5, 0.4), "0.500 (at least 0.400)"),
         (Estimate(0.5, None, 0.6), "0.500 (at most 0.600)"),
         (Estimate(0.01234), "0.0123"),
+        (Estimate(4e-7, 0.0, 0.01), "<0.0001 (0.000 to 0.0100)"),
+        (Estimate(-4e-7), ">-0.0001"),
         (Estimate(None, reason="all scores are 0"), "undefined (all scores are 0)"),
     ],
 )
@@ -53,11 +96,3 @@ def test_intervals_in_words(estimate: Estimate, text: str) -> None:
 def test_an_undefined_temperature_has_its_reason() -> None:
     found = CalibrationResult("fleet-accuracy", None, reason="two models only")
     assert list(calibration_words(found)) == ["No temperature was chosen (fleet-accuracy): two models only."]
-
-
-def test_rank_correlation_agrees_with_scipy() -> None:
-    draw = np.random.default_rng(0)
-    for _ in range(50):
-        a, b = draw.integers(0, 5, 12).astype(float), draw.normal(size=12)
-        assert rank_correlation(a, b) == pytest.approx(spearmanr(a, b).statistic)
-    assert rank_correlation(np.ones(4), np.arange(4.0)) is None

@@ -13,7 +13,7 @@ Values = tuple[float | None, ...]
 
 @dataclass(frozen=True)
 class Heatmap:
-    """A matrix of values (rows x columns), rows drawn from the top."""
+    """A matrix of values (rows x columns), rows drawn from the top; `label` says what a value is."""
 
     title: str
     note: str
@@ -21,6 +21,8 @@ class Heatmap:
     columns: tuple[str, ...]
     values: tuple[Values, ...]
     label: str
+    row_label: str = "model"
+    column_label: str = "class"
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,7 @@ class Dots:
     note: str
     categories: tuple[str, ...]
     panels: tuple[Panel, ...]
+    category_label: str
 
 
 @dataclass(frozen=True)

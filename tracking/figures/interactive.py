@@ -12,12 +12,15 @@ from math import log10
 from typing import Any
 
 from tracking.figures.charts import Chart, Cloud, Dots, Heatmap, Lines, Marks, Panel, Radar, Scatter
+from tracking.figures.labels import spread
 from tracking.figures.palette import GREY, LINES
 from tracking.names import shorten
 from tracking.tables import finite
 
 SYMBOLS = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "x", "star")
 _MAX_HOVER = 300
+MOST_WRITTEN = 250
+"""Cells of a heat map that get their number written in them."""
 
 Json = dict[str, Any]
 
@@ -54,6 +57,7 @@ def _ticks(names: Sequence[str], limit: int = 24) -> Json:
         "tickvals": list(range(len(names))),
         "ticktext": [_short(name, limit) for name in names],
         "automargin": True,
+        "ticklabelstandoff": 5,
         "zeroline": False,
     }
 
@@ -66,39 +70,48 @@ def _heatmap(chart: Heatmap) -> tuple[list[Json], Json]:
         ]
         for row, line in zip(chart.rows, chart.values, strict=True)
     ]
-    trace = {
+    trace: Json = {
         "type": "heatmap",
         "z": [_rounded(line) for line in chart.values],
-        "text": hover,
+        "hovertext": hover,
         "hoverinfo": "text",
         "colorscale": "Cividis",
         "colorbar": {"title": {"text": _short(chart.label, 40), "side": "right"}, "thickness": 12},
         "xgap": 1,
         "ygap": 1,
     }
-    layout = {
-        "height": 190 + 22 * max(4, len(chart.rows)),
-        "xaxis": {**_ticks(chart.columns, 18), "tickangle": -45, "showgrid": False},
-        "yaxis": {**_ticks(chart.rows, 34), "autorange": "reversed", "showgrid": False},
-    }
+    if len(chart.rows) * len(chart.columns) <= MOST_WRITTEN:
+        written = [["" if finite(value) is None else f"{value:.3f}" for value in line] for line in chart.values]
+        trace |= {"text": written, "texttemplate": "%{text}", "textfont": {"size": 10}}
+    column_axis = {**_ticks(chart.columns, 18), "tickangle": -45, "showgrid": False, "title": _axis(chart.column_label)}
+    row_axis = {**_ticks(chart.rows, 34), "autorange": "reversed", "showgrid": False, "title": _axis(chart.row_label)}
+    layout = {"height": 200 + 24 * max(4, len(chart.rows)), "xaxis": column_axis, "yaxis": row_axis}
     return [trace], layout
 
 
 def _told(value: float | None) -> str:
-    return "undefined" if value is None else f"{value:.4f}"
+    if value is None:
+        return "undefined"
+    return f"{value:.2g}" if 0 < abs(value) < 0.001 else f"{value:.4f}"
+
+
+def _axis(label: str) -> Json:
+    return {"text": _short(label, 44), "font": {"size": 12}, "standoff": 8}
 
 
 def _dots(chart: Dots) -> tuple[list[Json], Json]:
     count = len(chart.categories)
-    y_axis = {**_ticks(chart.categories, 30), "range": [count - 0.4, -0.6]}
-    layout: Json = {"height": 110 + 22 * max(4, count), "yaxis": y_axis, "showlegend": False}
+    y_axis = {**_ticks(chart.categories, 30), "range": [count - 0.4, -0.6], "title": _axis(chart.category_label)}
+    layout: Json = {"height": 120 + 22 * max(4, count), "yaxis": y_axis, "showlegend": False}
     layout |= {"grid": {"rows": 1, "columns": len(chart.panels), "xgap": 0.06}}
     traces = []
     for place, panel in enumerate(chart.panels):
         axis = "" if place == 0 else str(place + 1)
         layout[f"xaxis{axis}"] = {
-            "title": {"text": _short(panel.label, 44), "font": {"size": 11}},
+            "title": _axis(panel.label),
             "automargin": True,
+            "rangemode": "tozero",
+            "nticks": 7,
             "domain": _domain(place, len(chart.panels)),
         }
         traces += [_marks(chart, panel, position, f"x{axis}") for position in range(len(panel.marks))]
@@ -126,6 +139,7 @@ def _marks(chart: Dots, panel: Panel, position: int, axis: str) -> Json:
         "x": _rounded(marks.values),
         "y": [index + shift for index in range(len(marks.values))],
         "marker": {"color": LINES[position % 8], "symbol": SYMBOLS[position % 8], "size": 8},
+        "cliponaxis": False,
         "text": [_hover(chart.categories[index], marks, index) for index in range(len(marks.values))],
         "hoverinfo": "text",
     }
@@ -162,15 +176,15 @@ def _scatter(chart: Scatter) -> tuple[list[Json], Json]:
         axis = "" if place == 0 else str(place + 1)
         domain = _domain(place, len(chart.clouds))
         domain = [domain[0] + (0.05 if place else 0.0), domain[1]]
-        title = {"text": _short(cloud.x_label, 44), "font": {"size": 11}}
-        layout[f"xaxis{axis}"] = {"title": title, "automargin": True, "domain": domain, "zeroline": False}
-        y_title = {"text": _short(cloud.y_label, 44), "font": {"size": 11}}
-        layout[f"yaxis{axis}"] = {"title": y_title, "automargin": True, "anchor": f"x{axis}", "zeroline": False}
+        common = {"automargin": True, "zeroline": False}
+        layout[f"xaxis{axis}"] = {**common, "title": _axis(cloud.x_label), "domain": domain}
+        layout[f"yaxis{axis}"] = {**common, "title": _axis(cloud.y_label), "anchor": f"x{axis}"}
         traces.append(_cloud(cloud, axis))
     return traces, layout
 
 
 def _cloud(cloud: Cloud, axis: str) -> Json:
+    named = set(spread(cloud))
     points = zip(cloud.names, cloud.x, cloud.y, strict=True)
     hover = [
         f"{_full(name)}<br>{_short(cloud.x_label, 44)} {_told(x)}<br>{_short(cloud.y_label, 44)} {_told(y)}"
@@ -178,12 +192,16 @@ def _cloud(cloud: Cloud, axis: str) -> Json:
     ]
     return {
         "type": "scatter",
-        "mode": "markers",
+        "mode": "markers+text",
         "x": _rounded(cloud.x),
         "y": _rounded(cloud.y),
         "xaxis": f"x{axis}",
         "yaxis": f"y{axis}",
-        "text": hover,
+        "text": [_short(name, 20) if place in named else "" for place, name in enumerate(cloud.names)],
+        "textposition": "top center",
+        "textfont": {"size": 10},
+        "cliponaxis": False,
+        "hovertext": hover,
         "hoverinfo": "text",
         "marker": {"size": 10, "color": LINES[0], "opacity": 0.8},
     }
@@ -194,13 +212,13 @@ def _lines(chart: Lines) -> tuple[list[Json], Json]:
     x: list[Any] = list(range(len(chart.x))) if named else list(chart.x)
     traces = [_line(chart, position, x) for position in reversed(range(len(chart.lines)))]
     x_axis: Json = _ticks([str(name) for name in chart.x], 20) if named else {"automargin": True}
-    x_axis["title"] = {"text": _short(chart.x_label, 40) if chart.x_label else ""}
+    x_axis["title"] = _axis(chart.x_label)
     if chart.log:
         x_axis["type"] = "log"
-    y_axis: Json = {"title": {"text": _short(chart.y_label, 40)}, "automargin": True, "zeroline": False}
+    y_axis: Json = {"title": _axis(chart.y_label), "automargin": True, "zeroline": False}
     if chart.falling:
         y_axis["autorange"] = "reversed"
-    legend = {"traceorder": "reversed", "orientation": "h", "y": -0.16, "yanchor": "top"}
+    legend = {"traceorder": "reversed", "orientation": "h", "y": -0.2, "yanchor": "top"}
     layout = {"height": 460, "xaxis": x_axis, "yaxis": y_axis, "showlegend": len(chart.lines) > 1, "legend": legend}
     return traces, {**layout, **_marked(chart)}
 
@@ -283,9 +301,9 @@ def _radar(chart: Radar) -> tuple[list[Json], Json]:
         "rotation": 90,
     }
     polar = {
-        "radialaxis": {"range": [0, chart.top * 1.05], "angle": 90},
+        "radialaxis": {"range": [0, chart.top * 1.05], "angle": 90, "tickangle": 90, "nticks": 5},
         "angularaxis": angular,
         "bgcolor": "rgba(0,0,0,0)",
     }
-    legend = {"orientation": "h", "y": -0.08, "yanchor": "top"}
+    legend = {"orientation": "h", "x": 0.5, "xanchor": "center", "y": -0.1, "yanchor": "top"}
     return traces, {"height": 480, "polar": polar, "legend": legend, "margin": {"l": 60, "r": 60, "t": 40, "b": 10}}

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
-
+from services import storage
 from services.records import AuditResult, ModelResult
 from tracking.figures import views
 from tracking.figures.charts import Chart
 from tracking.figures.png import png_bytes
 from tracking.names import file_name
-from tracking.summary import lens as lens_of
 from tracking.summary import lenses
 
+FIGURES = "figures"
 MOST_LENSES = 3
 """Series that get their own set of PNG files; the report has all of them."""
 
@@ -22,8 +20,8 @@ def fleet_charts(audit: AuditResult, lens: str) -> dict[str, Chart]:
     found: dict[str, Chart | None] = {
         "heatmap": views.heatmap(audit, lens),
         "disparity": views.disparity(audit, lens),
-        "score_vs_disparity": views.against_disparity(audit, lens),
         "vulnerability": views.vulnerability(audit, lens),
+        "score_vs_disparity": views.against_disparity(audit, lens),
         "reranking": views.reranking(audit, lens),
         "interval_widths": views.widths(audit, lens),
         "radar": views.radar(audit, lens),
@@ -31,43 +29,35 @@ def fleet_charts(audit: AuditResult, lens: str) -> dict[str, Chart]:
     return {name: chart for name, chart in found.items() if chart is not None}
 
 
-def model_charts(model: ModelResult, lens: str) -> dict[str, Chart]:
-    """The charts of one series of one model, by file name."""
-    chart = views.profile(model, lens)
-    return {} if chart is None else {"profile": chart}
-
-
-def save(charts: Mapping[str, Chart], folder: Path) -> None:
-    """Draw each chart to ``folder/NAME.png``."""
-    for name, chart in charts.items():
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{name}.png").write_bytes(png_bytes(chart))
-
-
-def save_fleet(audit: AuditResult, folder: Path) -> None:
-    """``calibration.png`` and, per series, a folder with its charts."""
-    for lens in lenses(audit)[:MOST_LENSES]:
-        save(fleet_charts(audit, lens), folder / file_name(lens))
-    curve = views.calibration(audit.calibration)
-    if curve is not None:
-        save({"calibration": curve}, folder)
-
-
-def save_model(model: ModelResult, folder: Path) -> None:
-    """Per series a folder with the model's charts."""
-    for result in model.series[:MOST_LENSES]:
-        lens = lens_of(result)
-        save(model_charts(model, lens), folder / file_name(lens))
-    _bracket(model, folder)
-
-
-def _bracket(model: ModelResult, folder: Path) -> None:
-    by_kind = {
-        kind: next((r for r in model.series if r.grouping == "class" and r.series.key.startswith(kind)), None)
-        for kind in ("radius", "great", "minimal")
+def model_charts(model: ModelResult) -> dict[str, Chart]:
+    """The charts of one model, by file name: all series in one picture, one more a grouping, and the bracket."""
+    groupings = dict.fromkeys(result.grouping for result in model.series)
+    found: dict[str, Chart | None] = {
+        "profile" if grouping == "class" else f"profile_by-{file_name(grouping)}": views.profile(model, grouping)
+        for grouping in sorted(groupings, key=lambda grouping: grouping != "class")
     }
-    if by_kind["radius"] is None and by_kind["minimal"] is None:
-        return
-    chart = views.bracket(model, **by_kind)
-    if chart is not None:
-        save({"bracket": chart}, folder)
+    found["bracket"] = views.bracket(model)
+    return {name: chart for name, chart in found.items() if chart is not None}
+
+
+def figure_files(audit: AuditResult) -> dict[str, Chart]:
+    """The fleet's charts by path within an audit's folder: ``figures/great/heatmap.png``."""
+    found: dict[str, Chart] = {}
+    for lens in lenses(audit)[:MOST_LENSES]:
+        folder = storage.join(FIGURES, file_name(lens))
+        found |= {storage.join(folder, f"{name}.png"): chart for name, chart in fleet_charts(audit, lens).items()}
+    curve = views.calibration(audit.calibration)
+    return {**found, storage.join(FIGURES, "calibration.png"): curve} if curve else found
+
+
+def write_figures(result: AuditResult, folder: str) -> list[str]:
+    """Draw the fleet's figures into ``folder/figures`` (a path or any fsspec URL); returns their paths.
+
+    Raises:
+        StorageError: the storage is full, read-only or unreachable.
+    """
+    paths = []
+    for name, chart in figure_files(result).items():
+        paths.append(storage.join(folder, name))
+        storage.write_bytes(paths[-1], png_bytes(chart))
+    return paths

@@ -11,14 +11,18 @@ from typing import Any
 
 import numpy as np
 
-from services.records import AuditResult, CalibrationResult, ModelResult, SeriesResult
+from services.records import AuditResult, CalibrationResult, Estimate, GroupScore, ModelResult, SeriesResult
 from tracking.figures.charts import Cloud, Dots, Heatmap, Line, Lines, Marks, Panel, Radar, Scatter
-from tracking.summary import find
+from tracking.summary import find, lens_rank
 from tracking.tables import finite
 
 MOST = 40
 RADAR_AXES = 24
 RADAR_LINES = 5
+PANELS = 4
+L2 = "L2 distance"
+BRACKET = {"certified radius (proved)": "radius", "GREAT (claimed)": "great", "perturbation found (broken)": "minimal"}
+"""The marks of a bracket and what the keys of their series start with."""
 
 Found = list[tuple[ModelResult, SeriesResult]]
 
@@ -48,10 +52,13 @@ def heatmap(audit: AuditResult, lens: str) -> Heatmap | None:
     rows = _strongest(found)[:MOST]
     columns = _weakest_columns(scores)
     values = tuple(tuple(_plain(scores[row, column]) for column in columns) for row in rows)
-    note = _left_out(len(rows), len(found), "models") + _left_out(len(columns), len(names), "classes", "weakest")
+    what = _kind(found)
+    note = f"The mean score of each {what} under each model, the strongest model on top; darker is weaker."
+    note += _left_out(len(rows), len(found), "models") + _left_out(len(columns), len(names), _plural(what), "weakest")
     label = found[0][1].series.title
     shown = tuple(names[column] for column in columns)
-    return Heatmap(f"{label}, class by class", note, tuple(found[r][0].spec.name for r in rows), shown, values, label)
+    models = tuple(found[row][0].spec.name for row in rows)
+    return Heatmap(f"{label}, {what} by {what}", note, models, shown, values, label, column_label=what)
 
 
 def disparity(audit: AuditResult, lens: str) -> Dots | None:
@@ -66,10 +73,12 @@ def disparity(audit: AuditResult, lens: str) -> Dots | None:
         "wcr": "WCR: worst class",
     }
     panels = tuple(Panel(label, (_estimates(rows, metric),)) for metric, label in labels.items())
-    note = "Lines are confidence intervals. RDI grows with the scale of the scores; NRGC does not."
+    note = (
+        "Dots are estimates, lines their confidence intervals. RDI grows with the scale of the scores; NRGC does not."
+    )
     note += _left_out(len(rows), len(found), "models")
     title = f"Disparity between classes, {found[0][1].series.title}"
-    return Dots(title, note.strip(), tuple(model.spec.name for model, _ in rows), panels)
+    return Dots(title, note, tuple(model.spec.name for model, _ in rows), panels, "model")
 
 
 def against_disparity(audit: AuditResult, lens: str) -> Scatter | None:
@@ -81,10 +90,10 @@ def against_disparity(audit: AuditResult, lens: str) -> Scatter | None:
     names = tuple(model.spec.name for model, _ in found)
     x = tuple(finite(result.aggregate.value) for _, result in found)
     clouds = tuple(
-        Cloud(label, metric.upper(), names, x, tuple(finite(getattr(result, metric).value) for _, result in found))
-        for metric in ("rdi", "nrgc")
+        Cloud(label, title, names, x, tuple(finite(getattr(result, metric).value) for _, result in found))
+        for metric, title in (("rdi", "RDI: best minus worst"), ("nrgc", "NRGC: inequality"))
     )
-    note = "Read both: RDI grows with the scale of the scores, NRGC is relative to their mean."
+    note = "A dot is a model. Read both panels: RDI grows with the scale of the scores, NRGC is relative to their mean."
     return Scatter("Is the stronger model the more equal one?", note, clouds)
 
 
@@ -97,12 +106,14 @@ def vulnerability(audit: AuditResult, lens: str) -> Dots | None:
     mean_rank = _mean_over_known(_ranks(scores), ~np.isnan(scores))
     times = np.array([sum(name in result.worst for _, result in found) for name in names], dtype=float)
     order = sorted(range(len(names)), key=lambda column: (-times[column], _last(float(mean_rank[column]))))[:25]
+    what = _kind(found)
     panels = (
-        Panel(f"times the worst class (of {len(found)} models)", (Marks("times", tuple(times[order].tolist())),)),
+        Panel(f"times the worst {what} (of {len(found)} models)", (Marks("times", tuple(times[order].tolist())),)),
         Panel("mean rank (1 = worst)", (Marks("rank", tuple(_plain(mean_rank[column]) for column in order)),)),
     )
-    note = "Ties count for each tied class." + _left_out(len(order), len(names), "classes", "most vulnerable")
-    return Dots("Which classes pay", note, tuple(names[column] for column in order), panels)
+    note = f"How often each {what} is the weakest of a model, and its mean rank; a tie counts for each {what} in it."
+    note += _left_out(len(order), len(names), _plural(what), "most vulnerable")
+    return Dots(f"Which {_plural(what)} pay", note, tuple(names[column] for column in order), panels, what)
 
 
 def reranking(audit: AuditResult, lens: str) -> Lines | None:
@@ -115,9 +126,9 @@ def reranking(audit: AuditResult, lens: str) -> Lines | None:
     order = _strongest(found)[:MOST]
     lines = tuple(Line(found[row][0].spec.name, tuple(ranks[label][row] for label in criteria)) for row in order)
     moved = sorted(lines, key=_span, reverse=True)
-    note = "Rank 1 is best. Coloured: the models whose rank depends most on the criterion."
+    note = "Rank 1 is best; lines that cross are rankings that disagree. Coloured: the models that move most."
     note += _left_out(len(order), len(found), "models")
-    return Lines("Does the ranking hold?", note, "", "rank", tuple(criteria), tuple(moved), falling=True)
+    return Lines("Does the ranking hold?", note, "ranked by", "rank", tuple(criteria), tuple(moved), falling=True)
 
 
 def calibration(found: CalibrationResult) -> Lines | None:
@@ -134,8 +145,8 @@ def calibration(found: CalibrationResult) -> Lines | None:
     line = Line("objective", tuple(finite(value) for value in found.curve))
     return Lines(
         f"Calibration of the temperature, {found.policy}",
-        " ".join(found.notes),
-        "temperature (log scale)",
+        "The objective at every temperature tried: larger is better, the dashed line is the choice.",
+        "temperature (log scale)" if min(found.grid) > 0 else "temperature",
         "objective",
         found.grid,
         (line,),
@@ -157,13 +168,14 @@ def widths(audit: AuditResult, lens: str) -> Dots | None:
     rdi = tuple(_width(result.rdi) for _, result in rows)
     margin = tuple(_margin(result) for _, result in rows)
     panels = (
-        Panel("class intervals: median, narrowest to widest", (Marks("width", middle, low, high),)),
+        Panel(f"{_kind(found)} intervals: median and range", (Marks("width", middle, low, high),)),
         Panel("RDI interval", (Marks("width", rdi),)),
         Panel("WCR: estimate minus certified", (Marks("margin", margin),)),
     )
     methods = ", ".join(sorted({result.method for _, result in rows}))
-    note = f"Method: {methods}. Narrower is surer." + _left_out(len(rows), len(found), "models")
-    return Dots("How sure are the numbers?", note, tuple(model.spec.name for model, _ in rows), panels)
+    note = f"Widths of the confidence intervals ({methods}): narrower is surer, and more samples make them narrower."
+    note += _left_out(len(rows), len(found), "models")
+    return Dots("How sure are the numbers?", note, tuple(model.spec.name for model, _ in rows), panels, "model")
 
 
 def radar(audit: AuditResult, lens: str) -> Radar | None:
@@ -177,7 +189,8 @@ def radar(audit: AuditResult, lens: str) -> Radar | None:
     order = _strongest(found)
     chosen = order if len(order) <= RADAR_LINES else [*order[: RADAR_LINES - 1], order[-1]]
     lines = tuple(Line(found[row][0].spec.name, tuple(map(_plain, scores[row]))) for row in chosen)
-    note = "" if len(order) <= RADAR_LINES else f"The {RADAR_LINES - 1} strongest models and the weakest."
+    note = f"One axis a {_kind(found)}, 0 at the centre: a round line is an equal model, a dent a weak {_kind(found)}."
+    note += "" if len(order) <= RADAR_LINES else f" The {RADAR_LINES - 1} strongest models and the weakest."
     top = float(np.nanmax(scores[chosen])) if np.isfinite(scores[chosen]).any() else 1.0
     return Radar(f"Profiles, {found[0][1].series.title}", note, names, lines, top or 1.0)
 
@@ -190,43 +203,44 @@ def trends(history: Sequence[AuditResult], audit: AuditResult, lens: str) -> Lin
     found = measured(audit, lens)
     names = [found[row][0].spec.name for row in _strongest(found)[:MOST]]
     lines = tuple(Line(name, tuple(_past_wcr(past, name, lens) for past in audits)) for name in names)
-    note = "Worst class of each model." + _left_out(len(names), len(found), "models")
-    x = tuple(past.started[:16].replace("T", " ") for past in audits)
-    return Lines("Over the audits", note, "", "WCR", x, lines)
-
-
-def profile(model: ModelResult, lens: str) -> Dots | None:
-    """One model's classes with their intervals, weakest first."""
-    result = find(model, lens)
-    if result is None or not result.groups:
-        return None
-    groups = sorted(result.groups, key=lambda group: (_last(group.score.value), group.index))
-    shown = groups[:MOST]
-    marks = Marks(
-        result.series.title,
-        tuple(finite(group.score.value) for group in shown),
-        tuple(finite(group.score.low) for group in shown),
-        tuple(finite(group.score.high) for group in shown),
+    note = f"The score of each model's worst {_kind(found)} in each audit." + _left_out(
+        len(names), len(found), "models"
     )
-    note = f"{100 * (1 - result.delta):g} % simultaneous intervals ({result.method})."
-    note += _left_out(len(shown), len(groups), "classes", "weakest")
-    labels = tuple(f"{group.name} (n={group.n})" for group in shown)
-    return Dots(f"{model.spec.name}: {result.series.title}", note, labels, (Panel(result.series.title, (marks,)),))
+    x = tuple(past.started[:16].replace("T", " ") for past in audits)
+    return Lines("Over the audits", note, "audit", f"WCR: worst {_kind(found)}", x, lines)
 
 
-def bracket(
-    model: ModelResult,
-    *,
-    radius: SeriesResult | None = None,
-    great: SeriesResult | None = None,
-    minimal: SeriesResult | None = None,
-) -> Dots | None:
-    """Per class: certified radius (proved), GREAT (claimed), smallest perturbation found (broken).
+def profile(model: ModelResult, grouping: str) -> Dots | None:
+    """One model's groups with their intervals, a panel a series, the weakest of the first series on top."""
+    found: Found = [(model, result) for result in model.series if result.grouping == grouping and result.groups]
+    found = sorted(found, key=lambda pair: lens_rank(pair[1]))
+    if not found:
+        return None
+    first = found[0][1]
+    groups = sorted(first.groups, key=lambda group: (_last(group.score.value), group.index))
+    shown = groups[:MOST]
+    panels = tuple(Panel(result.series.title, (_intervals(result, shown),)) for _, result in found[:PANELS])
+    note = f"Dots are means, lines {100 * (1 - first.delta):g} % intervals that hold together ({first.method})."
+    note += _left_out(len(shown), len(groups), _plural(_kind(found)), "weakest")
+    note += _left_out(len(panels), len(found), "series", "first")
+    labels = tuple(f"{group.name} (n={group.n_all:,})" for group in shown)
+    return Dots(f"{model.spec.name}, {_kind(found)} by {_kind(found)}", note, labels, panels, _kind(found))
 
-    A claim to the right of the perturbation found is refuted. None when fewer than two of the three are there.
+
+def _intervals(result: SeriesResult, order: Sequence[GroupScore]) -> Marks:
+    """The scores of these groups under the series, None for a group that it lacks."""
+    scores = {group.index: group.score for group in result.groups}
+    found = [scores.get(group.index, Estimate(None)) for group in order]
+    value, low, high = (tuple(finite(getattr(e, side)) for e in found) for side in ("value", "low", "high"))
+    return Marks(result.series.title, value, low, high)
+
+
+def bracket(model: ModelResult) -> Dots | None:
+    """Per class: certified radius (proved), GREAT (claimed), smallest perturbation found (broken), in L2 distance.
+
+    None when fewer than two of the three were measured.
     """
-    given = {"certified radius": radius, "GREAT (claim)": great, "minimal perturbation": minimal}
-    there = {label: result for label, result in given.items() if result is not None}
+    there = {label: result for label, kind in BRACKET.items() if (result := _by_class(model, kind))}
     if len(there) < 2:
         return None
     found: Found = [(model, result) for result in there.values()]
@@ -235,16 +249,33 @@ def bracket(
     marks = tuple(
         Marks(label, tuple(_plain(scores[row, column]) for column in order)) for row, label in enumerate(there)
     )
-    note = "A claim to the right of the perturbation found is refuted." + _left_out(len(order), len(names), "classes")
-    return Dots(
-        f"{model.spec.name}: proved, claimed, broken",
-        note,
-        tuple(names[column] for column in order),
-        (Panel("L2 distance", marks),),
-    )
+    note = "Class means: robustness lies between the certified radius (proved) and the smallest perturbation found "
+    note += "(broken). GREAT claims a radius; a claim to the right of the perturbation found is refuted."
+    note += _left_out(len(order), len(names), "classes")
+    shown = tuple(names[column] for column in order)
+    return Dots(f"{model.spec.name}: proved, claimed, broken", note, shown, (Panel("L2 distance", marks),), "class")
+
+
+def _by_class(model: ModelResult, kind: str) -> SeriesResult | None:
+    """The model's L2 series of that kind over the classes; the plain one before its variants."""
+    found = [
+        result
+        for result in model.series
+        if result.grouping == "class" and result.series.key.startswith(kind) and result.series.unit == L2
+    ]
+    return min(found, key=lambda result: len(result.series.key), default=None)
 
 
 # --- small helpers -----------------------------------------------------------------------------------------------
+
+
+def _kind(found: Found) -> str:
+    grouping = found[0][1].grouping
+    return grouping if grouping == "class" else f"group of {grouping}"
+
+
+def _plural(what: str) -> str:
+    return "classes" if what == "class" else what.replace("group", "groups", 1)
 
 
 def _plain(value: Any) -> float | None:

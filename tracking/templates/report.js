@@ -7,7 +7,7 @@
     return direction * (typeof a === "number" && typeof b === "number" ? a - b : collator.compare(String(a), String(b)));
   };
 
-  // Figures: drawn when they come into view, so that a large report opens at once.
+  // Figures: drawn when they come into view, the library run before the first one, so that a large report opens at once.
   const style = () => getComputedStyle(document.documentElement);
   const draw = (canvas) => {
     const source = document.querySelector(`script[data-for="${canvas.id}"]`);
@@ -22,11 +22,36 @@
       const axis = { gridcolor: line, linecolor: line };
       themed.polar = { ...themed.polar, radialaxis: { ...themed.polar.radialaxis, ...axis }, angularaxis: { ...themed.polar.angularaxis, ...axis } };
     }
-    window.Plotly.react(canvas, data, themed, { responsive: true, displayModeBar: false, displaylogo: false, scrollZoom: false });
+    if (!window.Plotly) document.head.append(Object.assign(document.createElement("script"), { textContent: library.textContent }));
+    const shown = fitted({ data, layout: themed }, canvas);
+    window.Plotly.react(canvas, shown.data, shown.layout, { responsive: true, displayModeBar: false, displaylogo: false, scrollZoom: false });
     canvas.dataset.drawn = "yes";
   };
+  // On a narrow screen panels that stand side by side go below each other, and a wide matrix scrolls.
+  const NARROW = 640;
+  const suffix = (place) => place ? String(place + 1) : "";
+  const fitted = (figure, canvas) => {
+    const panels = Object.keys(figure.layout).filter((key) => /^xaxis\d*$/.test(key)).length;
+    const width = canvas.parentElement.clientWidth;
+    const columns = figure.data[0].type === "heatmap" ? figure.data[0].z[0].length : 0;
+    canvas.style.minWidth = columns && width < NARROW ? `${Math.max(width, 190 + 32 * columns)}px` : "";
+    if (panels < 2 || width >= NARROW) return figure;
+    const gap = 70, height = figure.layout.height * panels + gap * (panels - 1);
+    const layout = { ...figure.layout, height };
+    const data = figure.data.map((trace) => ({ ...trace, yaxis: trace.xaxis.replace("x", "y") }));
+    for (let place = 0; place < panels; place++) {
+      const own = figure.layout[`yaxis${suffix(place)}`] || figure.layout.yaxis;
+      const top = 1 - place * (figure.layout.height + gap) / height;
+      const bottom = top - figure.layout.height / height;
+      layout[`xaxis${suffix(place)}`] = { ...figure.layout[`xaxis${suffix(place)}`], domain: [0, 1], anchor: `y${suffix(place)}` };
+      layout[`yaxis${suffix(place)}`] = { ...own, domain: [Math.max(0, bottom), top], anchor: `x${suffix(place)}` };
+    }
+    delete layout.grid;
+    return { data, layout };
+  };
   const canvases = [...document.querySelectorAll(".canvas")];
-  if (window.Plotly && canvases.length) {
+  const library = document.getElementById("plotly");
+  if (library && canvases.length) {
     const watcher = new IntersectionObserver((entries) => {
       for (const entry of entries) {
         if (entry.isIntersecting) { watcher.unobserve(entry.target); draw(entry.target); }
@@ -35,13 +60,13 @@
     canvases.forEach((canvas) => watcher.observe(canvas));
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => canvases.filter((c) => c.dataset.drawn).forEach(draw));
   }
-  const lens = document.getElementById("lens");
-  if (lens) {
-    lens.addEventListener("change", () => {
-      for (const plot of document.querySelectorAll("figure.plot")) {
-        plot.hidden = plot.dataset.lens !== "" && plot.dataset.lens !== lens.value;
-      }
-    });
+  for (const select of document.querySelectorAll("select[data-picks]")) {
+    const kind = select.dataset.picks;
+    const pick = () => {
+      for (const plot of document.querySelectorAll(`figure.plot[data-${kind}]`)) plot.hidden = plot.dataset[kind] !== select.value;
+    };
+    select.addEventListener("change", pick);
+    pick(); // a browser may restore an earlier choice on reload
   }
 
   // The verdict table sorts by its cells.
@@ -75,80 +100,86 @@
   open();
 
   // Every class: only the rows in view are in the document.
-  const table = JSON.parse(document.getElementById("table-data").textContent);
-  const form = document.getElementById("filters");
-  const option = (value, text) => Object.assign(document.createElement("option"), { value, textContent: text.length > 80 ? text.slice(0, 79) + "…" : text });
-  table.models.forEach((name, place) => form.elements.model.append(option(place, name)));
-  table.series.forEach((name, place) => form.elements.series.append(option(place, name)));
-  form.elements.series.append(option("", "all"));
-  const group = (row) => table.groups[row[1]][row[2]];
-  const flags = (row) => [[1, "worst"], [2, "not separated"], [4, "vacuous"]].filter(([bit]) => row[7] & bit).map(([, text]) => text).join(", ");
-  const columns = [
-    ["model", (row) => table.models[row[0]]],
-    ["measure", (row) => table.series[row[1]]],
-    ["class", group, true],
-    ["n", (row) => row[3]],
-    ["score", (row) => row[4]],
-    ["at least", (row) => row[5]],
-    ["at most", (row) => row[6]],
-    ["remark", flags],
-  ];
-  const PAGE = 100;
-  let order = [4, 1];
-  let shown = PAGE;
-  let chosen = [];
-  const perClass = document.getElementById("per-class");
-  const head = perClass.tHead.insertRow();
-  for (const [title] of columns) {
-    const cell = document.createElement("th");
-    cell.scope = "col";
-    cell.append(Object.assign(document.createElement("button"), { type: "button", textContent: title }));
-    head.append(cell);
-  }
-  const text = (value) => value === null ? "–" : typeof value === "number" && !Number.isInteger(value) ? value.toFixed(4) : String(value);
-  const fill = () => {
-    const body = document.createElement("tbody");
-    for (const row of chosen.slice(0, shown)) {
-      const line = body.insertRow();
-      for (const [, get] of columns) {
-        const value = get(row);
-        const cell = line.insertCell();
-        const full = text(value);
-        const inner = document.createElement("bdi");
-        inner.textContent = full.length > 60 ? full.slice(0, 59) + "…" : full;
-        if (full.length > 60) cell.title = full.slice(0, 1000);
-        if (typeof value === "number" || value === null) cell.className = "number";
-        cell.append(inner);
-      }
+  const everyClass = () => {
+    const table = JSON.parse(document.getElementById("table-data").textContent);
+    const form = document.getElementById("filters");
+    const option = (value, text) => Object.assign(document.createElement("option"), { value, textContent: text.length > 80 ? text.slice(0, 79) + "…" : text });
+    table.models.forEach((name, place) => form.elements.model.append(option(place, name)));
+    table.series.forEach((name, place) => form.elements.series.append(option(place, name)));
+    form.elements.series.append(option("", "all"));
+    const group = (row) => table.groups[row[1]][row[2]];
+    const flags = (row) => [[1, "worst"], [2, "not separated"], [4, "interval excludes nothing"]].filter(([bit]) => row[7] & bit).map(([, text]) => text).join(", ");
+    const columns = [
+      ["model", (row) => table.models[row[0]]],
+      ["measure", (row) => table.series[row[1]]],
+      ["class", group, true],
+      ["n", (row) => row[3]],
+      ["score", (row) => row[4]],
+      ["at least", (row) => row[5]],
+      ["at most", (row) => row[6]],
+      ...(table.refuted ? [["refuted", (row) => row[8]]] : []),
+    ];
+    const PAGE = 30;
+    let order = [4, 1];
+    let shown = PAGE;
+    let chosen = [];
+    const perClass = document.getElementById("per-class");
+    const head = perClass.tHead.insertRow();
+    for (const [title] of columns) {
+      const cell = document.createElement("th");
+      cell.scope = "col";
+      cell.append(Object.assign(document.createElement("button"), { type: "button", textContent: title }));
+      head.append(cell);
     }
-    perClass.replaceChild(body, perClass.tBodies[0]);
-    document.getElementById("more").hidden = chosen.length <= shown;
-    const missing = table.total - table.rows.length;
-    const note = missing > 0 ? ` The weakest of each profile; ${missing.toLocaleString()} more rows are in the Parquet tables.` : "";
-    document.getElementById("count").textContent = `${chosen.length.toLocaleString()} of ${table.rows.length.toLocaleString()} rows, ${Math.min(shown, chosen.length)} shown.${note}`;
-  };
-  const choose = () => {
-    const model = form.elements.model.value, series = form.elements.series.value, weak = form.elements.weak.checked;
-    const wanted = form.elements.text.value.trim().toLowerCase();
-    chosen = table.rows.filter((row) => (model === "" || row[0] === Number(model)) && (series === "" || row[1] === Number(series))
-      && (!weak || row[7] & 3) && (!wanted || group(row).toLowerCase().includes(wanted)));
-    const [column, direction] = order;
-    const get = columns[column][1];
-    chosen.sort((a, b) => compare(get(a), get(b), direction) || a[0] - b[0] || a[2] - b[2]);
-    shown = PAGE;
-    fill();
-    mark(perClass.tHead, column, direction);
-  };
-  perClass.tHead.addEventListener("click", (event) => {
-    const cell = event.target.closest("th");
-    if (!cell) return;
-    order = [cell.cellIndex, order[0] === cell.cellIndex ? -order[1] : 1];
+    const told = (value) => Math.abs(value) < 5e-5 ? (value > 0 ? "<0.0001" : ">-0.0001") : value.toFixed(4);
+    const text = (value) => value === null ? "–" : typeof value === "number" && !Number.isInteger(value) ? told(value) : String(value);
+    const fill = () => {
+      const body = document.createElement("tbody");
+      for (const row of chosen.slice(0, shown)) {
+        const line = body.insertRow();
+        for (const [, get] of columns) {
+          const value = get(row);
+          const cell = line.insertCell();
+          const full = text(value);
+          const inner = document.createElement("bdi");
+          inner.textContent = full.length > 60 ? full.slice(0, 59) + "…" : full;
+          if (full.length > 60) cell.title = full.slice(0, 1000);
+          if (typeof value === "number" || value === null) cell.className = "number";
+          cell.append(inner);
+          if (get === group && row[7]) cell.append(Object.assign(document.createElement("span"), { className: "remark", textContent: flags(row) }));
+        }
+      }
+      perClass.replaceChild(body, perClass.tBodies[0]);
+      document.getElementById("more").hidden = chosen.length <= shown;
+      const missing = table.total - table.rows.length;
+      const note = missing > 0 ? ` The weakest of each profile; ${missing.toLocaleString()} more rows are in the Parquet tables.` : "";
+      document.getElementById("count").textContent = `${chosen.length.toLocaleString()} of ${table.rows.length.toLocaleString()} rows, ${Math.min(shown, chosen.length)} shown.${note}`;
+    };
+    const choose = () => {
+      const model = form.elements.model.value, series = form.elements.series.value, weak = form.elements.weak.checked;
+      const wanted = form.elements.text.value.trim().toLowerCase();
+      chosen = table.rows.filter((row) => (model === "" || row[0] === Number(model)) && (series === "" || row[1] === Number(series))
+        && (!weak || row[7] & 3) && (!wanted || group(row).toLowerCase().includes(wanted)));
+      perClass.classList.toggle("one-measure", series !== "");
+      const [column, direction] = order;
+      const get = columns[column][1];
+      chosen.sort((a, b) => compare(get(a), get(b), direction) || a[0] - b[0] || a[2] - b[2]);
+      shown = PAGE;
+      fill();
+      mark(perClass.tHead, column, direction);
+    };
+    perClass.tHead.addEventListener("click", (event) => {
+      const cell = event.target.closest("th");
+      if (!cell) return;
+      order = [cell.cellIndex, order[0] === cell.cellIndex ? -order[1] : 1];
+      choose();
+    });
+    let waiting = 0;
+    form.addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(choose, 120); });
+    form.addEventListener("submit", (event) => event.preventDefault());
+    document.getElementById("more").addEventListener("click", () => { shown += 300; fill(); });
     choose();
-  });
-  let waiting = 0;
-  form.addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(choose, 120); });
-  form.addEventListener("submit", (event) => event.preventDefault());
-  document.getElementById("more").addEventListener("click", () => { shown += 400; fill(); });
+  };
   // After the first paint, so that a large table does not hold up the verdict.
-  requestAnimationFrame(() => setTimeout(choose));
+  requestAnimationFrame(() => setTimeout(everyClass));
 })();
