@@ -13,7 +13,7 @@ export UV_FIND_LINKS := $(PIP_FIND_LINKS)
 .PHONY: help install demo test test-all lint types contracts bench clean
 
 help:
-	@echo "make demo      install, train two small models, audit them, print the verdict"
+	@echo "make demo      install, train three small models, audit them, print the verdict"
 	@echo "make test      install, then lint, types, import contracts and tests"
 	@echo "make test-all  the same with the slow statistical and end-to-end tests"
 	@echo "make bench     speed and memory against a peer measured in the same run"

@@ -95,7 +95,7 @@ def series_result(
         delta=delta,
         method=method,
         binary=series.binary,
-        stratified=config.samples.per_class is not None,
+        stratified=config.samples.per_class is not None or config.samples.limit is not None,
         seed=config.seed,
     )
     means = _extra_means(extras, grouping)
@@ -145,7 +145,7 @@ def _rows(
 
 def _numeric(extras: Scores) -> Iterator[tuple[str, NDArray[np.float64]]]:
     for name, column in extras.items():
-        if name not in NOT_MEANS and column.ndim == 1 and column.dtype.kind in "bfiu":
+        if name.rpartition("/")[2] not in NOT_MEANS and column.ndim == 1 and column.dtype.kind in "bfiu":
             yield name, column.astype(np.float64)
 
 

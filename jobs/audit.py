@@ -1,14 +1,14 @@
 """The audit: from a fleet file to a bundle on disk.
 
-The flow is design.md's. Every stage asks the cache first; what is there is not done again. The driver holds labels,
-one model's score columns at a time, and sums; never logits.
+The flow is design.md's. Every stage asks the cache first; what is there is not done again. The driver opens the
+samples, and holds labels, one model's score columns at a time, and sums; never logits.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -80,9 +80,9 @@ def _run(fleet: Fleet, reporter: Reporter, factory: RunnerFactory) -> Finished:
         config.seed,
     )
     with Session(factory, reporter, stop_on_fault=config.on_model_fault == "stop") as session:
-        specs, digests = _identify(config.model_specs(), session)
+        specs, digests = _identify(config.model_specs(), config.tracking.uri, session)
         plans = [plan.plan_model(spec, digests[spec.name], (), context) for spec in specs if session.alive(spec.name)]
-        facts = _preflight(plans, context, session)
+        facts = _preflight(plans, fleet.measures, context, session)
         session.run("logits", [task for item in plans for task in plan.logits_tasks(item, context)])
         alive = [item for item in plans if session.alive(item.spec.name)]
         calibration = temperature.calibrate(config.temperature, alive, fleet.measures, samples, context, session)
@@ -135,12 +135,14 @@ def validate_sources(fleet: Fleet) -> SampleFacts:
 # --- stages -----------------------------------------------------------------------------------------------------
 
 
-def _identify(specs: Sequence[ModelSpec], session: Session) -> tuple[list[ModelSpec], dict[str, str]]:
+def _identify(
+    specs: Sequence[ModelSpec], tracking_uri: str | None, session: Session
+) -> tuple[list[ModelSpec], dict[str, str]]:
     """Resolve aliases once, fill in published figures, and fingerprint."""
     resolved, digests = [], {}
     for spec in specs:
         try:
-            known = with_published(fixed_version(spec))
+            known = with_published(fixed_version(spec, tracking_uri))
             digests[spec.name] = fingerprint(known)
             resolved.append(known)
         except ClasswiseError as error:
@@ -150,7 +152,9 @@ def _identify(specs: Sequence[ModelSpec], session: Session) -> tuple[list[ModelS
     return resolved, digests
 
 
-def _preflight(plans: Sequence[plan.ModelPlan], context: plan.Context, session: Session) -> dict[str, dict[str, Any]]:
+def _preflight(
+    plans: Sequence[plan.ModelPlan], measures: Sequence[Measure], context: plan.Context, session: Session
+) -> dict[str, dict[str, Any]]:
     """Facts by model name; a model that passed before with the same content is not run again."""
     facts: dict[str, dict[str, Any]] = {}
     paths = {item.spec.name: plan.preflight_path(item.spec, item.digest, context) for item in plans}
@@ -166,8 +170,22 @@ def _preflight(plans: Sequence[plan.ModelPlan], context: plan.Context, session: 
         else:
             facts[name] = receipt.facts
             storage.write_bytes(paths[name], json.dumps(receipt.facts, allow_nan=False).encode())
+    for name, found in facts.items():
+        unable = [problem for measure in measures for problem in _unable(name, found, measure)]
+        if unable:
+            session.fault(name, unable)
     session.check(PreflightError)
     return facts
+
+
+def _unable(name: str, facts: dict[str, Any], measure: Measure) -> Iterator[Problem]:
+    """What a measure needs and the model cannot give: the network itself, or gradients through it."""
+    if measure.needs == "model" and not facts["runs"]:
+        remedy = f"leave {measure.name} out, or give the model itself"
+        yield Problem(f"{name}, {measure.name}", "a network to run", "a table of logits", remedy)
+    elif measure.gradients and not facts["differentiable"]:
+        remedy = f"leave {measure.name} out (square, pr and radius need no gradients), or give a PyTorch source"
+        yield Problem(f"{name}, {measure.name}", "a network with gradients", "one without", remedy)
 
 
 def _calibrated(measures: Sequence[Measure], calibration: CalibrationResult) -> tuple[Measure, ...]:
@@ -217,6 +235,7 @@ def _sample_facts(uri: str, samples: Samples) -> SampleFacts:
         classes=tuple(samples.classes),
         counts=tuple(int(count) for count in counts),
         skipped=dict(samples.skipped),
+        content=samples.content,
     )
 
 

@@ -47,9 +47,18 @@ def _find(config: FleetConfig, name: str) -> Baseline | None:
 
 
 def non_inferiority(
-    gate: GateConfig, series: Series, model: str, scores: Scores, baseline: Baseline | None, config: FleetConfig
+    gate: GateConfig,
+    series: Series,
+    model: str,
+    scores: Scores,
+    content: str,
+    baseline: Baseline | None,
+    config: FleetConfig,
 ) -> Estimate:
-    """Mean difference now minus then of the samples in both audits, with its limits; undefined with a reason."""
+    """Mean difference now minus then of the samples in both audits, with its limits; undefined with a reason.
+
+    Samples are paired by id, which means something only while the source's `content` is the same.
+    """
     if baseline is None:
         return Estimate(None, reason=f"there is no audit {gate.not_worse_than!r} to compare with")
     then = baseline.result
@@ -58,6 +67,8 @@ def non_inferiority(
         return Estimate(None, reason=f"audit {then.audit_id} has no scores of {model}")
     if then.samples.uri != config.samples.uri:
         return Estimate(None, reason=f"audit {then.audit_id} used other samples ({then.samples.uri})")
+    if then.samples.content != content:
+        return Estimate(None, reason=f"the samples have changed since audit {then.audit_id}")
     kept = read_kept_scores(baseline.folder, index, then.models[index].spec)
     if series.key not in kept:
         return Estimate(None, reason=f"audit {then.audit_id} has no series {series.key}")

@@ -22,7 +22,7 @@ app = typer.Typer(
 )
 
 FleetFile = Annotated[Path, typer.Argument(help="Fleet file (YAML); deploy/examples/ has one a case.")]
-Bundle = Annotated[str, typer.Argument(help="Folder or URL of a bundle: STORAGE/FLEET/AUDIT_ID.")]
+Bundle = Annotated[str, typer.Argument(help="Folder or URL of a bundle: STORAGE/audits/FLEET/AUDIT.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output, and no progress.")]
 Junit = Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Also write the verdicts as JUnit XML.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress.")]
@@ -59,7 +59,7 @@ def demo(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Train two small digit classifiers, audit them, and show where to look. No download, no server."""
+    """Train three small digit classifiers, audit them, and show where to look. No download, no server."""
     with console.exits(json):
         from jobs.demo import run_demo
 

@@ -85,7 +85,7 @@ class SamplesConfig(Part):
     """The labelled images to audit on."""
 
     uri: Uri = Field(
-        description="npz:, parquet:, imagefolder:, torchvision:, robustbench:, mlflow:, sklearn:digits, generator:"
+        description="npz:, parquet:, imagefolder:, torchvision:, robustbench:, hf:, mlflow:, sklearn:digits, generator:"
     )
     per_class: int | None = Field(None, ge=1)
     limit: int | None = Field(None, ge=1)

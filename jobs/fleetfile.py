@@ -67,7 +67,7 @@ def validate_fleet(data: Any, *, source: str = "fleet", lines: dict[Path_, int] 
     try:
         config = FleetConfig.model_validate(data)
     except ValidationError as error:
-        problems += [_problem(detail, where) for detail in error.errors()]
+        problems += [_problem(detail, where) for detail in _without_echoes(error.errors())]
     raw = data.get("measures", ("clean", "great"))
     measures, faults = _measures(raw if isinstance(raw, list | tuple) else (), where)
     problems += faults
@@ -105,7 +105,7 @@ def json_schema() -> dict[str, Any]:
         part["required"] = sorted({"name", *part.get("required", [])})
         options.append(part)
     schema["properties"]["measures"]["items"] = {"anyOf": options}
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "classwise fleet file", **schema}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "classwise fleet file"}
 
 
 @dataclass(frozen=True)
@@ -230,6 +230,17 @@ def _falsified_problems(index: int, measure: str, measures: tuple[Measure, ...],
         yield Problem(place, "the measure minimal in the fleet for metric falsified", "none", remedy)
 
 
+def _without_echoes(details: list[ErrorDetails]) -> list[ErrorDetails]:
+    """Leave out "too few items" where the items themselves are at fault: pydantic counts the good ones only."""
+    places = [detail["loc"] for detail in details]
+    return [
+        detail
+        for detail in details
+        if detail["type"] != "too_short"
+        or not any(len(place) > len(detail["loc"]) and place[: len(detail["loc"])] == detail["loc"] for place in places)
+    ]
+
+
 def _problem(detail: ErrorDetails, where: _Locator) -> Problem:
     path: Path_ = tuple(detail["loc"])
     kind, context = detail["type"], detail.get("ctx", {})
@@ -242,7 +253,7 @@ def _problem(detail: ErrorDetails, where: _Locator) -> Problem:
     if kind == "missing":
         return Problem(where(path), "this field", "nothing", "add it")
     if kind == "value_error":
-        return Problem(where(path), str(context.get("error", detail["msg"])), found)
+        return Problem(where(path), str(context.get("error", detail["msg"])).removeprefix("expected "), found)
     return Problem(where(path), detail["msg"].removeprefix("Input should be ").strip(), found)
 
 

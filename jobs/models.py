@@ -73,7 +73,9 @@ def _gate(
         return judge(gate, metric(result, gate.metric))
     baseline = judge_with.baselines[gate.not_worse_than]
     config = judge_with.fleet.config
-    return judge(gate, non_inferiority(gate, result.series, item.spec.name, scores, baseline, config))
+    return judge(
+        gate, non_inferiority(gate, result.series, item.spec.name, scores, judge_with.samples.content, baseline, config)
+    )
 
 
 def metric(result: SeriesResult, name: str) -> Estimate:

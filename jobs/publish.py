@@ -18,6 +18,7 @@ from services.errors import Problem, TrackingError
 from services.records import AuditResult
 from tracking.bundle import list_bundles, read_bundle
 from tracking.junit import write_junit
+from tracking.marker import without_secret
 
 HISTORY = 20
 """Earlier audits of the fleet that the report's trends show."""
@@ -84,8 +85,11 @@ def sync_bundle(folder: str, uri: str | None) -> str:
     result = read_bundle(folder)
     tracking = result.config.get("tracking", {})
     target = tracking_uri(result.config.get("storage", "."), uri or tracking.get("uri"))
-    done = sync(folder, target, experiment=tracking.get("experiment") or "")
-    return f"uploaded {folder} to {target}" if done else f"{folder} is already at {target}"
+    done = sync(
+        folder, target, experiment=tracking.get("experiment") or "", registry_models=tracking.get("tag_registry", True)
+    )
+    shown = without_secret(target)
+    return f"uploaded {folder} to {shown}" if done else f"{folder} is already at {shown}"
 
 
 def _write_pages(fleet: Fleet, result: AuditResult, folder: str) -> None:

@@ -34,8 +34,16 @@ def runner_for(config: FleetConfig) -> Runner:
             gpus=resources.gpus,
             wait_seconds=resources.wait_seconds,
             factories=config.factories,
+            environment=_registry_environment(config),
         )
     )
+
+
+def _registry_environment(config: FleetConfig) -> tuple[tuple[str, str], ...]:
+    """Where workers find `mlflow:` models: the driver's MLflow variables, when the fleet has such a model."""
+    if not any(model.uri.startswith("mlflow:") for model in config.models):
+        return ()
+    return tuple((name, value) for name, value in os.environ.items() if name.startswith("MLFLOW_TRACKING_"))
 
 
 def _threads(config: FleetConfig) -> int:

@@ -36,7 +36,10 @@ def calibrate(
 ) -> CalibrationResult:
     """Choose the temperature by the fleet's policy; falls back to `config.value`, with the reason, when undefined."""
     activation = _activation(measures)
-    if config.policy == "fixed" or activation is None:
+    if activation is None:
+        own = [m.temperature for m in measures if isinstance(m, Great)]
+        return CalibrationResult("fixed", own[0] if own else None, reason="" if own else "no GREAT score is measured")
+    if config.policy == "fixed":
         return CalibrationResult("fixed", config.value)
     grid = calibration.Grid(config.low, config.high, config.step, config.fine_step)
     nodes = grid.nodes(activation, also=config.value)

@@ -37,6 +37,8 @@ class Ask:
         workers: number of actors, or None for one a GPU (when `gpus`) or one a core.
         cpus, gpus: of each actor. A GPU actor holds no core, else it would starve everything else.
         wait_seconds: how long to be without any placed worker.
+        factories: modules that `factory:` and `generator:` may import on the workers.
+        environment: variables that the workers need (where the model registry is).
     """
 
     address: str | None = None
@@ -45,6 +47,7 @@ class Ask:
     gpus: float = 0.0
     wait_seconds: float = 60.0
     factories: tuple[str, ...] = ()
+    environment: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass
@@ -191,8 +194,10 @@ class RayRunner:
     def _place(self) -> _Slot:
         ask = self._ask
         remote: Any = ray.remote(Worker)
-        options = {"num_cpus": 0 if ask.gpus else ask.cpus, "num_gpus": ask.gpus, "max_restarts": 0}
+        options: dict[str, Any] = {"num_cpus": 0 if ask.gpus else ask.cpus, "num_gpus": ask.gpus, "max_restarts": 0}
         device = "cuda" if ask.gpus else "cpu"
+        if ask.environment:
+            options["runtime_env"] = {"env_vars": dict(ask.environment)}
         actor = remote.options(**options).remote(device, max(1, int(ask.cpus)), ask.factories)
         return _Slot(actor, actor.ready.remote())
 

@@ -335,6 +335,7 @@ class SampleFacts:
     classes: tuple[str, ...]
     counts: tuple[int, ...]
     skipped: dict[str, int] = field(default_factory=dict)
+    content: str = ""
 
 
 @dataclass(frozen=True, slots=True)

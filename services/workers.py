@@ -78,7 +78,11 @@ class Worker:
         loaded = self._model(task.model)
         facts, problems = preflight(loaded, self._open(task.samples), device=device)
         shown = [[p.where, p.expected, p.found, p.remedy] for p in problems]
-        return {**loaded.facts, **facts, "problems": shown, "device": device}, {}
+        able = {
+            "runs": loaded.network is not None,
+            "differentiable": loaded.network is not None and loaded.differentiable,
+        }
+        return {**loaded.facts, **facts, **able, "problems": shown, "device": device}, {}
 
     def _logits(self, task: ShardTask) -> tuple[dict[str, Any], dict[str, Any]]:
         samples, loaded = self._open(task.samples), self._model(task.model)

@@ -25,7 +25,8 @@ class Samples(Protocol):
         ids: (N,) int64, a stable identity of each sample in its source: noise is keyed by it.
         classes: K names in label order.
         groups: by column name, (N,) strings.
-        digest: of the content and the selection.
+        digest: of the content and the selection; grouping columns are not in it, for no logit depends on them.
+        content: of the content alone, whatever is selected: what tells whether two audits saw the same samples.
         skipped: corrupt items left out, per class name.
         shape: (C, H, W) of one image.
     """
@@ -44,6 +45,9 @@ class Samples(Protocol):
 
     @property
     def digest(self) -> str: ...
+
+    @property
+    def content(self) -> str: ...
 
     @property
     def skipped(self) -> Mapping[str, int]: ...

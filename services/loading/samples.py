@@ -80,6 +80,7 @@ class SelectedSamples:
     skipped: Mapping[str, int]
     shape: Shape
     read: Read
+    content: str = ""
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -136,16 +137,17 @@ def _selected(
         )
     ids = rows if source.ids is None else source.ids[rows]
     picked = {name: column[rows].astype(str) for name, column in groups.items()}
-    hashes = [_hash(array) for array in (ids, labels[rows], *picked.values())]
+    hashes = [_hash(array) for array in (ids, labels[rows])]
     return SelectedSamples(
         labels=labels[rows],
         ids=ids,
         classes=classes,
         groups=picked,
-        digest=digest_of(taken.content, taken.shape, classes, sorted(picked), hashes),
+        digest=digest_of(taken.content, taken.shape, classes, hashes),
         skipped={name: int(count) for name, count in zip(classes, lost, strict=True) if count},
         shape=taken.shape,
         read=taken.read,
+        content=taken.content,
     )
 
 

@@ -295,3 +295,33 @@ def test_the_bundle_is_plain_json_without_nan(digits_fleet: dict[str, Any]) -> N
         raise AssertionError(constant)
 
     assert json.loads(text, parse_constant=refuse)["schema_version"] == 1
+
+
+def test_measures_a_model_cannot_serve_are_told_before_any_work(
+    digits_fleet: dict[str, Any], digit_weights: dict[str, str], tmp_path: Path
+) -> None:
+    logits, _ = direct_logits(digit_weights["good"])
+    np.savez(tmp_path / "box.npz", logits=logits, ids=open_samples(SampleSpec("sklearn:digits?split=test")).ids)
+    digits_fleet["models"].append({"name": "box", "uri": f"logits:{tmp_path / 'box.npz'}"})
+    digits_fleet["measures"] = ["clean", {"name": "pgd", "epsilons": [0.02]}]
+    with pytest.raises(PreflightError, match="box, pgd: expected a network to run, found a table of logits; leave pgd"):
+        audit(digits_fleet)
+    assert not (Path(digits_fleet["storage"]) / "cache" / "logits").exists()
+
+
+def test_samples_that_changed_under_one_name_are_not_paired(digits_fleet: dict[str, Any], tmp_path: Path) -> None:
+    data = npz_fleet(digits_fleet, tmp_path)
+    audit(data)
+    gate = {"measure": "clean", "metric": "aggregate", "not_worse_than": "last"}
+    npz_fleet(digits_fleet, tmp_path, without=3)
+    found = audit({**data, "gates": [gate]}).result.models[0]
+    assert found.outcome is Outcome.ERROR
+    assert "the samples have changed since audit" in found.reasons[0]
+
+
+def test_a_new_grouping_column_runs_no_network_again(digits_fleet: dict[str, Any], tmp_path: Path) -> None:
+    data = npz_fleet(digits_fleet, tmp_path)
+    audit(data)
+    again = audit({**data, "groups": ["ink"]})
+    assert [model.forwards for model in again.result.models] == [0, 0, 0]
+    assert {result.grouping for result in again.result.models[0].series} == {"class", "ink"}
