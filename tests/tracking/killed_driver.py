@@ -26,4 +26,4 @@ if __name__ == "__main__":
     signal.signal(signal.SIGTERM, stop)
     artifacts.child_files = stand_still  # type: ignore[assignment]
     result = bundle.read_bundle(sys.argv[1])
-    log_audit(result, sys.argv[1], tracking_uri=sys.argv[2], experiment="killed", registry_models=False)
+    log_audit(result, sys.argv[1], tracking_uri=sys.argv[2], experiment=sys.argv[4], registry_models=False)

@@ -20,11 +20,15 @@ pytestmark = pytest.mark.filterwarnings("default::DeprecationWarning", "default:
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def in_the_middle(folder: Path, uri: str) -> subprocess.Popen[bytes]:
-    """Start the driver and wait until it stands in the middle of its first child run."""
-    flag = folder / "flag"
-    command = [sys.executable, str(Path(__file__).with_name("killed_driver.py")), str(folder), uri, str(flag)]
-    process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=subprocess.DEVNULL)
+def started(folder: Path, uri: str, experiment: str) -> subprocess.Popen[bytes]:
+    """Start a driver that logs the bundle in `folder`."""
+    flag = str(folder / experiment)
+    command = [sys.executable, str(Path(__file__).with_name("killed_driver.py")), str(folder), uri, flag, experiment]
+    return subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=subprocess.DEVNULL)
+
+
+def in_the_middle(process: subprocess.Popen[bytes], flag: Path) -> subprocess.Popen[bytes]:
+    """Wait until the driver stands in the middle of its first child run."""
     end = time.monotonic() + 90
     while not flag.exists() and process.poll() is None and time.monotonic() < end:
         time.sleep(0.1)
@@ -40,20 +44,24 @@ def test_a_killed_driver_is_closed_later_and_a_terminated_one_closes_itself(
     uri = migrated_store(tmp_path)
     bundle.write_bundle(make_audit(2, 3), str(tmp_path))
 
-    process = in_the_middle(tmp_path, uri)
+    killed, terminated = (started(tmp_path, uri, name) for name in ("killed", "terminated"))
+    in_the_middle(killed, tmp_path / "killed")
+    in_the_middle(terminated, tmp_path / "terminated")
     client = MlflowClient(uri)
-    ids = [client.get_experiment_by_name("killed").experiment_id]
+
+    def states(experiment: str) -> set[str]:
+        found = client.get_experiment_by_name(experiment)
+        return {run.info.status for run in client.search_runs([found.experiment_id])}
+
     assert close_stale_runs(uri, "killed") == []
-    process.kill()
-    process.wait(30)
-    assert {run.info.status for run in client.search_runs(ids)} == {"RUNNING"}
+    killed.kill()
+    killed.wait(30)
+    assert states("killed") == {"RUNNING"}
     assert len(close_stale_runs(uri, "killed", audit_id="another audit")) == 0
     assert len(close_stale_runs(uri, "killed")) == 2
-    assert {run.info.status for run in client.search_runs(ids)} == {"KILLED"}
+    assert states("killed") == {"KILLED"}
 
-    (tmp_path / "flag").unlink()
-    process = in_the_middle(tmp_path, uri)
-    assert {run.info.status for run in client.search_runs(ids)} == {"RUNNING"}
-    process.send_signal(signal.SIGTERM)
-    process.wait(30)
-    assert {run.info.status for run in client.search_runs(ids)} == {"KILLED"}
+    assert states("terminated") == {"RUNNING"}
+    terminated.send_signal(signal.SIGTERM)
+    terminated.wait(30)
+    assert states("terminated") == {"KILLED"}

@@ -34,8 +34,10 @@ def free_port() -> int:
 
 
 @contextmanager
-def running(command: list[str], log: Path, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A process in a group of its own, ended with the block."""
+def running(
+    command: list[str], log: Path, end_with: signal.Signals, **environment: str
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A process in a group of its own, ended with the block by a signal that does not wait for its clients."""
     with log.open("wb") as output:
         process = subprocess.Popen(
             command, stdout=output, stderr=output, env={**os.environ, **environment}, start_new_session=True
@@ -43,7 +45,7 @@ def running(command: list[str], log: Path, **environment: str) -> Iterator[subpr
         try:
             yield process
         finally:
-            os.killpg(process.pid, signal.SIGTERM)
+            os.killpg(process.pid, end_with)
             try:
                 process.wait(15)
             except subprocess.TimeoutExpired:
@@ -100,7 +102,7 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         make = [str(folder / "initdb"), "-D", str(data), "-A", "trust", "-U", "classwise", "--no-sync"]
         subprocess.run(as_postgres(make), check=True, capture_output=True, cwd="/")
         serve = [str(folder / "postgres"), "-D", str(data), "-p", str(port), "-k", str(home), "-F"]
-        with running(as_postgres(serve), log) as process:
+        with running(as_postgres(serve), log, signal.SIGQUIT) as process:
             wait_for(lambda: accepts(port), process, log)
             yield f"postgresql+psycopg://classwise@127.0.0.1:{port}/postgres"
     finally:
@@ -115,7 +117,7 @@ def server(postgres: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", postgres, "--port", str(port)]
     command += ["--artifacts-destination", str(folder / "artifacts"), "--workers", "1"]
     log = folder / "log"
-    with running(command, log, MLFLOW_SERVER_ENABLE_JOB_EXECUTION="false") as process:
+    with running(command, log, signal.SIGKILL, MLFLOW_SERVER_ENABLE_JOB_EXECUTION="false") as process:
         wait_for(lambda: answers(f"http://127.0.0.1:{port}/health"), process, log)
         yield f"http://127.0.0.1:{port}"
 

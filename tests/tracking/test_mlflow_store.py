@@ -282,6 +282,7 @@ def test_an_unreachable_server_costs_seconds_and_no_data(
     stop = threading.Event()
     uri = f"http://user:secret@127.0.0.1:{free_port()}"
     if kind == "hangs":
+        monkeypatch.setattr(mlflow_store, "PROBE_SECONDS", 1)
         uri = f"http://user:secret@127.0.0.1:{silent_server(stop)}"
     if kind == "no database":
         pytest.importorskip("psycopg")
@@ -332,7 +333,8 @@ def test_a_fresh_store_survives_processes_that_come_first_together(audit: AuditR
         environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
         processes.append(subprocess.Popen(command, env=environment, stderr=subprocess.PIPE))
     for process in processes:
-        assert process.wait(300) == 0, process.communicate()[1].decode()[-2000:]
+        errors = process.communicate(timeout=300)[1]
+        assert process.returncode == 0, errors.decode()[-2000:]
     runs = [marker.uploaded_to(str(tmp_path / str(index)), uri) for index in range(3)]
     assert len({run["parent_run_id"] for run in runs if run}) == 3
 
