@@ -118,6 +118,15 @@ def lengths_of(vectors: torch.Tensor) -> torch.Tensor:
     return norms
 
 
+def inwards(slope: torch.Tensor, points: torch.Tensor) -> torch.Tensor:
+    """The part of a direction that does not lead out of [0, 1]: 0 where a pixel is at that end already.
+
+    On images with much black or white most of a gradient would be cut off again by the clamp, and with it the step.
+    """
+    blocked = ((points <= 0) & (slope < 0)) | ((points >= 1) & (slope > 0))
+    return slope.masked_fill(blocked, 0.0)
+
+
 def unit(vectors: torch.Tensor) -> torch.Tensor:
     """Vectors of length 1; a zero stays zero. Scaled by the largest entry first, so tiny gradients do not underflow."""
     scaled = vectors / vectors.abs().amax(dim=(1, 2, 3), keepdim=True).clamp(min=1e-38)

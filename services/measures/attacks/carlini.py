@@ -18,6 +18,9 @@ from services.measures.attacks.balls import lengths_of
 from services.measures.attacks.logits import Network, ascent, gradient, margins, passes
 from services.measures.attacks.tally import Tally
 
+MARGIN = 0.001
+"""How far from its ends the range of w starts. At the usual 1e-6 a black pixel needs hundreds of steps to move."""
+
 
 @dataclass(frozen=True, slots=True)
 class CarliniWagner:
@@ -26,26 +29,26 @@ class CarliniWagner:
     Attributes:
         searches: constants tried for each sample.
         steps: Adam steps for each constant at most.
-        rate: Adam's step size.
+        rate: Adam's step size for the first constant; a third of it for the next, and so on.
     """
 
     searches: int = 5
     steps: int = 100
-    rate: float = 0.01
+    rate: float = 0.05
 
     def __call__(
         self, network: Network, images: torch.Tensor, labels: torch.Tensor, tally: Tally, rows: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
         state = Search(images, labels, _first_constant(network, images, labels, tally, rows))
-        for _ in range(self.searches):
-            state.narrow(self._descend(network, state, tally, rows))
+        for number in range(self.searches):
+            state.narrow(self._descend(network, state, self.rate / 3**number, tally, rows))
         return state.best, state.nearest.isfinite()
 
-    def _descend(self, network: Network, state: Search, tally: Tally, rows: torch.Tensor) -> torch.Tensor:
+    def _descend(self, network: Network, state: Search, rate: float, tally: Tally, rows: torch.Tensor) -> torch.Tensor:
         """Minimise the objective for the constants of `state`; return which samples flipped on the way, (n,)."""
         flipped = torch.zeros(len(state.images), dtype=torch.bool, device=state.images.device)
         alive = torch.arange(len(state.images), device=state.images.device)
-        adam = Adam(state.origin.clone(), self.rate)
+        adam = Adam(state.origin.clone(), rate)
         checked = torch.full((len(alive),), torch.inf, device=state.images.device)
         block = max(1, self.steps // 10)
         for number in range(self.steps):
@@ -77,7 +80,7 @@ class Search:
 
     def __init__(self, images: torch.Tensor, labels: torch.Tensor, constants: torch.Tensor) -> None:
         self.images, self.labels, self.constants = images, labels, constants
-        self.origin = torch.atanh((2 * images - 1) * 0.999999)
+        self.origin = torch.atanh((2 * images - 1) * (1 - MARGIN))
         self.lower, self.upper = torch.zeros_like(constants), torch.full_like(constants, torch.inf)
         self.best, self.nearest = images.clone(), torch.full_like(constants, torch.inf)
 

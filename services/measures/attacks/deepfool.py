@@ -1,6 +1,7 @@
 """DeepFool in L2 (Moosavi-Dezfooli et al. 2016, arXiv 1511.04599, algorithm 2), batched.
 
-One forward pass a step serves all candidate classes; a sample leaves the batch when its label flips.
+One forward pass a step serves all candidate classes; a sample leaves the batch when its label flips. A plane's
+normal is cut to the part that does not lead out of [0, 1].
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 
 import torch
 
-from services.measures.attacks.balls import lengths_of
+from services.measures.attacks.balls import inwards, lengths_of
 from services.measures.attacks.logits import Network, gradient, margins, passes
 from services.measures.attacks.tally import Tally
 
@@ -69,7 +70,7 @@ def nearest_plane(
     for rival in rivals.unbind(dim=1):
         weights = torch.zeros_like(logits)
         weights.scatter_(1, rival.unsqueeze(1), 1.0).scatter_(1, labels.unsqueeze(1), -1.0)
-        normal = gradient(logits, points, weights, again=True)
+        normal = inwards(gradient(logits, points, weights, again=True), points.detach())
         gap = -(logits.detach() * weights).sum(dim=1).view(-1, 1, 1, 1)
         length = lengths_of(normal)
         distance = torch.where(length > 0, gap.abs() / length, torch.inf)

@@ -4,7 +4,8 @@ The radius of a ball is lowered while the sample is adversarial and raised while
 shrinking length along the gradient of the margin in between: it has no constant to search for and no scale to set.
 
 Departure: until a first adversarial is found the radius is set a little beyond the linearised boundary, by the same
-gamma, and not on it; on a nearly linear margin the original closes in on the boundary and never crosses it.
+gamma, and not on it; on a nearly linear margin the original closes in on the boundary and never crosses it. And steps
+take only the part of the gradient that stays in [0, 1]: on MNIST, most of it points into black pixels.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 
 import torch
 
-from services.measures.attacks.balls import lengths_of, unit
+from services.measures.attacks.balls import inwards, lengths_of, unit
 from services.measures.attacks.logits import Network, ascent, gradient, margins, passes
 from services.measures.attacks.tally import Tally
 
@@ -52,6 +53,7 @@ class FastMinimumNorm:
             tally.saw(rows, margin)
             slope = gradient(logits, points, ascent(logits.detach(), labels, "margin"))
             tally.sloped(rows, slope)
+            slope = inwards(slope, points.detach())
 
             length, fell = lengths_of(shift), ~(margin > 0).view(-1, 1, 1, 1)
             closer = fell & (length < nearest)

@@ -19,6 +19,8 @@ from services.measures.attacks.tally import Tally
 
 HALVINGS = 8
 """Bisection steps along the segment to the clean image: the distance is overshot by less than 1/256."""
+DOUBT = 1.5
+"""Attacks that agree within this factor are believed: on networks without masked gradients they differ by a fifth."""
 
 
 class Seeker(Protocol):
@@ -51,24 +53,52 @@ class Nearest:
 
 
 def nearest_adversarials(
-    network: Network, images: torch.Tensor, labels: torch.Tensor, seekers: Sequence[Seeker]
+    network: Network,
+    images: torch.Tensor,
+    labels: torch.Tensor,
+    seekers: Sequence[Seeker],
+    referees: Sequence[Seeker] = (),
 ) -> Nearest:
-    """Run all attacks on the correctly classified samples and keep the smallest verified perturbation of each."""
+    """Run attacks on the correctly classified samples and keep the smallest verified perturbation of each.
+
+    Seekers run on all of them, referees on the samples that the seekers disagree about: one of them found nothing, or
+    its distance is more than `DOUBT` times the smallest. That depends on no other sample.
+    """
     tally = Tally(len(images), images.device)
     correct = clean_pass(network, images, labels, tally)
     rows = correct.nonzero().squeeze(1)
-    best = images.clone()
     distances = torch.where(correct, torch.inf, 0.0).double()
     attack = torch.full((len(images),), -1, device=images.device)
+    found = Nearest(images.clone(), distances, attack, correct, tally)
+    farthest = torch.zeros_like(distances)
+    for number, seek in enumerate((*seekers, *referees)):
+        if number == len(seekers):
+            rows = (farthest.isinf() | (farthest > DOUBT * distances)).nonzero().squeeze(1)
+        if len(rows):
+            lengths = _improve(found, network, images, labels, seek, number, rows)
+            farthest[rows] = torch.maximum(farthest[rows], lengths)
+    return found
+
+
+def _improve(
+    found: Nearest,
+    network: Network,
+    images: torch.Tensor,
+    labels: torch.Tensor,
+    seek: Seeker,
+    number: int,
+    rows: torch.Tensor,
+) -> torch.Tensor:
+    """Keep what is nearer in `found`; return the distances of this attack's adversarials, infinite where none."""
     own, own_labels = images.index_select(0, rows), labels[rows]
-    for number, seek in enumerate(seekers if len(rows) else ()):
-        points, found = seek(network, own, own_labels, tally, rows)
-        points = bisect(network, own, points, own_labels, found, tally, rows)
-        length = (points.double() - own.double()).flatten(1).norm(dim=1)
-        closer = found & _falls(network, points, own_labels, tally, rows) & (length < distances[rows])
-        where = rows[closer]
-        best[where], distances[where], attack[where] = points[closer], length[closer], number
-    return Nearest(best, distances, attack, correct, tally)
+    points, fell = seek(network, own, own_labels, found.tally, rows)
+    points = bisect(network, own, points, own_labels, fell, found.tally, rows)
+    fell = fell & _falls(network, points, own_labels, found.tally, rows)
+    lengths = torch.where(fell, (points.double() - own.double()).flatten(1).norm(dim=1), torch.inf)
+    closer = lengths < found.distances[rows]
+    where = rows[closer]
+    found.points[where], found.distances[where], found.attack[where] = points[closer], lengths[closer], number
+    return lengths
 
 
 def bisect(

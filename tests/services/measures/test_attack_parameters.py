@@ -91,3 +91,10 @@ def test_parameters_are_read_without_torch() -> None:
     names = ["pgd", "cw", "square", "autoattack", "minimal"]
     code = f"import sys; from services.measures.registry import MEASURES as M; [M.get(n)() for n in {names}]; "
     subprocess.run([sys.executable, "-c", code + "sys.exit('torch' in sys.modules)"], check=True, timeout=60)
+
+
+def test_fab_stands_first_or_last() -> None:
+    assert Minimal(attacks=("fab",)).attacks == ("fab",)
+    assert Minimal(attacks=("fab", "cw")).attacks == ("fab", "cw")
+    with pytest.raises(ValidationError, match="expected fab first, to run on all samples, or last"):
+        Minimal(attacks=("fmn", "fab", "cw"))

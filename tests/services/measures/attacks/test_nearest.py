@@ -12,6 +12,7 @@ import torch
 from benchmarks import zoo
 from services.measures.attacks.carlini import CarliniWagner
 from services.measures.attacks.deepfool import DeepFool
+from services.measures.attacks.fab import FastAdaptiveBoundary
 from services.measures.attacks.fmn import FastMinimumNorm
 from services.measures.attacks.nearest import Seeker, nearest_adversarials
 from services.measures.minimal import Minimal
@@ -20,6 +21,7 @@ SEEKERS: dict[str, tuple[Seeker, float]] = {
     "deepfool": (DeepFool(), 0.01),
     "fmn": (FastMinimumNorm(limit=3.0, steps=60), 0.02),
     "cw": (CarliniWagner(searches=5, steps=100), 0.05),
+    "fab": (FastAdaptiveBoundary(steps=30), 0.01),
 }
 
 
@@ -62,7 +64,7 @@ def test_every_adversarial_flips_and_is_as_far_as_said(shared_data: Path) -> Non
 def test_measure_does_not_depend_on_the_batch(shared_data: Path) -> None:
     network = zoo.load(shared_data, "cifar10_base_kw")
     images, labels, ids = zoo.images(shared_data, "cifar10/test.npz", slice(0, 16))
-    measure = Minimal(fmn_steps=8, cw_searches=2, cw_steps=10)
+    measure = Minimal(fmn_steps=8, cw_searches=2, cw_steps=10, fab_steps=3)
     whole = measure.from_model(network, images, labels, ids, seed=0)
     parts = [
         measure.from_model(network, images[i : i + 7], labels[i : i + 7], ids[i : i + 7], seed=0) for i in (0, 7, 14)
@@ -113,3 +115,43 @@ def test_nan_logits_are_an_adversarial(plane: Any) -> None:
 def test_an_attack_twice_is_a_mistake() -> None:
     with pytest.raises(ValueError, match="each attack once"):
         Minimal(attacks=("fmn", "fmn"))
+
+
+def test_a_referee_sees_only_what_the_others_disagree_about(plane: Any) -> None:
+    """One seeker misses every third sample and overstates the rest of the even ones; the referee mends just those."""
+    network, images, labels, _ = plane(3)
+
+    def careless(network: Any, images: Any, labels: Any, tally: Any, rows: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        points, found = DeepFool()(network, images, labels, tally, rows)
+        return points, found & (rows % 3 != 0)
+
+    asked: list[int] = []
+
+    def referee(network: Any, images: Any, labels: Any, tally: Any, rows: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        asked.extend(rows.tolist())
+        return FastAdaptiveBoundary(steps=30)(network, images, labels, tally, rows)
+
+    found = nearest_adversarials(network, images, labels, [careless], [referee])
+    assert asked == list(range(0, 24, 3))
+    assert found.distances.isfinite().all() and set(found.attack[::3].tolist()) == {1}
+    assert set(found.attack.tolist()) == {0, 1}
+
+
+def test_masked_gradients_do_not_hide_what_fab_finds(shared_data: Path) -> None:
+    """Within 3.0 of the images of a network whose first layer masks gradients, the others find few adversarials."""
+    network = zoo.load(shared_data, "mnist_madry_tiny")
+    images, labels, ids = zoo.images(shared_data, "mnist/t10k.npz", slice(0, 8))
+    quick: Any = ("deepfool", "fmn")
+    without, whole = (
+        measure.from_model(network, images, labels, ids, seed=0)
+        for measure in (Minimal(attacks=quick), Minimal(attacks=(*quick, "fab"), fab_steps=40, fab_targets=3))
+    )
+    assert whole["censored"].sum() == 0 and without["censored"].sum() >= 3
+    assert (whole["minimal/l2"] <= without["minimal/l2"]).all() and np.median(whole["minimal/l2"]) < 1.5
+
+
+def test_black_pixels_do_not_stop_an_attack_on_an_ordinary_network(shared_data: Path) -> None:
+    network = zoo.load(shared_data, "mnist_conv_small_std")
+    images, labels, _ = zoo.images(shared_data, "mnist/t10k.npz", slice(0, 16))
+    alone = [nearest_adversarials(network, images, labels, [one]).distances for one in Minimal()._seekers()[:3]]
+    assert all(int(distances.isfinite().sum()) >= 14 for distances in alone)

@@ -71,22 +71,29 @@ CURVE = Pgd(epsilons=("1/255", "2/255"))
 STRONGER = Cw(epsilons=("1/255", "2/255"), restarts=3)
 """On 600 images cross-entropy leaves a point more than the margin (56.8 and 55.8 % at 2/255): published is 54.82."""
 
-WHOLE = [
-    ("cifar10_resnet2b", "cifar10/test.npz", STRONGER, [(0.5716, 0.6324), (0.2688, 0.5582)]),
-    ("cifar10_base_kw", "cifar10/test.npz", Pgd(epsilons="2/255"), [(0.4546, 0.5853)]),
-    ("cifar10_wide_kw", "cifar10/test.npz", Pgd(epsilons="2/255"), [(0.4784, 0.6162)]),
-    ("mnist_kw_01", "mnist/t10k.npz", Pgd(epsilons=0.1, steps=40), [(0.942, 0.962)]),
-    ("mnist_lenet5_adv", "mnist/t10k.npz", Pgd(epsilons=0.3, steps=40, step_size=0.01), [(0.90, 0.942)]),
-    ("mnist_lenet5_std", "mnist/t10k.npz", Pgd(epsilons=0.3, steps=40, step_size=0.01), [(0.0, 0.001)]),
+WHOLE = 10_000
+PUBLISHED = [
+    ("cifar10_resnet2b", "cifar10/test.npz", WHOLE, STRONGER, [(0.5716, 0.6324), (0.2688, 0.5582)]),
+    ("cifar10_base_kw", "cifar10/test.npz", WHOLE, Pgd(epsilons="2/255"), [(0.4546, 0.5853)]),
+    ("cifar10_wide_kw", "cifar10/test.npz", WHOLE, Pgd(epsilons="2/255"), [(0.4784, 0.6162)]),
+    ("mnist_kw_01", "mnist/t10k.npz", WHOLE, Pgd(epsilons=0.1, steps=40), [(0.942, 0.962)]),
+    ("mnist_lenet5_adv", "mnist/t10k.npz", 2_000, Pgd(epsilons=0.3, steps=40, step_size=0.01), [(0.913, 0.949)]),
+    ("mnist_lenet5_std", "mnist/t10k.npz", 2_000, Pgd(epsilons=0.3, steps=40, step_size=0.01), [(0.0, 0.001)]),
 ]
+"""Network, images, how many of them, attack, and limits of the survival at each radius.
+
+On whole test sets the lower limit is what verifiers proved, and no attack may leave less; the upper one is what the
+published attack left and a point, for it is not ours. On 2,000 images (`mnist_lenet5_adv`, published 93.2 %) three
+standard errors, 1.7 points, are allowed on each side.
+"""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "file", "measure", "limits"), WHOLE, ids=[row[0] for row in WHOLE])
-def test_published_figures_on_whole_test_sets(
-    shared_data: Path, name: str, file: str, measure: Pgd, limits: list[tuple[float, float]]
+@pytest.mark.parametrize(("name", "file", "count", "measure", "limits"), PUBLISHED, ids=[row[0] for row in PUBLISHED])
+def test_published_figures(
+    shared_data: Path, name: str, file: str, count: int, measure: Pgd, limits: list[tuple[float, float]]
 ) -> None:
-    found = accuracy(shared_data, name, file, measure, slice(0, 10_000))
+    found = accuracy(shared_data, name, file, measure, slice(0, count))
     assert all(low <= value <= high for value, (low, high) in zip(found, limits, strict=True)), found
 
 
