@@ -9,14 +9,17 @@ only so long, and the message says what was asked for and what is there.
 from __future__ import annotations
 
 import os
+import signal
+import threading
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
 import ray
-from ray.exceptions import RayActorError, RayTaskError
+from ray.exceptions import RayError, RayTaskError
 
 from services.dispatch import Dispatcher
 from services.errors import ClasswiseError, Problem, ResourceError, WorkerError
@@ -25,6 +28,8 @@ from services.runners import failure
 from services.workers import Worker
 
 IN_FLIGHT = 2
+START_ATTEMPTS = 3
+"""Workers that may die in a row in one place before they are ready."""
 TICK_SECONDS = 0.5
 
 
@@ -52,10 +57,12 @@ class Ask:
 
 @dataclass
 class _Slot:
-    """A place for one worker: the actor now in it, and the reference that resolves when it is ready."""
+    """A place for one worker: the actor now in it, the reference that resolves when it is ready, and its forerunners
+    that died before they were."""
 
     actor: Any
     starting: Any | None
+    stillborn: int = 0
     flying: dict[Any, ShardTask] = field(default_factory=dict)
 
 
@@ -96,8 +103,11 @@ class RayRunner:
 
         Raises:
             ResourceError: no worker could be placed for `wait_seconds`.
-            WorkerError: one shard keeps killing its workers.
+            WorkerError: workers keep dying before they are ready.
         """
+        for index, slot in enumerate(self._slots):
+            if slot.flying:  # of a run that was closed before its end: nobody waits for these shards any more
+                self._replace(index)
         queue = Dispatcher(tasks)
         deadline = time.monotonic() + self._ask.wait_seconds
         while not queue.finished:
@@ -137,12 +147,10 @@ class RayRunner:
         task = slot.flying.get(ref)
         try:
             value = ray.get(ref)
-        except RayActorError:
-            queue.died(index)
-            self._slots[index] = self._place()
-            return None
         except RayTaskError as error:
             return self._raised(index, ref, task, error, queue)
+        except RayError as error:
+            return self._lost(index, error, queue)
         if task is None:
             slot.starting = None
             return None
@@ -151,16 +159,39 @@ class RayRunner:
         receipt: Receipt = value
         return receipt
 
+    def _lost(self, index: int, error: RayError, queue: Dispatcher) -> TaskFailure | None:
+        """Replace a worker that is gone, or whose result is: killed, out of memory, with its node, or unreachable.
+
+        Ray has a dozen errors for this. Shards are idempotent, so one answer does for all: end what may still live.
+        """
+        slot = self._slots[index]
+        stillborn = slot.stillborn + 1 if slot.starting is not None else 0
+        if stillborn >= START_ATTEMPTS:
+            remedy = "look at the logs of Ray; does classwise import on every node?"
+            found = f"{stillborn} that died before they were ready, the last with {_told(error)}"
+            raise WorkerError(Problem("workers", "workers that start", found, remedy))
+        self._replace(index, stillborn)
+        suspect = next(iter(slot.flying.values()), None)
+        try:
+            queue.died(index)
+        except WorkerError as fault:
+            return failure(suspect, fault) if suspect is not None else None
+        return None
+
+    def _replace(self, index: int, stillborn: int = 0) -> None:
+        ray.kill(self._slots[index].actor, no_restart=True)
+        self._slots[index] = self._place(stillborn)
+
     def _raised(
         self, index: int, ref: Any, task: ShardTask | None, error: RayTaskError, queue: Dispatcher
     ) -> TaskFailure:
         cause = error.cause if isinstance(error.cause, ClasswiseError) else None
         if task is None:
-            raise cause or WorkerError(Problem("worker", "to start", " ".join(str(error).split())[-500:])) from None
+            raise cause or WorkerError(Problem("worker", "to start", _told(error))) from None
         del self._slots[index].flying[ref]
         queue.failed(index, task)
         place = f"{task.model.name}, {task.kind}"
-        unknown = WorkerError(Problem(place, "the task to finish", " ".join(str(error).split())[-500:]))
+        unknown = WorkerError(Problem(place, "the task to finish", _told(error)))
         return failure(task, cause or unknown)
 
     # --- the cluster ---------------------------------------------------------------------------------------------
@@ -171,11 +202,12 @@ class RayRunner:
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "1")
         if ray.is_initialized():
             return
+        self._own_cluster = True  # from here on, so that a start which is interrupted is cleaned up as well
         try:
-            _init(self._ask.address)
+            with _signals_kept():
+                _init(self._ask.address)
         except Exception as error:  # Ray raises plain Exception, RuntimeError, ConnectionError and its own
             raise ResourceError(_unreachable(self._ask.address, error)) from error
-        self._own_cluster = True
 
     def _count(self) -> int:
         """How many actors to place, after comparing what is asked with what the cluster has."""
@@ -191,7 +223,7 @@ class RayRunner:
             raise ResourceError(Problem("resources", need, f"a cluster of {cpus:g} CPU and {gpus:g} GPU", remedy))
         return wanted
 
-    def _place(self) -> _Slot:
+    def _place(self, stillborn: int = 0) -> _Slot:
         ask = self._ask
         remote: Any = ray.remote(Worker)
         options: dict[str, Any] = {"num_cpus": 0 if ask.gpus else ask.cpus, "num_gpus": ask.gpus, "max_restarts": 0}
@@ -199,7 +231,7 @@ class RayRunner:
         if ask.environment:
             options["runtime_env"] = {"env_vars": dict(ask.environment)}
         actor = remote.options(**options).remote(device, max(1, int(ask.cpus)), ask.factories)
-        return _Slot(actor, actor.ready.remote())
+        return _Slot(actor, actor.ready.remote(), stillborn)
 
     def _not_placed(self) -> Problem:
         ask, free = self._ask, ray.available_resources()
@@ -208,13 +240,29 @@ class RayRunner:
         return Problem("resources", f"room for a worker of {ask.cpus:g} CPU, {ask.gpus:g} GPU", found, remedy)
 
     def _close(self) -> None:
-        if not ray.is_initialized():
-            return
-        for slot in self._slots:
-            ray.kill(slot.actor, no_restart=True)
-        self._slots = []
-        if self._own_cluster:
-            ray.shutdown()
+        slots, self._slots = self._slots, []
+        try:
+            for slot in slots if ray.is_initialized() else ():
+                ray.kill(slot.actor, no_restart=True)
+        finally:
+            if self._own_cluster:
+                ray.shutdown()
+
+
+@contextmanager
+def _signals_kept() -> Iterator[None]:
+    """Give SIGTERM back to whoever had it: `ray.init` takes it, and would end the audit by `sys.exit`, unsaid."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    except SystemExit:
+        raise KeyboardInterrupt from None
+    finally:
+        if previous is not None:
+            signal.signal(signal.SIGTERM, previous)
 
 
 def _init(address: str | None) -> None:
@@ -230,6 +278,11 @@ def _init(address: str | None) -> None:
             raise
         ray.shutdown()
         ray.init(include_dashboard=False, **quiet)
+
+
+def _told(error: Exception) -> str:
+    """The end of Ray's long texts, which says what happened."""
+    return " ".join(str(error).split())[-500:] or type(error).__name__
 
 
 def _node_fits(node: dict[str, Any], ask: Ask) -> bool:

@@ -7,7 +7,7 @@ redone, at most `attempts` times; a shard that raised is not: a user's error doe
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Hashable, Iterable
 
 from services.errors import Problem, WorkerError
@@ -30,6 +30,7 @@ class Dispatcher:
         self._deaths: dict[ShardTask, int] = defaultdict(int)
         self._running: dict[Hashable, list[ShardTask]] = defaultdict(list)
         self._holds: dict[Hashable, str] = {}
+        self._dropped: set[str] = set()
 
     @property
     def finished(self) -> bool:
@@ -62,31 +63,37 @@ class Dispatcher:
     def failed(self, worker: Hashable, task: ShardTask) -> None:
         """Count a task as failed for good and drop what is pending of its model."""
         self._running[worker].remove(task)
-        self._pending.pop(task.model.name, None)
+        self._drop(task.model.name)
 
     def died(self, worker: Hashable) -> list[ShardTask]:
-        """Put a dead worker's tasks back at the front and return them.
+        """Put a dead worker's tasks back at the front, but those of a model that was dropped, and return them.
 
         Only the task it was working on, its oldest, is counted as a suspect.
 
         Raises:
-            WorkerError: that task has killed `attempts` workers.
+            WorkerError: that task has killed `attempts` workers; its model is dropped, and the others can go on.
         """
-        lost = self._running.pop(worker, [])
+        running = self._running.pop(worker, [])
+        lost = [task for task in running if task.model.name not in self._dropped]
         self._holds.pop(worker, None)
         for task in reversed(lost):
             self._pending[task.model.name].appendleft(task)
-        if lost:
+        if lost and lost[0] is running[0]:
             self._suspect(lost[0])
         return lost
 
     def _suspect(self, task: ShardTask) -> None:
         self._deaths[task] += 1
         if self._deaths[task] >= self._attempts:
+            self._drop(task.model.name)
             place = f"{task.model.name}, {task.kind}, rows {task.start} to {task.stop}"
             remedy = "look for the out-of-memory killer; lower resources.batch or resources.workers"
             found = f"{self._deaths[task]} workers that died on it"
             raise WorkerError(Problem(place, "a worker that survives this shard", found, remedy))
+
+    def _drop(self, model: str) -> None:
+        self._dropped.add(model)
+        self._pending.pop(model, None)
 
     def _choose(self, worker: Hashable) -> str | None:
         held = self._holds.get(worker)
@@ -95,5 +102,5 @@ class Dispatcher:
         waiting = [name for name, queue in self._pending.items() if queue]
         if not waiting:
             return None
-        crowd = {name: sum(1 for model in self._holds.values() if model == name) for name in waiting}
+        crowd = Counter(self._holds.values())
         return max(waiting, key=lambda name: (-crowd[name], len(self._pending[name])))

@@ -30,10 +30,10 @@ class Runner(Protocol):
         ...
 
     def run(self, tasks: Sequence[ShardTask]) -> Iterator[Receipt | TaskFailure]:
-        """Run the tasks. A task that raises ends as a `TaskFailure`, and the rest of its model is dropped.
+        """Run the tasks. One that raises, or keeps killing its workers, ends as a `TaskFailure`, and its model is dropped.
 
         Raises:
-            ClasswiseError: there are no workers, or a shard keeps killing them; receipts already yielded stay valid.
+            ClasswiseError: there are no workers, or none that starts; receipts already yielded stay valid.
         """
         ...
 

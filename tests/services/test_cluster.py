@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 import ray
 
+from services import cluster as cluster_module
 from services.cluster import Ask, RayRunner
-from services.errors import ResourceError
+from services.errors import ResourceError, WorkerError
 from services.records import ModelSpec, Receipt, SampleSpec, ShardTask, TaskFailure
 from services.runners import LocalRunner
 from services.shards import read_table, shard_name
@@ -92,6 +93,55 @@ def test_a_model_that_fails_is_told_and_the_others_go_on(tmp_path: Path) -> None
     assert {failure.task.model.name for failure in failures} == {"bad"}
     assert "nosuch" in str(failures[0].problems)
     assert sum(isinstance(result, Receipt) for result in results) == 4
+
+
+def test_a_result_that_is_lost_without_a_death_is_made_again(tmp_path: Path) -> None:
+    with RayRunner(ASK) as runner:
+        seen = []
+        for receipt in runner.run(tasks(tmp_path)):
+            seen.append(receipt.task)
+            if len(seen) == 1:
+                for ref in [ref for slot in runner._slots for ref in slot.flying]:
+                    ray.cancel(ref)
+    assert sorted(seen, key=str) == sorted(tasks(tmp_path), key=str)
+
+
+def test_a_run_closed_early_leaves_nothing_to_the_next(tmp_path: Path) -> None:
+    with RayRunner(replace(ASK, workers=1)) as runner:
+        run = runner.run(tasks(tmp_path / "closed"))
+        next(run)
+        run.close()
+        results = list(runner.run(tasks(tmp_path / "next", models=1)))
+    assert sorted([result.task for result in results], key=str) == sorted(tasks(tmp_path / "next", models=1), key=str)
+
+
+def test_a_shard_that_kills_its_workers_costs_its_model_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Fragile(Worker):
+        def run(self, task: ShardTask) -> Receipt:
+            if task.model.name == "m0":
+                os._exit(1)
+            return super().run(task)
+
+    monkeypatch.setattr(cluster_module, "Worker", Fragile)
+    with RayRunner(ASK) as runner:
+        results = list(runner.run(tasks(tmp_path, shards=2)))
+    failures = [result for result in results if isinstance(result, TaskFailure)]
+    assert [failure.task.model.name for failure in failures] == ["m0"]
+    assert "3 workers that died on it" in str(failures[0].problems)
+    assert [result.task.model.name for result in results if isinstance(result, Receipt)] == ["m1", "m1"]
+
+
+def test_workers_that_die_before_they_are_ready_end_the_audit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Stillborn(Worker):
+        def ready(self) -> str:
+            os._exit(1)
+
+    monkeypatch.setattr(cluster_module, "Worker", Stillborn)
+    with (
+        pytest.raises(WorkerError, match="workers that start, found 3 that died before they were ready"),
+        RayRunner(replace(ASK, workers=1)) as runner,
+    ):
+        list(runner.run(tasks(tmp_path, models=1)))
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,28 @@ def test_a_shard_that_kills_three_workers_is_named() -> None:
         queue.died("c")
 
 
+def test_a_killers_model_is_dropped_and_the_others_go_on() -> None:
+    queue = Dispatcher([*tasks(1, 4), task("other", 0)], attempts=1)
+    queue.next_for("a")
+    queue.next_for("a")
+    with pytest.raises(WorkerError):
+        queue.died("a")
+    left = queue.next_for("b")
+    assert left == task("other", 0)
+    queue.succeeded("b", left)
+    assert queue.finished
+
+
+def test_a_dropped_models_shards_do_not_come_back_with_a_death_and_accuse_nobody() -> None:
+    queue = Dispatcher(tasks(1, 3), attempts=1)
+    first, second = queue.next_for("a"), queue.next_for("b")
+    assert first is not None
+    assert second is not None
+    queue.failed("a", first)
+    assert queue.died("b") == []
+    assert queue.finished
+
+
 def test_a_failed_task_drops_the_rest_of_its_model_only() -> None:
     queue = Dispatcher(tasks(2, 3))
     got = queue.next_for("a")
