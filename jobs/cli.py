@@ -22,7 +22,7 @@ app = typer.Typer(
 )
 
 FleetFile = Annotated[Path, typer.Argument(help="Fleet file (YAML); deploy/examples/ has one a case.")]
-Bundle = Annotated[str, typer.Argument(help="Folder or URL of a bundle: STORAGE/FLEET/AUDIT_ID.")]
+Bundle = Annotated[str, typer.Argument(help="Folder or URL of a bundle: STORAGE/audits/FLEET/AUDIT_ID.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output, and no progress.")]
 Junit = Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Also write the verdicts as JUnit XML.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress.")]
@@ -81,9 +81,10 @@ def validate(fleet_file: FleetFile, json: Json = False) -> None:
 @app.command()
 def schema() -> None:
     """Print the JSON Schema of the fleet file, for editors."""
-    from jobs.fleetfile import json_schema
+    with console.exits(json=False):
+        from jobs.fleetfile import json_schema
 
-    console.print_json(json_schema())
+        console.print_json(json_schema())
 
 
 @app.command()
