@@ -69,6 +69,7 @@ def run_audit(fleet: Fleet, reporter: Reporter, *, runner: RunnerFactory | None 
 
 def _run(fleet: Fleet, reporter: Reporter, factory: RunnerFactory) -> Finished:
     config, started = fleet.config, _now()
+    storage.require_writable(config.storage, "storage")
     samples = open_samples(config.sample_spec(), allowed_factories=config.factories)
     context = plan.Context(
         config.sample_spec(),
@@ -120,6 +121,7 @@ def validate_sources(fleet: Fleet) -> SampleFacts:
         ClasswiseError: with the faults of all models at once.
     """
     config = fleet.config
+    storage.filesystem(config.storage)
     samples = open_samples(config.sample_spec(), allowed_factories=config.factories)
     problems: list[Problem] = []
     for spec in config.model_specs():
@@ -159,8 +161,8 @@ def _preflight(
     facts: dict[str, dict[str, Any]] = {}
     paths = {item.spec.name: plan.preflight_path(item.spec, item.digest, context) for item in plans}
     for item in plans:
-        if storage.exists(paths[item.spec.name]):
-            facts[item.spec.name] = json.loads(storage.read_bytes(paths[item.spec.name]))
+        if (known := _kept_facts(paths[item.spec.name])) is not None:
+            facts[item.spec.name] = known
     tasks = [plan.preflight_task(item.spec, context) for item in plans if item.spec.name not in facts]
     for receipt in session.run("preflight", tasks):
         name = receipt.task.model.name
@@ -186,6 +188,17 @@ def _unable(name: str, facts: dict[str, Any], measure: Measure) -> Iterator[Prob
     elif measure.gradients and not facts["differentiable"]:
         remedy = f"leave {measure.name} out (square, pr and radius need no gradients), or give a PyTorch source"
         yield Problem(f"{name}, {measure.name}", "a network with gradients", "one without", remedy)
+
+
+def _kept_facts(path: str) -> dict[str, Any] | None:
+    """Facts of an earlier preflight; a damaged file counts as none, for the probe costs one batch."""
+    if not storage.exists(path):
+        return None
+    try:
+        known = json.loads(storage.read_bytes(path))
+    except ValueError:
+        return None
+    return known if isinstance(known, dict) else None
 
 
 def _calibrated(measures: Sequence[Measure], calibration: CalibrationResult) -> tuple[Measure, ...]:

@@ -81,9 +81,10 @@ def validate(fleet_file: FleetFile, json: Json = False) -> None:
 @app.command()
 def schema() -> None:
     """Print the JSON Schema of the fleet file, for editors."""
-    from jobs.fleetfile import json_schema
+    with console.exits(json=False):
+        from jobs.fleetfile import json_schema
 
-    console.print_json(json_schema())
+        console.print_json(json_schema())
 
 
 @app.command()

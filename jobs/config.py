@@ -7,21 +7,46 @@ Everything a user can get wrong is found here, before Ray, torch or MLflow are i
 from __future__ import annotations
 
 import re
+import unicodedata
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from services.records import InputContract, ModelSpec, SampleSpec, ThreatModel
 
+JOINERS = "\u200c\u200d"
+"""Invisible, and part of how Persian and emoji are written."""
+
+
+def _legible(name: str) -> str:
+    """A name is what it looks like: nothing invisible, nothing that turns the direction of what follows."""
+    hidden = [char for char in name if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp")]
+    if hidden := [char for char in hidden if char not in JOINERS]:
+        raise ValueError(f"a name without control or invisible characters (it has U+{ord(hidden[0]):04X})")
+    if name != name.strip():
+        raise ValueError("a name without blanks at its ends")
+    return unicodedata.normalize("NFC", name)
+
+
 Share = Annotated[float, Field(ge=0, le=1)]
-Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
+Side = Annotated[int, Field(ge=1, le=8192)]
+Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_legible)]
 Uri = Annotated[str, Field(min_length=3, max_length=4000, pattern=r"^[A-Za-z][A-Za-z0-9+.-]*:.+")]
 
 
 class Part(BaseModel):
-    """A part of the fleet file: frozen, and strict about unknown fields."""
+    """A part of the fleet file: frozen, and strict about unknown fields. NaN and infinity are no numbers here."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _truth_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
+        """YAML reads yes, no, on and off as true and false, and Python takes true for 1."""
+        field = cls.model_fields[info.field_name or ""]
+        if isinstance(value, bool) and field.annotation is not bool:
+            raise ValueError("another value than true or false (put yes, no, on and off in quotes)")
+        return value
 
 
 class InputConfig(Part):
@@ -30,7 +55,7 @@ class InputConfig(Part):
     range: tuple[float, float] = Field((0.0, 1.0), description="Value range of the input before normalisation.")
     mean: tuple[float, ...] | None = Field(None, description="Per-channel mean; omit when the network normalises.")
     std: tuple[float, ...] | None = Field(None, description="Per-channel standard deviation; goes with mean.")
-    size: tuple[int, int] | None = Field(None, description="(height, width) to resize to.")
+    size: tuple[Side, Side] | None = Field(None, description="(height, width) to resize to.")
     channels: Literal[1, 3] | None = Field(None, description="Convert samples to so many channels.")
 
     @model_validator(mode="after")
@@ -73,7 +98,9 @@ class ModelConfig(Part):
     input: InputConfig | None = None
     outputs: Literal["logits", "probabilities", "log-probabilities"] = "logits"
     output: str | int | None = Field(None, description="Index or key of the logits when the network returns several.")
-    classes: tuple[str, ...] | None = Field(None, description="Class names in output order, checked against the data.")
+    classes: tuple[str, ...] | None = Field(
+        None, min_length=2, description="Class names in output order, checked against the data."
+    )
     clean_accuracy: Share | None = Field(None, description="Declared accuracy on these samples; preflight compares.")
     robust_accuracy: Share | None = Field(None, description="Published robust accuracy; reference of calibration.")
     threat_model: ThreatConfig | None = None
@@ -187,6 +214,13 @@ class ResourcesConfig(Part):
             raise ValueError("workers must be auto or 1..1024")
         return value
 
+    @field_validator("gpus")
+    @classmethod
+    def _share_or_whole(cls, value: float) -> float:
+        if value > 1 and value != int(value):
+            raise ValueError("gpus must be a share up to 1, or a whole number")
+        return value
+
 
 class FleetConfig(Part):
     """A fleet file."""
@@ -225,6 +259,13 @@ class FleetConfig(Part):
         if twice:
             raise ValueError(f"model names must be unique; twice: {', '.join(twice)}")
         return self
+
+    @field_validator("groups")
+    @classmethod
+    def _distinct(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(value)) < len(value) or "class" in value:
+            raise ValueError("each column once, and not 'class': by class is always profiled")
+        return value
 
     def model_specs(self) -> tuple[ModelSpec, ...]:
         """The models as workers need them."""

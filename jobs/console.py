@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import json as jsonlib
+import os
 import signal
 import sys
+import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import asdict
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from services.errors import ClasswiseError
+from services.errors import ClasswiseError, Interrupted, Problem, StorageError
 from services.records import SampleFacts
 
 if TYPE_CHECKING:
@@ -21,14 +25,29 @@ if TYPE_CHECKING:
     from jobs.publish import Published
 
 
+class _Broken(io.TextIOBase):
+    """Stands for a standard output that failed: it fails again, and leaves the interpreter nothing to flush."""
+
+    def write(self, text: str) -> int:
+        raise OSError("it failed before")
+
+
 def say(text: str) -> None:
-    """Print a line on standard output."""
-    typer.echo(text)
+    """Print a line on standard output.
+
+    Raises:
+        StorageError: it is closed or full. Left to itself that would exit 1, which says that a gate failed.
+    """
+    try:
+        typer.echo(text)
+    except OSError as error:
+        sys.stdout = _Broken()
+        raise StorageError(Problem("standard output", "a stream that can be written", str(error))) from None
 
 
 def print_json(value: Any) -> None:
     """Print JSON, without NaN, keys in their order."""
-    typer.echo(jsonlib.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
+    say(jsonlib.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
 
 
 @contextmanager
@@ -44,8 +63,13 @@ def exits(json: bool) -> Iterator[None]:
         _print_error(error, json)
         raise typer.Exit(error.exit_code) from None
     except KeyboardInterrupt:
-        typer.echo("stopped", err=True)
+        _print_error(Interrupted(Problem("classwise", "to finish", "a request to stop", "run it again")), json)
         raise typer.Exit(130) from None
+    except (typer.Exit, typer.Abort):
+        raise
+    except (Exception, SystemExit) as error:
+        _print_error(_defect(error), json)
+        raise typer.Exit(2) from None
     finally:
         signal.signal(signal.SIGTERM, previous)
 
@@ -57,11 +81,29 @@ def reporter(quiet: bool) -> Iterator[Terminal | Quiet]:
 
     from jobs.progress import Quiet, Terminal
 
-    if quiet:
-        yield Quiet()
-        return
-    with Terminal(Console(stderr=True)) as terminal:
-        yield terminal
+    with _apart():
+        if quiet:
+            yield Quiet()
+            return
+        with Terminal(Console(stderr=True)) as terminal:
+            yield terminal
+
+
+@contextmanager
+def _apart() -> Iterator[None]:
+    """Standard output is kept for the result: what a network or a library prints meanwhile goes to standard error.
+
+    Python's own stream and the file descriptor beneath it, which C code writes to.
+    """
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 def finish(published: Published, json: bool) -> None:
@@ -78,7 +120,8 @@ def finish(published: Published, json: bool) -> None:
 
 def valid(fleet: Fleet, check: Callable[[Fleet], SampleFacts], json: bool) -> None:
     """Check the sources and say what the fleet is."""
-    facts = check(fleet)
+    with _apart():
+        facts = check(fleet)
     series = sorted(fleet.series())
     if json:
         shape = list(facts.shape)
@@ -94,24 +137,38 @@ def _print_result(published: Published) -> None:
 
     from tracking.table import verdict_text
 
-    out = Console()
+    page = io.StringIO()
+    out = Console(file=page, force_terminal=sys.stdout.isatty(), width=Console().width)
     out.print(verdict_text(published.result))
     for line in published.where_to_look:
         out.print(line, highlight=False, markup=False, soft_wrap=True)
+    say(page.getvalue().rstrip("\n"))
 
 
 def _print_error(error: ClasswiseError, json: bool) -> None:
     kind = type(error).__name__
-    if json:
-        problems = [
-            {"where": p.where, "expected": p.expected, "found": p.found, "remedy": p.remedy} for p in error.problems
-        ]
-        print_json({"outcome": "error", "error": kind, "problems": problems})
+    if json and _printed_as_json(error):
         return
     many = f"{len(error.problems)} problems" if len(error.problems) > 1 else "1 problem"
     typer.echo(f"classwise: {many} ({kind})", err=True)
     for problem in error.problems:
         typer.echo(f"  - {problem}", err=True)
+
+
+def _printed_as_json(error: ClasswiseError) -> bool:
+    problems = [asdict(problem) for problem in error.problems]
+    try:
+        print_json({"outcome": "error", "error": type(error).__name__, "problems": problems})
+    except StorageError:
+        return False
+    return True
+
+
+def _defect(error: BaseException) -> ClasswiseError:
+    """An error nobody foresaw: its trace goes to standard error. Left to itself it would exit 1: a gate failed."""
+    traceback.print_exception(error, file=sys.stderr)
+    found = f"{type(error).__name__}: {' '.join(str(error).split())[:500]}"
+    return ClasswiseError(Problem("classwise", "no unforeseen error", found, "report this defect of classwise"))
 
 
 def _interrupt(signum: int, frame: FrameType | None) -> None:

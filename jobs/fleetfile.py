@@ -16,7 +16,7 @@ import yaml
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from jobs.config import FleetConfig
+from jobs.config import FleetConfig, GateConfig
 from services.errors import ClasswiseError, ConfigError, Problem
 from services.measures.base import Measure
 from services.measures.great import Great
@@ -67,7 +67,7 @@ def validate_fleet(data: Any, *, source: str = "fleet", lines: dict[Path_, int] 
     try:
         config = FleetConfig.model_validate(data)
     except ValidationError as error:
-        problems += [_problem(detail, where) for detail in _without_echoes(error.errors())]
+        problems += [_problem(detail, where) for detail in _causes(error.errors())]
     raw = data.get("measures", ("clean", "great"))
     measures, faults = _measures(raw if isinstance(raw, list | tuple) else (), where)
     problems += faults
@@ -148,6 +148,9 @@ def _parse(text: str, source: str) -> tuple[Any, dict[Path_, int]]:
         return loader.construct_document(root), lines
     except yaml.YAMLError as error:
         raise ConfigError(Problem(source, "valid YAML", " ".join(str(error).split()))) from None
+    except ValueError as error:  # a date such as 2001-99-99, or a number of thousands of digits
+        remedy = "put the value in quotes if it is meant as text"
+        raise ConfigError(Problem(source, "values that YAML can read", str(error), remedy)) from None
     except RecursionError:
         raise ConfigError(Problem(source, "YAML nested a few levels deep", "hundreds of levels")) from None
 
@@ -198,8 +201,8 @@ def _measures(raw: list[Any] | tuple[Any, ...], where: _Locator) -> tuple[tuple[
 
 
 def _gate_problems(config: FleetConfig, measures: tuple[Measure, ...], where: _Locator) -> list[Problem]:
-    keys = [series.key for measure in measures for series in measure.series()]
-    groupings = ["class", *config.groups]
+    bounds = {series.key: series.bound for measure in measures for series in measure.series()}
+    keys, groupings = list(bounds), ["class", *config.groups]
     problems = []
     for index, gate in enumerate(config.gates):
         if gate.measure not in keys:
@@ -213,6 +216,7 @@ def _gate_problems(config: FleetConfig, measures: tuple[Measure, ...], where: _L
             problems.append(Problem(place, "class or one of groups", repr(gate.grouping), remedy))
         if gate.metric == "falsified" and gate.measure in keys:
             problems += _falsified_problems(index, gate.measure, measures, where)
+        problems += _threshold_problems(gate, bounds.get(gate.measure), where, index)
     return problems
 
 
@@ -230,15 +234,29 @@ def _falsified_problems(index: int, measure: str, measures: tuple[Measure, ...],
         yield Problem(place, "the measure minimal in the fleet for metric falsified", "none", remedy)
 
 
-def _without_echoes(details: list[ErrorDetails]) -> list[ErrorDetails]:
-    """Leave out "too few items" where the items themselves are at fault: pydantic counts the good ones only."""
-    places = [detail["loc"] for detail in details]
+def _threshold_problems(gate: GateConfig, bound: float | None, where: _Locator, index: int) -> list[Problem]:
+    """A threshold that no model can reach, or none can miss, was meant otherwise: 95 for 0.95."""
+    tops = {"aggregate": bound, "wcr": bound, "rdi": bound, "nrgc": 1.0}
+    top = tops.get(gate.metric)
+    given = {"at_least": gate.at_least, "at_most": gate.at_most}
+    return [
+        Problem(where(("gates", index, name)), f"a threshold in [0, {top:g}], {gate.metric}'s range", f"{value:g}")
+        for name, value in given.items()
+        if value is not None and top is not None and not 0 <= value <= top
+    ]
+
+
+def _causes(details: list[ErrorDetails]) -> list[ErrorDetails]:
+    """Without the complaint about a list that is too short only because its items are at fault."""
     return [
         detail
         for detail in details
-        if detail["type"] != "too_short"
-        or not any(len(place) > len(detail["loc"]) and place[: len(detail["loc"])] == detail["loc"] for place in places)
+        if detail["type"] != "too_short" or not any(_inside(other["loc"], detail["loc"]) for other in details)
     ]
+
+
+def _inside(path: Path_, outer: Path_) -> bool:
+    return len(path) > len(outer) and path[: len(outer)] == outer
 
 
 def _problem(detail: ErrorDetails, where: _Locator) -> Problem:
@@ -254,7 +272,22 @@ def _problem(detail: ErrorDetails, where: _Locator) -> Problem:
         return Problem(where(path), "this field", "nothing", "add it")
     if kind == "value_error":
         return Problem(where(path), str(context.get("error", detail["msg"])).removeprefix("expected "), found)
-    return Problem(where(path), detail["msg"].removeprefix("Input should be ").strip(), found)
+    expected = _PLAIN.get(kind) or detail["msg"].removeprefix("Input should be ").strip()
+    return Problem(where(path), expected.format(**context), found)
+
+
+_PLAIN = {
+    "tuple_type": "a list",
+    "model_type": "a mapping of fields to values",
+    "invalid_key": "a field's name as text",
+    "too_short": "at least {min_length} in the list",
+    "too_long": "at most {max_length} in the list",
+    "string_too_short": "at least {min_length} characters",
+    "string_too_long": "at most {max_length} characters",
+    "string_pattern_mismatch": "text of the form {pattern}",
+    "finite_number": "a finite number",
+}
+"""What pydantic says in Python's terms, in the file's."""
 
 
 def _siblings(path: Path_) -> list[str]:

@@ -58,9 +58,9 @@ def read_published(folder: str) -> Published:
 
 
 def as_json(published: Published) -> dict[str, Any]:
-    """The bundle's JSON with its folder."""
+    """The bundle's JSON with its folder and where to look, or what to run when MLflow was not told."""
     body: dict[str, Any] = TypeAdapter(AuditResult).dump_python(published.result, mode="json")
-    return {"folder": published.folder, **body}
+    return {"folder": published.folder, "look": list(published.where_to_look), **body}
 
 
 def tracking_uri(storage_url: str, configured: str | None) -> str:

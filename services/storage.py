@@ -69,6 +69,23 @@ def write(url: str, fill: Callable[[IO[bytes]], object]) -> None:
         ) from error
 
 
+def require_writable(url: str, where: str) -> None:
+    """Write and remove a file in the folder `url`, so that storage that cannot hold results is found before the work.
+
+    Raises:
+        StorageError: naming `where`, the field that holds the URL.
+    """
+    probe = join(url, f".{uuid.uuid4().hex[:8]}.probe")
+    try:
+        write_bytes(probe, b"classwise")
+        fs, path = filesystem(probe)
+        fs.rm(path)
+    except (StorageError, OSError) as error:
+        found = error.problems[0].found if isinstance(error, StorageError) else str(error)
+        remedy = "free space, check the permissions, or name another folder or URL"
+        raise StorageError(Problem(where, f"a folder that can be written at {url}", found, remedy)) from error
+
+
 def write_bytes(url: str, data: bytes) -> None:
     """Write `data` to `url` atomically."""
     write(url, lambda file: file.write(data))

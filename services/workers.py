@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import json
 import time
+import traceback
 from collections.abc import Callable
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -64,7 +66,7 @@ class Worker:
             facts, arrays = _KINDS[task.kind](self, task)
         except ClasswiseError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # sys.exit(0) in a network must not pass an audit
             raise WorkerError(_unexpected(task, error)) from error
         seconds = time.perf_counter() - started
         return Receipt(task, task.stop - task.start, self._forwards, seconds, facts, arrays)
@@ -231,7 +233,13 @@ def _is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError) or "out of memory" in text or "can't allocate memory" in text
 
 
-def _unexpected(task: ShardTask, error: Exception) -> Problem:
-    place = f"{task.model.name}, {task.kind}, rows {task.start} to {task.stop}"
+def _unexpected(task: ShardTask, error: BaseException) -> Problem:
+    """What was raised and in which line: the trace itself stays on the worker."""
+    rows = f", rows {task.start} to {task.stop}" if task.stop else ""
     text = " ".join(str(error).split())[:500]
-    return Problem(place, "the task to finish", f"{type(error).__name__}: {text}", "see the worker's log")
+    last = traceback.extract_tb(error.__traceback__)[-1:]
+    line = "".join(f" ({PurePath(frame.filename).name}:{frame.lineno} in {frame.name})" for frame in last)
+    remedy = "mend it and run the audit again; finished shards are kept"
+    return Problem(
+        f"{task.model.name}, {task.kind}{rows}", "the task to finish", f"{type(error).__name__}: {text}{line}", remedy
+    )

@@ -128,11 +128,13 @@ def mismatches(state: State, wanted: Mapping[str, Tensor], where: str) -> list[P
         for key in wanted
         if key in state and state[key].shape != wanted[key].shape
     ]
-    broken = [key for key in state if state[key].is_floating_point() and not bool(state[key].isfinite().all())]
+    kinds = [f"{key} {_kind(state[key])} for {_kind(wanted[key])}" for key in wanted if _other_kind(state, wanted, key)]
+    broken = [key for key in state if _dense_floats(state[key]) and not bool(state[key].isfinite().all())]
     findings = {
         "every weight of the network": ("missing", missing),
         "no other weights": ("unexpected", surplus),
         "weights of the network's shapes": ("shapes", shapes),
+        "weights of the network's kind of number": ("of another kind", kinds),
         "finite weights": ("NaN or infinity in", broken),
     }
     return [
@@ -140,6 +142,23 @@ def mismatches(state: State, wanted: Mapping[str, Tensor], where: str) -> list[P
         for expected, (word, keys) in findings.items()
         if keys
     ]
+
+
+def _other_kind(state: State, wanted: Mapping[str, Tensor], key: str) -> bool:
+    """Quantised integers would be taken for weights, and a sparse layout cannot be copied; half precision is fine."""
+    given = state.get(key)
+    if given is None:
+        return False
+    return given.layout != torch.strided or given.is_floating_point() != wanted[key].is_floating_point()
+
+
+def _dense_floats(tensor: Tensor) -> bool:
+    return tensor.layout == torch.strided and tensor.is_floating_point()
+
+
+def _kind(tensor: Tensor) -> str:
+    sparse = "" if tensor.layout == torch.strided else "sparse "
+    return f"{sparse}{str(tensor.dtype).removeprefix('torch.')}"
 
 
 def _some(keys: Any) -> str:

@@ -86,6 +86,9 @@ class ContractedNetwork(nn.Module):
         if picked.ndim != 2 or len(picked) != count:
             found = f"shape {tuple(picked.shape)} for {count} images"
             raise PreflightError(Problem(f"{self.where} (output)", "logits (n, K)", found, "wrap the network"))
+        if not picked.is_floating_point():
+            found = str(picked.dtype).removeprefix("torch.")
+            raise PreflightError(Problem(f"{self.where} (output)", "floating logits", found, "wrap the network"))
         scores = picked.float()
         return scores.clamp_min(PROBABILITY_FLOOR).log() if self.outputs == "probabilities" else scores
 

@@ -102,7 +102,10 @@ def _check_safetensors(path: Path, head: bytes, size: int, where: str) -> bool:
             header = json.loads(file.read(length))
         except ValueError:
             return False
-    ends = [entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"]
+    try:
+        ends = [int(entry["data_offsets"][1]) for name, entry in header.items() if name != "__metadata__"]
+    except (TypeError, ValueError, LookupError, AttributeError):
+        return False
     expected = 8 + length + max(ends, default=0)
     if size != expected:
         found = f"{size} bytes (truncated or padded)"

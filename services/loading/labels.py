@@ -9,6 +9,9 @@ from numpy.typing import NDArray
 
 from services.errors import Problem, SourceError
 
+MOST_CLASSES = 100_000
+"""Without class names K is read off the largest label; a stray id among the labels must not become so many classes."""
+
 
 def checked_labels(
     raw: NDArray[Any], classes: tuple[str, ...] | None, *, count: int, where: str
@@ -63,6 +66,9 @@ def _range_problems(raw: NDArray[Any], classes: tuple[str, ...] | None, where: s
     problems = []
     if negative := int(np.sum(raw < 0)):
         problems.append(Problem(where, "labels of at least 0", f"{negative} of {raw.size} negative, least {raw.min()}"))
+    if classes is None and raw.max() >= MOST_CLASSES:
+        remedy = "number the classes from 0, or give their names in classes"
+        problems.append(Problem(where, f"labels below {MOST_CLASSES}", f"{raw.max()} as the largest", remedy))
     if classes is not None and (beyond := int(np.sum(raw >= len(classes)))):
         found = f"{beyond} of {raw.size} beyond (largest {raw.max()})"
         problems.append(

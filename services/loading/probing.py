@@ -75,6 +75,10 @@ def failure(name: str, images: NDArray[np.float32], error: Exception) -> Problem
         return Problem(f"{name} (input)", f"{expected} channels", f"images of {got} {shape}", remedy)
     found = f"{type(error).__name__}: {text[:300]}"
     remedy = "set input.size and input.channels to what the network takes"
+    if "out of memory" in text.lower():
+        remedy = f"it needs more memory for {len(images)} images than the device has free; use a larger one"
+    elif re.search(r"dtype|Input type|scalar type", text):
+        remedy = "images are float32: return network.float() from the factory, or export it in single precision"
     return Problem(f"{name} (input)", f"a network that takes images {shape}", found, remedy)
 
 

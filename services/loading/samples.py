@@ -115,6 +115,11 @@ def _groups(source: Source, spec: SampleSpec) -> dict[str, NDArray[Any]]:
         for name in spec.groups
         if name not in source.columns
     ]
+    problems += [
+        Problem(f"{spec.uri} (groups)", f"a column of {len(source.store)} values", f"{name!r} of shape {column.shape}")
+        for name, column in source.columns.items()
+        if name in spec.groups and column.shape != (len(source.store),)
+    ]
     if problems:
         raise SourceError(problems)
     return {name: source.columns[name] for name in spec.groups}

@@ -23,6 +23,8 @@ from services.loading.uris import SourceUri
 FLOOR = 1e-30
 """Least probability before the logarithm, as for networks."""
 
+LAYOUT = "a column `logits` of lists of K numbers, or columns `logits_0`, `logits_1`, ... of numbers"
+
 
 @dataclass(frozen=True)
 class LogitTable:
@@ -88,16 +90,24 @@ def load(request: Request) -> Opened:
 def read_columns(path: Path, where: str) -> dict[str, NDArray[Any]]:
     """The arrays `logits`, `ids` and `labels` of an npz or Parquet file."""
     if file_kind(path, where) == "parquet":
-        return _from_parquet(path)
+        return _from_parquet(path, where)
     from services.loading.sample_schemes.npz import read_npz
 
     return read_npz(path, where)
 
 
-def _from_parquet(path: Path) -> dict[str, NDArray[Any]]:
+def _from_parquet(path: Path, where: str) -> dict[str, NDArray[Any]]:
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    table = pq.read_table(path)
+    try:
+        return _columns(pq.read_table(path))
+    except (pa.ArrowException, OSError, ValueError, TypeError) as error:
+        found = " ".join(str(error).split())[:200]
+        raise SourceError(Problem(f"{where} (logits)", LAYOUT, found, "write the file again")) from error
+
+
+def _columns(table: Any) -> dict[str, NDArray[Any]]:
     columns = {name: table.column(name).to_numpy() for name in ("ids", "labels") if name in table.column_names}
     numbered = [name for name in table.column_names if name.startswith("logits_")]
     if "logits" in table.column_names:

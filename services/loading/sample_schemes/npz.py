@@ -36,8 +36,7 @@ def open_npz(uri: SourceUri, *, allowed_factories: tuple[str, ...]) -> Source:
             layout=options.get("layout"),
         )
     classes = options.get("classes") or (None if listed is None else tuple(str(name) for name in listed.tolist()))
-    columns = {name: array for name, array in arrays.items() if array.shape == (len(store),)}
-    return Source(store, labels, classes, columns)
+    return Source(store, labels, classes, arrays)
 
 
 def read_npz(path: Path, where: str) -> dict[str, NDArray[Any]]:
