@@ -114,4 +114,5 @@ def _track(fleet: Fleet, result: AuditResult, folder: str, reporter: Reporter) -
     except TrackingError as error:
         reporter.note(f"MLflow was not told: {error}")
         return [f"later    classwise sync {folder}"]
-    return [f"MLflow   {f'mlflow ui --backend-store-uri {uri}' if uri.startswith('sqlite') else uri}"]
+    shown = without_secret(uri)
+    return [f"MLflow   {f'mlflow ui --backend-store-uri {shown}' if uri.startswith('sqlite') else shown}"]
