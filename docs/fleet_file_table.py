@@ -51,7 +51,7 @@ MEANINGS = {
     "TemperatureConfig.high": "Largest temperature tried.",
     "TemperatureConfig.step": "Coarse grid step.",
     "TemperatureConfig.fine_step": "Step around the best coarse temperature.",
-    "GateConfig.metric": "What is judged. `falsified`, the refuted share of claims, needs a `great` measure and `minimal`.",
+    "GateConfig.metric": "What is judged. `falsified`, the refuted share of claims, needs `great` and `minimal`.",
     "GateConfig.grouping": "`class`, or a name from `groups`.",
     "GateConfig.at_least": "Passes when the lower bound is at least this.",
     "GateConfig.at_most": "Passes when the upper bound is at most this.",

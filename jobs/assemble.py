@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from jobs.config import FleetConfig
 from jobs.plan import ModelPlan
 from jobs.scores import Scores
+from services.errors import MeasureError, Problem
 from services.loading.protocols import Samples
 from services.numerics.disparity import Disparity, disparity
 from services.numerics.intervals import Intervals, Method, simultaneous
@@ -19,11 +20,11 @@ from services.numerics.metric_intervals import aggregate_interval, metric_interv
 from services.numerics.profile import Profile
 from services.records import Estimate, GroupScore, Series, SeriesResult
 
-WORST_FIRST = 50
 NOT_MEANS = frozenset({"id", "label", "predicted", "broken_by", "attack", "verdict"})
 """Extra columns that are codes: their mean means nothing."""
 SATURATED_SHARE = 0.01
 OFFSET_SHIFT = 0.1
+NONE_CORRECT = "no correctly classified samples"
 
 
 @dataclass(frozen=True)
@@ -66,43 +67,21 @@ def series_result(
 
     A conditional series counts the correctly classified samples only; both counts are kept.
     """
-    counted = extras["correct"].astype(bool) if series.conditional else np.ones(len(values), dtype=bool)
+    counted = _counted(series, values, extras)
     scores, codes, n_groups = values[counted], grouping.codes[counted], len(grouping.names)
-    method: Method | None = None if series.binary else config.intervals.method
-    delta = config.intervals.delta
+    how = _options(series, config)
     profile = Profile.from_scores(scores, codes, n_groups, bound=series.bound)
     found = disparity(profile.means, profile.defined, penalty=config.fp_lambda)
-    box = simultaneous(
-        scores, codes, n_groups, bound=series.bound, delta=delta, method=method, binary=series.binary, seed=config.seed
-    )
-    wcr = Estimate(None, reason=found.wcr.reason)
-    if found.wcr.value is not None:
-        wcr = wcr_interval(
-            found.wcr.value,
-            scores,
-            codes,
-            n_groups,
-            bound=series.bound,
-            delta=delta,
-            method=method,
-            binary=series.binary,
-            seed=config.seed,
-        )
+    box = simultaneous(scores, codes, n_groups, **how)
+    value = found.wcr.value
+    wcr = found.wcr if value is None else wcr_interval(value, scores, codes, n_groups, **how)
     metrics = metric_intervals(found, box, wcr)
-    aggregate = aggregate_interval(
-        scores,
-        bound=series.bound,
-        delta=delta,
-        method=method,
-        binary=series.binary,
-        stratified=config.samples.per_class is not None or config.samples.limit is not None,
-        seed=config.seed,
-    )
-    means = _extra_means(extras, grouping)
+    stratified = config.samples.per_class is not None or config.samples.limit is not None
+    aggregate = aggregate_interval(scores, stratified=stratified, **how)
+    if aggregate.value is None and series.conditional:
+        aggregate = replace(aggregate, reason=NONE_CORRECT)
     near = not_separated(box, found.worst[0]) if found.worst else ()
-    totals = {name: _mean(column) for name, column in _numeric(extras)}
-    if series.conditional:
-        totals["accuracy_weighted"] = float(np.where(counted, values, 0.0).mean()) if len(values) else None
+    totals = _totals(series, values, counted, extras)
     return SeriesResult(
         series=series,
         grouping=grouping.name,
@@ -114,19 +93,58 @@ def series_result(
         worst=tuple(grouping.names[k] for k in found.worst),
         not_separated=tuple(grouping.names[k] for k in near),
         missing=tuple(grouping.names[k] for k in found.missing),
-        groups=tuple(_rows(profile, box, means, grouping, series)),
+        groups=tuple(_rows(profile, box, _extra_means(extras, grouping), grouping, series)),
         method=box.method,
-        delta=delta,
+        delta=how["delta"],
         extras=totals,
         notes=tuple(_notes(series, found, box, aggregate, totals, grouping)),
     )
+
+
+class _Options(TypedDict):
+    """What all intervals of a series have in common."""
+
+    bound: float
+    delta: float
+    method: Method | None
+    binary: bool
+    seed: int
+
+
+def _options(series: Series, config: FleetConfig) -> _Options:
+    return {
+        "bound": series.bound,
+        "delta": config.intervals.delta,
+        "method": None if series.binary else config.intervals.method,
+        "binary": series.binary,
+        "seed": config.seed,
+    }
+
+
+def _totals(
+    series: Series, values: NDArray[Any], counted: NDArray[np.bool_], extras: Scores
+) -> dict[str, float | None]:
+    """Means of the extra columns over all samples; of a conditional series also its mean with 0 where it is wrong."""
+    totals = {name: _mean(column) for name, column in _numeric(extras)}
+    if series.conditional:
+        totals["accuracy_weighted"] = float(np.where(counted, values, 0.0).mean()) if len(values) else None
+    return totals
+
+
+def _counted(series: Series, values: NDArray[Any], extras: Scores) -> NDArray[np.bool_]:
+    if not series.conditional:
+        return np.ones(len(values), dtype=bool)
+    if "correct" not in extras:
+        place = f"{series.key} (conditional)"
+        raise MeasureError(Problem(place, "a column `correct` beside it", ", ".join(sorted(extras)) or "none"))
+    return extras["correct"].astype(bool)
 
 
 def _rows(
     profile: Profile, box: Intervals, means: dict[str, list[float | None]], grouping: Grouping, series: Series
 ) -> Iterator[GroupScore]:
     n_all = np.bincount(grouping.codes, minlength=len(grouping.names))
-    absent = "no correctly classified samples" if series.conditional else "no samples"
+    absent = NONE_CORRECT if series.conditional else "no samples"
     for k, name in enumerate(grouping.names):
         n = int(profile.counts[k])
         estimate = (

@@ -80,6 +80,7 @@ def _run(fleet: Fleet, reporter: Reporter, factory: RunnerFactory) -> Finished:
         config.resources.batch,
         config.seed,
     )
+    baselines = find_baselines(config)
     with Session(factory, reporter, stop_on_fault=config.on_model_fault == "stop") as session:
         specs, digests = _identify(config.model_specs(), config.tracking.uri, session)
         plans = [plan.plan_model(spec, digests[spec.name], (), context) for spec in specs if session.alive(spec.name)]
@@ -92,7 +93,6 @@ def _run(fleet: Fleet, reporter: Reporter, factory: RunnerFactory) -> Finished:
         session.run("measures", [task for item in plans for task in plan.measure_tasks(item, context)])
         audit_id = _audit_id(started, digest_of(config.model_dump(mode="json"), samples.digest))
         folder = folder_of(config.storage, config.fleet, audit_id)
-        baselines = find_baselines(config)
         judge = Judge(fleet, samples, context, tuple(groupings(samples, config.groups)), baselines, folder)
         models = _judge_all(specs, plans, facts, session, judge)
     result = AuditResult(
@@ -163,7 +163,7 @@ def _preflight(
     for item in plans:
         if (known := _kept_facts(paths[item.spec.name])) is not None:
             facts[item.spec.name] = known
-    tasks = [plan.preflight_task(item.spec, context) for item in plans if item.spec.name not in facts]
+    tasks = [plan.preflight_task(item, context) for item in plans if item.spec.name not in facts]
     for receipt in session.run("preflight", tasks):
         name = receipt.task.model.name
         problems = [Problem(*problem) for problem in receipt.facts.pop("problems")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +11,7 @@ from jobs.config import FleetConfig, GateConfig
 from jobs.scores import Scores, read_kept_scores
 from services.errors import StorageError
 from services.numerics.paired import paired
-from services.records import AuditResult, Estimate, Series
+from services.records import AuditResult, Estimate, Series, SeriesResult
 from tracking.bundle import folder_of, list_bundles, read_bundle
 
 LAST = "last"
@@ -57,24 +58,26 @@ def non_inferiority(
 ) -> Estimate:
     """Mean difference now minus then of the samples in both audits, with its limits; undefined with a reason.
 
-    Samples are paired by id, which means something only while the source's `content` is the same.
+    All samples in both count, those of a conditional series with 0 when misclassified: else a model could hold its
+    score by losing the hard ones. A series that was measured otherwise (another temperature) is not compared, nor are
+    samples that are not the same: ids may be row numbers, and a file may have been replaced.
     """
     if baseline is None:
         return Estimate(None, reason=f"there is no audit {gate.not_worse_than!r} to compare with")
     then = baseline.result
     index = next((i for i, result in enumerate(then.models) if result.spec.name == model), None)
-    if index is None or not then.models[index].series:
-        return Estimate(None, reason=f"audit {then.audit_id} has no scores of {model}")
-    if then.samples.uri != config.samples.uri:
-        return Estimate(None, reason=f"audit {then.audit_id} used other samples ({then.samples.uri})")
+    earlier = then.models[index].series if index is not None else ()
     if then.samples.content != content:
         return Estimate(None, reason=f"the samples have changed since audit {then.audit_id}")
+    reason = _not_comparable(then, earlier, series, model, config)
+    if reason or index is None:
+        return Estimate(None, reason=f"audit {then.audit_id} {reason}")
     kept = read_kept_scores(baseline.folder, index, then.models[index].spec)
-    if series.key not in kept:
-        return Estimate(None, reason=f"audit {then.audit_id} has no series {series.key}")
     _, now_rows, then_rows = np.intersect1d(scores["id"], kept["id"], return_indices=True)
     if not now_rows.size:
         return Estimate(None, reason=f"no samples in common with audit {then.audit_id}")
+    if not np.array_equal(scores["label"][now_rows], kept["label"][then_rows]):
+        return Estimate(None, reason=f"samples of audit {then.audit_id} have the same ids and other labels")
     found = paired(
         kept[series.key][then_rows],
         scores[series.key][now_rows],
@@ -86,3 +89,17 @@ def non_inferiority(
         seed=config.seed,
     )
     return found.overall
+
+
+def _not_comparable(
+    then: AuditResult, earlier: Sequence[SeriesResult], series: Series, model: str, config: FleetConfig
+) -> str:
+    """Why a model's series of then says nothing about now; "" when it does."""
+    if not earlier:
+        return f"has no scores of {model}"
+    if then.samples.uri != config.samples.uri:
+        return f"used other samples ({then.samples.uri})"
+    before = next((result.series for result in earlier if result.series.key == series.key), None)
+    if before is None:
+        return f"has no series {series.key}"
+    return "" if before == series else f"measured another {series.key}: {before.title}"

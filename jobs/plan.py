@@ -58,9 +58,10 @@ def plan_model(spec: ModelSpec, digest: str, measures: tuple[Measure, ...], cont
 
 
 def _table(spec: ModelSpec, measure: Measure, logits: Table, context: Context) -> Table:
-    """A measure of logits does not depend on the seed; one that runs the network may."""
+    """A measure of logits does not depend on the seed; one that runs the network may, and some on the batches too."""
     seed = context.seed if measure.needs == "model" else None
-    key = digest_of("scores", SCHEMA_VERSION, logits.key, measure.canonical(), seed)
+    batches = ([context.shard, context.batch],) if measure.batch_dependent else ()
+    key = digest_of("scores", SCHEMA_VERSION, logits.key, measure.canonical(), seed, *batches)
     return Table(spec, measure, key, _folder(context, "scores", key))
 
 
@@ -74,9 +75,9 @@ def preflight_path(spec: ModelSpec, digest: str, context: Context) -> str:
     return storage.join(context.cache, "preflight", key[:2], f"{key}.json")
 
 
-def preflight_task(spec: ModelSpec, context: Context) -> ShardTask:
+def preflight_task(plan: ModelPlan, context: Context) -> ShardTask:
     """The one-batch check of a model."""
-    return ShardTask("preflight", spec, context.samples, 0, 0, context.seed, context.batch)
+    return ShardTask("preflight", plan.spec, context.samples, 0, 0, context.seed, context.batch, digest=plan.digest)
 
 
 def logits_tasks(plan: ModelPlan, context: Context) -> list[ShardTask]:
@@ -91,6 +92,7 @@ def logits_tasks(plan: ModelPlan, context: Context) -> list[ShardTask]:
             context.seed,
             context.batch,
             target=storage.join(plan.logits.folder, shard_name(start, stop)),
+            digest=plan.digest,
         )
         for start, stop in missing_ranges(context.count, context.shard, finished_ranges(plan.logits.folder))
     ]
@@ -124,7 +126,7 @@ def _derive_tasks(table: Table, measure: Measure, plan: ModelPlan, context: Cont
 
 def _network_tasks(table: Table, measure: Measure, plan: ModelPlan, context: Context) -> list[ShardTask]:
     missing = missing_ranges(context.count, context.shard, finished_ranges(table.folder))
-    return [_score_task("measure", table, measure, pair, context) for pair in missing]
+    return [replace(_score_task("measure", table, measure, pair, context), digest=plan.digest) for pair in missing]
 
 
 def _score_task(kind: str, table: Table, measure: Measure, rows: tuple[int, int], context: Context) -> ShardTask:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from jobs.fleetfile import Fleet
 from jobs.progress import Reporter
 from jobs.session import RunnerFactory
 from services import storage
-from services.errors import Problem, TrackingError
+from services.errors import Problem, StorageError, TrackingError
 from services.records import AuditResult
 from tracking.bundle import list_bundles, read_bundle
 from tracking.junit import write_junit
@@ -44,7 +45,7 @@ def audit_and_publish(
     result, folder = finished.result, finished.folder
     if junit is not None:
         write_junit(result, str(junit))
-    _write_pages(fleet, result, folder)
+    _write_pages(fleet, result, folder, reporter)
     look = [f"report   {storage.join(folder, 'report.html')}", f"bundle   {folder}"]
     if fleet.config.tracking.enabled:
         look += _track(fleet, result, folder, reporter)
@@ -85,21 +86,29 @@ def sync_bundle(folder: str, uri: str | None) -> str:
     result = read_bundle(folder)
     tracking = result.config.get("tracking", {})
     target = tracking_uri(result.config.get("storage", "."), uri or tracking.get("uri"))
-    done = sync(
-        folder, target, experiment=tracking.get("experiment") or "", registry_models=tracking.get("tag_registry", True)
-    )
+    tag = bool(tracking.get("tag_registry", True))
+    done = sync(folder, target, experiment=tracking.get("experiment") or "", registry_models=tag)
     shown = without_secret(target)
     return f"uploaded {folder} to {shown}" if done else f"{folder} is already at {shown}"
 
 
-def _write_pages(fleet: Fleet, result: AuditResult, folder: str) -> None:
+def _write_pages(fleet: Fleet, result: AuditResult, folder: str, reporter: Reporter) -> None:
     """The report, with the fleet's earlier audits for its trends, and the fleet's figures."""
     from tracking.figures.save import write_figures
     from tracking.report import write_report
 
     earlier = [path for path in list_bundles(fleet.config.storage, fleet.config.fleet) if path != folder]
-    write_report(result, folder, [read_bundle(path) for path in earlier[-HISTORY:]])
+    write_report(result, folder, list(_readable(earlier[-HISTORY:], reporter)))
     write_figures(result, folder)
+
+
+def _readable(folders: Sequence[str], reporter: Reporter) -> Iterator[AuditResult]:
+    """Earlier audits; one that cannot be read is missing from the trends, and costs this audit nothing else."""
+    for folder in folders:
+        try:
+            yield read_bundle(folder)
+        except StorageError as error:
+            reporter.note(f"left out of the trends: {error}")
 
 
 def _track(fleet: Fleet, result: AuditResult, folder: str, reporter: Reporter) -> list[str]:
@@ -114,5 +123,5 @@ def _track(fleet: Fleet, result: AuditResult, folder: str, reporter: Reporter) -
     except TrackingError as error:
         reporter.note(f"MLflow was not told: {error}")
         return [f"later    classwise sync {folder}"]
-    shown = without_secret(uri)
-    return [f"MLflow   {f'mlflow ui --backend-store-uri {shown}' if uri.startswith('sqlite') else shown}"]
+    where = f"mlflow ui --backend-store-uri {uri}" if uri.startswith("sqlite") else without_secret(uri)
+    return [f"MLflow   {where}"]

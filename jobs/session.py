@@ -84,8 +84,9 @@ class Session:
         return name not in self.faults
 
     def fault(self, name: str, problems: Sequence[Problem]) -> None:
-        """Note a model's faults."""
-        self.faults.setdefault(name, []).extend(problems)
+        """Note a model's faults, each once: shards in flight together tell the same one."""
+        known = self.faults.setdefault(name, [])
+        known.extend(problem for problem in dict.fromkeys(problems) if problem not in known)
 
     def check(self, error: type[ClasswiseError]) -> None:
         """Raise all faults so far when the fleet file says so.

@@ -78,7 +78,8 @@ def _curves(
     missing = [item for item in plans if item.spec.name not in curves]
     parts: dict[str, list[ClassCurve]] = {}
     tasks = [task for item in missing for task in plan.calibration_tasks(item, context, payload)]
-    for receipt in session.run("calibration", tasks):
+    # In row order, whoever was done first: sums of floats depend on it in their last bits, and ties on those.
+    for receipt in sorted(session.run("calibration", tasks), key=lambda receipt: receipt.task.start):
         arrays = receipt.arrays
         part = ClassCurve(nodes, arrays["sums"], arrays["counts"], arrays["correct"])
         parts.setdefault(receipt.task.model.name, []).append(part)

@@ -151,6 +151,8 @@ class ShardTask:
         target: path of the Parquet shard to write, or "".
         batch: largest batch; halved by the worker when memory runs out.
         payload: further JSON that the kind needs (temperatures, activation).
+        digest: the model's fingerprint when the audit began. A worker refuses to run another model under that name:
+            its numbers would enter the cache as those of this one. "" is not compared.
     """
 
     kind: Literal["preflight", "logits", "derive", "measure", "calibrate"]
@@ -164,6 +166,7 @@ class ShardTask:
     source: str = ""
     target: str = ""
     payload: str = ""
+    digest: str = ""
 
 
 @dataclass(frozen=True)
@@ -176,7 +179,7 @@ class Receipt:
         forwards: images passed through the network, backward passes not counted.
         seconds: wall time on the worker.
         facts: small JSON-able findings (preflight facts, counters, notes).
-        arrays: small vectors by name, as nested lists (calibration sums).
+        arrays: small vectors by name (calibration sums).
     """
 
     task: ShardTask
@@ -222,7 +225,6 @@ class SeriesResult:
         worst: names of the groups with the smallest mean, smallest first; more than one when tied.
         not_separated: names whose intervals overlap the worst group's.
         missing: names of groups without samples.
-        worst_first: all defined group indices, smallest mean first (at most 50).
         method, delta: of the intervals.
         extras: further numbers of the series (saturated share, offset sensitivity, accuracy weighted value).
         notes: plain sentences a reader must know ("12 % of margins saturate").

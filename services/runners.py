@@ -30,7 +30,7 @@ class Runner(Protocol):
         ...
 
     def run(self, tasks: Sequence[ShardTask]) -> Iterator[Receipt | TaskFailure]:
-        """Run the tasks. One that raises, or kills worker after worker, is a `TaskFailure`, and its model is dropped.
+        """Run the tasks. One that raises or keeps killing its workers ends as a `TaskFailure`; its model is dropped.
 
         Raises:
             ClasswiseError: there are no workers, or none that starts; receipts already yielded stay valid.

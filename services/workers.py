@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from services.errors import ClasswiseError, Problem, ResourceError, WorkerError
+from services.errors import ClasswiseError, Problem, ResourceError, SourceError, WorkerError
 from services.measures.base import Columns
 from services.measures.registry import measure_from
 from services.records import ModelSpec, Receipt, SampleSpec, ShardTask, digest_of
@@ -77,7 +77,7 @@ class Worker:
         from services.loading.preflight import preflight
 
         device = self._start()
-        loaded = self._model(task.model)
+        loaded = self._same_model(task)
         facts, problems = preflight(loaded, self._open(task.samples), device=device)
         shown = [[p.where, p.expected, p.found, p.remedy] for p in problems]
         able = {
@@ -87,7 +87,7 @@ class Worker:
         return {**loaded.facts, **facts, **able, "problems": shown, "device": device}, {}
 
     def _logits(self, task: ShardTask) -> tuple[dict[str, Any], dict[str, Any]]:
-        samples, loaded = self._open(task.samples), self._model(task.model)
+        samples, loaded = self._open(task.samples), self._same_model(task)
         ids, labels = samples.ids[task.start : task.stop], samples.labels[task.start : task.stop]
         if loaded.logits is not None:
             logits = loaded.logits(ids)
@@ -105,7 +105,7 @@ class Worker:
     def _measure(self, task: ShardTask) -> tuple[dict[str, Any], dict[str, Any]]:
         import torch
 
-        samples, loaded, measure = self._open(task.samples), self._model(task.model), measure_from(task.measure)
+        samples, loaded, measure = self._open(task.samples), self._same_model(task), measure_from(task.measure)
         self._check_can_run(task, loaded, measure.gradients)
         network = self._counted(loaded)
 
@@ -154,6 +154,13 @@ class Worker:
             self._samples = (spec, open_samples(spec, allowed_factories=self._allowed))
         return self._samples[1]
 
+    def _same_model(self, task: ShardTask) -> LoadedModel:
+        """The task's model, if it is still the one that was fingerprinted."""
+        loaded = self._model(task.model)
+        if task.digest not in ("", loaded.digest):
+            raise SourceError(_changed(task.model))
+        return loaded
+
     def _model(self, spec: ModelSpec) -> LoadedModel:
         from services.loading.models import load_model
 
@@ -190,12 +197,13 @@ class Worker:
             stop = min(position + batch, task.stop)
             try:
                 parts.append(part(position, stop))
+                position = stop
+                continue
             except (RuntimeError, MemoryError) as error:
                 if not _is_out_of_memory(error):
                     raise
-                batch = self._smaller(task, min(batch, stop - position))
-                continue
-            position = stop
+            # Outside the handler: the error's traceback holds the very tensors that have to go.
+            batch = self._smaller(task, min(batch, stop - position))
         columns = {name: np.concatenate([columns[name] for columns in parts]) for name in parts[0]}
         return columns["logits"] if task.kind == "logits" else columns
 
@@ -231,6 +239,11 @@ def _is_out_of_memory(error: BaseException) -> bool:
     """Whether torch or the system ran out of memory; torch's CPU allocator says so only in words."""
     text = str(error).lower()
     return isinstance(error, MemoryError) or "out of memory" in text or "can't allocate memory" in text
+
+
+def _changed(spec: ModelSpec) -> Problem:
+    remedy = "run the audit again when nothing writes there; on a cluster, bring files and code on the nodes up to date"
+    return Problem(f"{spec.name} ({spec.uri})", "the weights and code the audit began with", "others", remedy)
 
 
 def _unexpected(task: ShardTask, error: BaseException) -> Problem:

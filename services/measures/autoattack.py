@@ -41,6 +41,7 @@ class AutoAttackSurvival(Measure):
     """
 
     gradients: ClassVar[bool] = True
+    batch_dependent: ClassVar[bool] = True
     needs: ClassVar[Literal["logits", "model"]] = "model"
 
     name: Literal["autoattack"] = "autoattack"

@@ -36,6 +36,8 @@ class Measure(BaseModel):
         version: raise it whenever the numbers change for the same parameters; it is part of the cache key.
         needs: "logits" for a function of logits and labels, "model" when the network itself must run.
         gradients: the measure differentiates through the network; a black box cannot serve it.
+        batch_dependent: a sample's score may depend on the batch it is in, against the rule of `from_model`; then the
+            sizes of shard and batch are part of the cache key.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -43,6 +45,7 @@ class Measure(BaseModel):
     version: ClassVar[int] = 1
     needs: ClassVar[Literal["logits", "model"]]
     gradients: ClassVar[bool] = False
+    batch_dependent: ClassVar[bool] = False
     name: str
 
     def series(self) -> tuple[Series, ...]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
 from copy import deepcopy
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +16,15 @@ import torch
 from jobs.audit import Finished, run_audit
 from jobs.fleetfile import validate_fleet
 from jobs.progress import Quiet
-from services.errors import ClasswiseError, Interrupted, PreflightError, SourceError
+from services.errors import ClasswiseError, Interrupted, PreflightError, SourceError, StorageError
 from services.loading.samples import open_samples
 from services.numerics.scores import great_scores
-from services.records import Outcome, Receipt, SampleSpec, SeriesResult
+from services.records import Outcome, Receipt, SampleSpec, SeriesResult, ShardTask, TaskFailure
+from services.runners import LocalRunner
 from services.shards import read_shard
 from services.training.architectures import small_cnn
 from services.training.checkpoints import load_weights
+from services.workers import Worker
 from tracking.bundle import read_bundle
 
 
@@ -234,6 +238,26 @@ def test_the_calibrated_temperature_reaches_the_scores(digits_fleet: dict[str, A
     assert [model.forwards for model in again.result.models] == [0, 0, 0]
 
 
+class Backwards(LocalRunner):
+    """Workers that are done in the opposite order."""
+
+    def run(self, tasks: Sequence[ShardTask]) -> Iterator[Receipt | TaskFailure]:
+        yield from reversed(list(super().run(tasks)))
+
+
+def test_the_curves_do_not_depend_on_who_is_done_first(digits_fleet: dict[str, Any]) -> None:
+    digits_fleet["temperature"] = {"policy": "class-accuracy", "low": 0.2, "high": 4.0, "step": 0.1, "fine_step": 0.05}
+    digits_fleet["resources"]["shard"] = 40
+    curves: list[dict[str, bytes]] = []
+    for runner in (LocalRunner, Backwards):
+        data = {**digits_fleet, "storage": f"{digits_fleet['storage']}-{runner.__name__}"}
+        worker = Worker("cpu", 1, ("services.training.*",))
+        run_audit(validate_fleet(data), Quiet(), runner=partial(runner, worker))
+        curves.append({path.name: path.read_bytes() for path in Path(data["storage"]).glob("cache/curves/*/*")})
+    assert len(curves[0]) == 3
+    assert curves[0] == curves[1]
+
+
 def test_a_fleet_too_small_to_calibrate_says_so_and_uses_the_fallback(digits_fleet: dict[str, Any]) -> None:
     digits_fleet["models"] = digits_fleet["models"][:2]
     digits_fleet["temperature"] = {"policy": "fleet-accuracy", "value": 1.5}
@@ -269,6 +293,38 @@ def test_not_worse_than_the_last_audit_is_tested_on_paired_samples(
     assert judged.outcome is Outcome.FAIL
     assert judged.gates[0].estimate.value is not None
     assert judged.gates[0].estimate.value < -0.02
+
+
+def test_a_score_that_was_measured_otherwise_is_not_compared(digits_fleet: dict[str, Any]) -> None:
+    audit(digits_fleet)
+    gate = {"measure": "great-softmax", "metric": "aggregate", "not_worse_than": "last"}
+    hotter = ["clean", {"name": "great", "activation": "softmax", "temperature": 3.0}]
+    finished = audit({**digits_fleet, "measures": hotter, "gates": [gate]})
+    assert finished.result.outcome is Outcome.ERROR
+    assert "measured another great-softmax: GREAT score (softmax, T=1)" in finished.result.models[0].reasons[0]
+
+
+def test_samples_that_were_replaced_under_their_ids_are_not_compared(
+    digits_fleet: dict[str, Any], tmp_path: Path
+) -> None:
+    data = npz_fleet(digits_fleet, tmp_path)
+    audit(data)
+    with np.load(tmp_path / "d.npz") as kept:
+        turned = {name: kept[name] if name == "classes" else kept[name][::-1] for name in kept.files}
+    np.savez(tmp_path / "d.npz", **turned)
+    gate = {"measure": "clean", "metric": "aggregate", "not_worse_than": "last"}
+    finished = audit({**data, "gates": [gate]})
+    assert finished.result.outcome is Outcome.ERROR
+    assert "the same ids and other labels" in finished.result.models[0].reasons[0]
+
+
+def test_an_unreadable_last_audit_is_told_before_any_work(digits_fleet: dict[str, Any]) -> None:
+    finished = audit(digits_fleet)
+    (Path(finished.folder) / "bundle.json").write_text("{")
+    gate = {"measure": "clean", "metric": "aggregate", "not_worse_than": "last"}
+    other = {**digits_fleet, "gates": [gate], "seed": 1, "resources": {**digits_fleet["resources"], "shard": 7}}
+    with pytest.raises(StorageError, match="JSON"):
+        run_audit(validate_fleet(other), Quiet(), runner=lambda: pytest.fail("a runner was started"))
 
 
 def test_a_gate_against_an_audit_that_is_not_there_is_an_error(digits_fleet: dict[str, Any]) -> None:

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-from services.errors import ResourceError, WorkerError
+from services.errors import ResourceError, SourceError, WorkerError
+from services.loading.models import fingerprint
 from services.measures.clean import Clean
 from services.measures.great import Great
 from services.numerics.scores import great_scores
@@ -51,6 +52,14 @@ def test_a_shard_done_twice_is_the_same_file(worker: Worker, tmp_path: Path) -> 
     first = (tmp_path / "logits.parquet").read_bytes()
     Worker("cpu", 1, FACTORIES).run(logits_task(tmp_path))
     assert (tmp_path / "logits.parquet").read_bytes() == first
+
+
+def test_another_model_than_the_audit_began_with_is_refused_and_writes_nothing(worker: Worker, tmp_path: Path) -> None:
+    worker.run(logits_task(tmp_path, digest=fingerprint(MODEL)))
+    (tmp_path / "logits.parquet").unlink()
+    with pytest.raises(SourceError, match="the weights and code the audit began with"):
+        worker.run(logits_task(tmp_path, digest="0" * 32))
+    assert not (tmp_path / "logits.parquet").exists()
 
 
 def test_a_derived_shard_holds_the_scores_of_its_logits(worker: Worker, tmp_path: Path) -> None:

@@ -1,0 +1,40 @@
+"""Series and groupings at their edges: conditional scores without correct samples, or without knowing which are."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from jobs.assemble import Grouping, series_result
+from jobs.config import FleetConfig
+from jobs.fleetfile import validate_fleet
+from services.errors import MeasureError
+from services.records import Series
+
+PR = Series("pr/x", "PR", 1.0, conditional=True)
+GROUPING = Grouping("class", np.array([0, 0, 1, 1]), ("a", "b", "c"))
+VALUES = np.array([0.0, 0.0, 0.5, 1.0])
+
+
+def config() -> FleetConfig:
+    model = {"name": "m", "uri": "factory:a:b"}
+    return validate_fleet({"fleet": "f", "models": [model], "samples": {"uri": "npz:x"}}).config
+
+
+def test_a_conditional_series_counts_the_correct_samples_and_keeps_both_counts() -> None:
+    found = series_result(PR, VALUES, {"correct": np.array([0, 0, 1, 1])}, GROUPING, config())
+    assert [(row.n, row.n_all, row.score.value) for row in found.groups] == [(0, 2, None), (2, 2, 0.75), (0, 0, None)]
+    assert [row.score.reason for row in found.groups if not row.n] == ["no correctly classified samples", "no samples"]
+    assert found.missing == ("a", "c")
+    assert found.extras["accuracy_weighted"] == pytest.approx(0.375)
+
+
+def test_a_model_that_is_never_right_has_no_conditional_score() -> None:
+    found = series_result(PR, VALUES, {"correct": np.zeros(4)}, GROUPING, config())
+    assert (found.aggregate.value, found.wcr.value, found.rdi.value) == (None, None, None)
+    assert found.aggregate.reason == "no correctly classified samples"
+
+
+def test_a_measure_that_does_not_say_which_samples_are_correct_is_told_so() -> None:
+    with pytest.raises(MeasureError, match=r"pr/x \(conditional\): expected a column `correct` beside it, found draws"):
+        series_result(PR, VALUES, {"draws": VALUES}, GROUPING, config())

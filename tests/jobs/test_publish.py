@@ -1,0 +1,51 @@
+"""What follows an audit: no secret on the screen, nothing lost to an old bundle, the fleet file obeyed by sync."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs import publish
+from jobs.audit import run_audit
+from jobs.fleetfile import validate_fleet
+from jobs.progress import Quiet
+from tracking import mlflow_store
+
+
+class Notes(Quiet):
+    """Keeps the notes."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+def small(digits_fleet: dict[str, Any]) -> dict[str, Any]:
+    return {**digits_fleet, "models": digits_fleet["models"][:1], "measures": ["clean"]}
+
+
+def test_an_old_bundle_that_is_damaged_costs_the_trends_only(digits_fleet: dict[str, Any]) -> None:
+    fleet = validate_fleet(small(digits_fleet))
+    old = run_audit(fleet, Quiet())
+    (Path(old.folder) / "bundle.json").write_text("{")
+    notes = Notes()
+    published = publish.audit_and_publish(fleet, notes)
+    assert (Path(published.folder) / "report.html").exists()
+    assert [note.startswith("left out of the trends: ") for note in notes.notes] == [True]
+
+
+def test_sync_says_no_password_and_tags_the_registry_only_if_the_fleet_does(
+    digits_fleet: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet = validate_fleet({**small(digits_fleet), "tracking": {"enabled": False, "tag_registry": False}})
+    folder = run_audit(fleet, Quiet()).folder
+    calls: list[dict[str, Any]] = []
+    monkeypatch.setattr(mlflow_store, "sync", lambda *args, **options: calls.append({"uri": args[1], **options}))
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "postgresql+psycopg://me:secret@host/db")
+    said = publish.sync_bundle(folder, None)
+    assert said == f"{folder} is already at postgresql+psycopg://me@host/db"
+    assert calls == [{"uri": "postgresql+psycopg://me:secret@host/db", "experiment": "", "registry_models": False}]
