@@ -315,7 +315,7 @@ def test_samples_that_were_replaced_under_their_ids_are_not_compared(
     gate = {"measure": "clean", "metric": "aggregate", "not_worse_than": "last"}
     finished = audit({**data, "gates": [gate]})
     assert finished.result.outcome is Outcome.ERROR
-    assert "the same ids and other labels" in finished.result.models[0].reasons[0]
+    assert "the samples have changed since audit" in finished.result.models[0].reasons[0]
 
 
 def test_an_unreadable_last_audit_is_told_before_any_work(digits_fleet: dict[str, Any]) -> None:
