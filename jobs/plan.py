@@ -13,6 +13,9 @@ from services.measures.base import Measure
 from services.records import SCHEMA_VERSION, ModelSpec, SampleSpec, ShardTask, digest_of
 from services.shards import chain, finished_ranges, missing_ranges, shard_name
 
+PREFLIGHT_VERSION = 1
+"""Raised when preflight looks for more, so that models passed before are looked at again."""
+
 LOGITS_VERSION = 1
 """Raised when the logits of the same network on the same samples would come out differently."""
 
@@ -71,7 +74,7 @@ def _folder(context: Context, kind: str, key: str) -> str:
 
 def preflight_path(spec: ModelSpec, digest: str, context: Context) -> str:
     """Where the facts of a passed preflight are kept."""
-    key = digest_of("preflight", SCHEMA_VERSION, spec, digest, context.samples_digest)
+    key = digest_of("preflight", PREFLIGHT_VERSION, SCHEMA_VERSION, spec, digest, context.samples_digest)
     return storage.join(context.cache, "preflight", key[:2], f"{key}.json")
 
 
