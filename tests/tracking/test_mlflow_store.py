@@ -118,7 +118,8 @@ def test_figures_of_the_bundle_are_not_drawn_again(audit: AuditResult, tmp_path:
 def test_tables_read_back(
     logged: LoggedRuns, client: Any, audit: AuditResult, store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", store)
+    # `load_table` searches in the process-wide store, which other tests may have set.
+    monkeypatch.setattr("mlflow.tracking._tracking_service.utils._tracking_uri", store)
     experiment = client.get_run(logged.parent_run_id).info.experiment_id
     table = client.load_table(experiment, "leaderboard.json", [logged.parent_run_id])
     assert list(table["model"]) == [model.spec.name for model in audit.models]
