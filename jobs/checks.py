@@ -83,14 +83,19 @@ def rank_correlation(first: Sequence[float | None], second: Sequence[float | Non
 
 
 def _scale_notes(models: Sequence[ModelResult]) -> Iterator[str]:
-    for key in _keys(models):
-        found = _correlations(key, models)
-        with_rdi, with_nrgc = found["aggregate with rdi"], found["aggregate with nrgc"]
-        if with_rdi is not None and with_nrgc is not None and with_rdi > 0.5 and with_nrgc < 0.0:
-            yield (
-                f"{key}: higher scores go with higher RDI (Spearman {with_rdi:+.2f}) but with lower NRGC "
-                f"({with_nrgc:+.2f}); RDI grows with the scale of the scores, so read the two together."
-            )
+    """One sentence for all series in which the stronger model looks less equal by RDI and more equal by NRGC."""
+    found = {key: _correlations(key, models) for key in _keys(models)}
+    pairs = {key: (one["aggregate with rdi"], one["aggregate with nrgc"]) for key, one in found.items()}
+    told = [
+        f"{key} (Spearman {rdi:+.2f} and {nrgc:+.2f})"
+        for key, (rdi, nrgc) in pairs.items()
+        if rdi is not None and nrgc is not None and rdi > 0.5 and nrgc < 0.0
+    ]
+    if told:
+        yield (
+            f"Higher scores go with higher RDI but with lower NRGC in {', '.join(told)}: "
+            "RDI grows with the scale of the scores, so read the two together."
+        )
 
 
 def _threat_notes(models: Sequence[ModelResult]) -> Iterator[str]:
