@@ -19,6 +19,7 @@ from jobs import plan, temperature, versions
 from jobs.assemble import groupings
 from jobs.baseline import find_baselines
 from jobs.checks import fleet_checks, fleet_notes
+from jobs.config import FleetConfig
 from jobs.fleetfile import Fleet
 from jobs.gates import worst
 from jobs.identity import fixed_version, with_published
@@ -82,7 +83,7 @@ def _run(fleet: Fleet, reporter: Reporter, factory: RunnerFactory) -> Finished:
     )
     baselines = find_baselines(config)
     with Session(factory, reporter, stop_on_fault=config.on_model_fault == "stop") as session:
-        specs, digests = _identify(config.model_specs(), config.tracking.uri, session)
+        specs, digests = _identify(config, session)
         plans = [plan.plan_model(spec, digests[spec.name], (), context) for spec in specs if session.alive(spec.name)]
         facts = _preflight(plans, fleet.measures, context, session)
         session.run("logits", [task for item in plans for task in plan.logits_tasks(item, context)])
@@ -137,14 +138,12 @@ def validate_sources(fleet: Fleet) -> SampleFacts:
 # --- stages -----------------------------------------------------------------------------------------------------
 
 
-def _identify(
-    specs: Sequence[ModelSpec], tracking_uri: str | None, session: Session
-) -> tuple[list[ModelSpec], dict[str, str]]:
+def _identify(config: FleetConfig, session: Session) -> tuple[list[ModelSpec], dict[str, str]]:
     """Resolve aliases once, fill in published figures, and fingerprint."""
     resolved, digests = [], {}
-    for spec in specs:
+    for spec in config.model_specs():
         try:
-            known = with_published(fixed_version(spec, tracking_uri))
+            known = with_published(fixed_version(spec, config.tracking.uri), config.samples.uri)
             digests[spec.name] = fingerprint(known)
             resolved.append(known)
         except ClasswiseError as error:

@@ -30,11 +30,11 @@ def fixed_version(spec: ModelSpec, tracking_uri: str | None = None) -> ModelSpec
     return replace(spec, uri=resolve_mlflow(spec.uri))
 
 
-def with_published(spec: ModelSpec) -> ModelSpec:
+def with_published(spec: ModelSpec, samples_uri: str) -> ModelSpec:
     """Fill in what RobustBench publishes of its models: clean and robust accuracy, and the threat model.
 
-    What the fleet file declares stays. The published clean accuracy is not declared, for it holds on the whole test set
-    only; the robust accuracy serves as reference ranking.
+    What the fleet file declares stays. The robust accuracy serves as reference ranking. The clean accuracy is declared,
+    for preflight to compare, when the samples are RobustBench's too: on other samples it need not hold.
     """
     uri = parse_uri(spec.uri)
     if uri.scheme != "robustbench":
@@ -44,8 +44,10 @@ def with_published(spec: ModelSpec) -> ModelSpec:
     found = robustbench_reference(uri.rest, dataset, norm)
     epsilon = ROBUSTBENCH_EPSILON.get((dataset, norm))
     threat = ThreatModel("L2" if norm == "L2" else "Linf", epsilon) if epsilon else None
+    declares = spec.clean_accuracy is None and found is not None and parse_uri(samples_uri).scheme == "robustbench"
     return replace(
         spec,
+        clean_accuracy=found.clean_accuracy if declares and found else spec.clean_accuracy,
         robust_accuracy=spec.robust_accuracy if spec.robust_accuracy is not None or not found else found[1],
         threat_model=spec.threat_model or threat,
     )
