@@ -62,12 +62,12 @@ def test_every_extension_point_is_documented() -> None:
         assert registry._group in text_of("sources.md")
 
 
-@pytest.mark.parametrize("document", sorted(path.name for path in DOCS.glob("*.md")))
-def test_every_whole_fleet_file_in_a_document_is_valid(document: str) -> None:
-    for block in re.findall(r"^```yaml\n(.*?)^```", text_of(document), re.MULTILINE | re.DOTALL):
+@pytest.mark.parametrize("path", [ROOT / "README.md", *sorted(DOCS.glob("*.md"))], ids=lambda path: path.name)
+def test_every_whole_fleet_file_in_a_document_is_valid(path: Path) -> None:
+    for block in re.findall(r"^```yaml\n(.*?)^```", path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
         data = yaml.safe_load(block)
         if isinstance(data, dict) and "fleet" in data:
-            validate_fleet(data, source=document)
+            assert validate_fleet(data, source=path.name).measures
 
 
 @pytest.mark.parametrize("example", sorted((ROOT / "deploy" / "examples").glob("*.yaml"), key=lambda path: path.name))
