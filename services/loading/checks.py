@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from scipy import stats
 
 from services.errors import Problem
 from services.loading.protocols import Samples
+from services.numerics.confusion import class_order
 from services.records import ModelSpec
 
 LEVEL = 1e-3
@@ -175,27 +175,6 @@ def confusion(predicted: Labels, labels: Labels, classes: int) -> NDArray[np.int
 
 
 def other_order(counts: NDArray[np.int64]) -> tuple[int, ...] | None:
-    """The class order that explains a confusion matrix better than the given one, or None.
-
-    The statistical test is `services.numerics.confusion.class_order`; where that module is absent the plain rule of
-    `near_permutation` decides.
-    """
-    try:
-        order = import_module("services.numerics.confusion").class_order(counts)
-    except ModuleNotFoundError:
-        return near_permutation(counts)
+    """The class order that explains a confusion matrix better than the given one, or None."""
+    order = class_order(counts)
     return tuple(order.permutation) if order.wrong_order else None
-
-
-def near_permutation(counts: NDArray[np.int64]) -> tuple[int, ...] | None:
-    """The class order a confusion matrix (K, K) suggests, where most samples of each class go to one class of its own.
-
-    Returns the predicted class of each true class, or None when the matrix is no such permutation. A class without
-    samples keeps its place.
-    """
-    totals = counts.sum(axis=1)
-    target = np.where(totals > 0, counts.argmax(axis=1), np.arange(len(counts)))
-    rows = totals > 0
-    distinct = len(set(target[rows].tolist())) == int(rows.sum())
-    share = counts[rows, target[rows]] / totals[rows]
-    return tuple(int(k) for k in target) if distinct and bool(np.all(share > 0.5)) and rows.sum() > 1 else None

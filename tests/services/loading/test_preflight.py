@@ -95,13 +95,6 @@ def test_a_permuted_class_order_is_no_low_robustness() -> None:
     assert "trained with another class order" in found
 
 
-def test_near_permutation_needs_most_of_every_class() -> None:
-    assert checks.near_permutation(np.array([[0, 9, 1], [8, 1, 1], [0, 0, 9]])) == (1, 0, 2)
-    assert checks.near_permutation(np.array([[4, 5, 1], [8, 1, 1], [3, 3, 3]])) is None
-    assert checks.near_permutation(np.array([[0, 9, 1], [0, 9, 1], [0, 0, 9]])) is None
-    assert checks.near_permutation(np.array([[9, 0, 0], [0, 0, 0], [0, 0, 9]])) == (0, 1, 2)
-
-
 def test_number_of_classes_and_output_type() -> None:
     assert "expected logits (n, 3), one column a class of the samples, found shape (90, 2)" in text(
         lambda x: Colours()(x)[:, :2]
