@@ -97,7 +97,7 @@ def meaning(part: str, field: str, schema: Schema) -> str:
 def _default(schema: Schema) -> str:
     value = schema.get("default")
     if isinstance(value, dict):
-        return "see below"
+        return "see below" if value else "none"
     return "none" if value is None else f"`{json.dumps(value)}`"
 
 
@@ -110,6 +110,8 @@ def _type(schema: Schema) -> str:
         return ", ".join(f"`{value}`" for value in schema.get("enum", [schema.get("const")]))
     if schema.get("type") == "array":
         return _list_type(schema)
+    if schema.get("type") == "object":
+        return "mapping of texts" if "additionalProperties" in schema else "mapping"
     words = {"integer": "whole number", "number": "number", "string": "text", "boolean": "`true`, `false`"}
     return words.get(schema.get("type", ""), "anything") + _range(schema)
 

@@ -31,6 +31,8 @@ def _legible(name: str) -> str:
 Share = Annotated[float, Field(ge=0, le=1)]
 Side = Annotated[int, Field(ge=1, le=8192)]
 Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_legible)]
+TagKey = Annotated[str, Field(max_length=40, pattern=r"^[a-z][a-z0-9_.-]*$")]
+TagValue = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_legible)]
 Uri = Annotated[str, Field(min_length=3, max_length=4000, pattern=r"^[A-Za-z][A-Za-z0-9+.-]*:.+")]
 
 
@@ -106,6 +108,11 @@ class ModelConfig(Part):
     threat_model: ThreatConfig | None = None
     stochastic: bool = False
     allow_unpickling: bool = False
+    tags: dict[TagKey, TagValue] = Field(
+        {},
+        max_length=20,
+        description="What is known of the model, such as method and dataset; leaderboards filter by it.",
+    )
 
 
 class SamplesConfig(Part):
@@ -291,4 +298,5 @@ def _model_spec(model: ModelConfig, contract: InputConfig) -> ModelSpec:
         threat_model=ThreatModel(threat.norm, threat.epsilon) if threat else None,
         stochastic=model.stochastic,
         allow_unpickling=model.allow_unpickling,
+        tags=tuple(sorted(model.tags.items())),
     )

@@ -5,17 +5,16 @@ from __future__ import annotations
 import io
 import json as jsonlib
 import os
-import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import asdict
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from jobs import stop
 from services.errors import ClasswiseError, Interrupted, Problem, StorageError
 from services.records import SampleFacts
 
@@ -54,24 +53,17 @@ def print_json(value: Any) -> None:
 def exits(json: bool) -> Iterator[None]:
     """Turn errors into exit codes; a user's mistake prints its problems and no traceback.
 
-    SIGTERM, which a scheduler or Ray sends, ends an audit as Ctrl-C does: cleanly, with finished shards kept.
+    Ctrl-C and SIGTERM end a job cleanly, with finished work kept, whatever error a library makes of them.
     """
-    previous = signal.signal(signal.SIGTERM, _interrupt)
-    try:
-        yield
-    except ClasswiseError as error:
-        _print_error(error, json)
-        raise typer.Exit(error.exit_code) from None
-    except KeyboardInterrupt:
-        _print_error(Interrupted(Problem("classwise", "to finish", "a request to stop", "run it again")), json)
-        raise typer.Exit(130) from None
-    except (typer.Exit, typer.Abort):
-        raise
-    except (Exception, SystemExit) as error:
-        _print_error(_defect(error), json)
-        raise typer.Exit(2) from None
-    finally:
-        signal.signal(signal.SIGTERM, previous)
+    with stop.heeding():
+        try:
+            yield
+        except (typer.Exit, typer.Abort):
+            raise
+        except (Exception, SystemExit, KeyboardInterrupt) as error:
+            told = _told(error)
+            _print_error(told, json)
+            raise typer.Exit(told.exit_code) from None
 
 
 @contextmanager
@@ -164,13 +156,17 @@ def _printed_as_json(error: ClasswiseError) -> bool:
     return True
 
 
+def _told(error: BaseException) -> ClasswiseError:
+    """What the user is told of an error; after a request to stop that is the request, not its consequences."""
+    if isinstance(error, Interrupted):
+        return error
+    if stop.asked() or isinstance(error, KeyboardInterrupt):
+        return Interrupted(Problem("classwise", "to finish", "a request to stop", "run it again"))
+    return error if isinstance(error, ClasswiseError) else _defect(error)
+
+
 def _defect(error: BaseException) -> ClasswiseError:
     """An error nobody foresaw: its trace goes to standard error. Left to itself it would exit 1: a gate failed."""
     traceback.print_exception(error, file=sys.stderr)
     found = f"{type(error).__name__}: {' '.join(str(error).split())[:500]}"
     return ClasswiseError(Problem("classwise", "no unforeseen error", found, "report this defect of classwise"))
-
-
-def _interrupt(signum: int, frame: FrameType | None) -> None:
-    sys.stderr.flush()
-    raise KeyboardInterrupt

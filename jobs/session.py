@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 
+from jobs import stop
 from jobs.config import FleetConfig
 from jobs.progress import Reporter
 from services.errors import ClasswiseError, Problem, WorkerError
@@ -103,6 +104,7 @@ class Session:
         self._reporter.stage(stage, len(todo), len({task.model.name for task in todo}))
         receipts = []
         for result in self._start().run(todo) if todo else ():
+            stop.check()
             if isinstance(result, TaskFailure):
                 self.fault(result.task.model.name, [Problem(*problem) for problem in result.problems])
                 continue

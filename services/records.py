@@ -78,6 +78,7 @@ class ModelSpec:
         threat_model: declared, recorded, and never mixed in a ranking with another.
         stochastic: True for a declared randomised defence; else two passes that differ are an error.
         allow_unpickling: load checkpoints that need pickle; recorded as a tag.
+        tags: what is known about the model (how it was trained, on what), as pairs; recorded, no part of any cache key.
     """
 
     name: str
@@ -91,6 +92,7 @@ class ModelSpec:
     threat_model: ThreatModel | None = None
     stochastic: bool = False
     allow_unpickling: bool = False
+    tags: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,9 @@ from tracking.names import group_key, metric_key, series_key, unique_name
 from tracking.summary import METRICS, bounds, lens, series_metrics
 from tracking.tables import finite, rows
 
+MODEL_TAG = "classwise.tag."
+"""Prefix of the tags that the fleet file gives a model; the leaderboard filters by them."""
+
 MAX_PARAM = 6_000
 MAX_TAG = 8_000
 WORST_CLASSES = 5
@@ -144,6 +147,7 @@ def _tags(audit: AuditResult, index: int, undefined: list[tuple[str, str]]) -> d
         "classwise.model_digest": model.digest,
         "classwise.threat_model": _params(audit, model)["threat_model"],
         "mlflow.note.content": "\n".join(lines),
+        **{f"{MODEL_TAG}{key}": value for key, value in model.spec.tags},
     }
     if undefined:
         tags["classwise.undefined"] = "\n".join(f"{key}: {reason}" for key, reason in undefined)

@@ -157,3 +157,37 @@ def test_a_signal_stops_cleanly_and_the_next_run_goes_on(
     write(fleet_file, measures=["clean"])
     resumed = json.loads(run("audit", str(fleet_file), "--json").stdout)
     assert [model["forwards"] for model in resumed["models"]] == [0, 0, 0]
+
+
+SWALLOWS = """
+import os, signal
+from torch import nn
+
+class Swallows(nn.Module):
+    def forward(self, x):
+        if x.shape[0] > 8:  # a shard, not the probe of preflight
+            try:
+                os.kill(os.getpid(), signal.SIGINT)
+                for _ in range(10_000_000):
+                    pass
+            except KeyboardInterrupt:
+                raise RuntimeError("a C++ exception, as far as anyone can tell") from None
+        return x.flatten(1)[:, :10]
+
+def make():
+    return Swallows()
+"""
+
+
+def test_a_stop_that_a_network_turns_into_an_error_is_still_a_stop(
+    fleet_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "swallows.py").write_text(SWALLOWS)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    kept = yaml.safe_load(fleet_file.read_text())["models"]
+    models = [{"name": "swallows", "uri": "factory:swallows:make"}, *kept]
+    factories = ["swallows", "services.training.*"]
+    write(fleet_file, models=models, factories=factories, on_model_fault="skip", measures=["clean"])
+    ran = run("audit", str(fleet_file), "--json", "--runner", "local")
+    assert (ran.exit_code, json.loads(ran.stdout)["error"]) == (130, "Interrupted"), ran.output
+    assert not list((tmp_path / "runs").rglob("bundle.json"))

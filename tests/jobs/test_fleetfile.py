@@ -97,6 +97,12 @@ def test_an_epsilon_of_8_is_asked_about(tmp_path: Path) -> None:
     assert "8 was meant as 8/255 = 0.03137?" in told[0]
 
 
+@pytest.mark.parametrize("tags", ["{Method: pgd}", "{method: ''}", "{method: [pgd]}", "tagged"])
+def test_tags_are_short_texts_by_plain_keys(tmp_path: Path, tags: str) -> None:
+    told = faults(tmp_path, GOOD.replace('safetensors"', f'safetensors", tags: {tags}'))
+    assert any("tags" in line for line in told)
+
+
 def test_two_models_of_one_name(tmp_path: Path) -> None:
     twice = GOOD.replace("samples:", '  - {name: a, uri: "timm:resnet18"}\nsamples:')
     assert "model names must be unique; twice: a" in faults(tmp_path, twice)[0]
