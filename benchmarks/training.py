@@ -163,6 +163,19 @@ PLAIN: dict[str, Loss] = {
 }
 
 
+class Autocast(nn.Module):
+    """A network in bfloat16 where autocast says so, its logits as float32: how public code mixes precisions."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.autocast(x.device.type, torch.bfloat16):
+            logits: Tensor = self.network(x)
+        return logits.float()
+
+
 def plain_loop(net: nn.Module, x: Tensor, y: Tensor, loss: Loss, batch: int, device: str) -> float:
     """Seconds of one epoch."""
     optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9, weight_decay=3.5e-3)
@@ -205,7 +218,8 @@ def compare(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
     for round_number in range(arguments.rounds + 1):
         options = {"width": arguments.width, "channels": 3, **({"size": 32} if arguments.arch == "cnn4" else {})}
         nets = [build(arguments.arch, seed=0, **options).to(arguments.device) for _ in range(2)]
-        seconds = plain_loop(nets[0], floats, labels, PLAIN[name], arguments.batch, arguments.device)
+        net = nets[0] if arguments.precision == "float32" else Autocast(nets[0])
+        seconds = plain_loop(net, floats, labels, PLAIN[name], arguments.batch, arguments.device)
         mine = our_loop(nets[1], x, y, name, arguments.batch, knobs)
         if round_number:
             plain.append(seconds)
