@@ -113,7 +113,7 @@ def pareto_front(values: NDArray[Any], lower_is_better: Sequence[bool]) -> tuple
     if table.shape[1] == 0:
         raise fault("criteria", "at least one", "none")
     signed = np.where(np.asarray(lower_is_better, dtype=bool), -table, table)
-    known: list[bool] = (~np.isnan(signed).any(axis=1)).tolist()
+    known = [not np.isnan(row).any() for row in signed]
     rivals = signed[known]
     return tuple(
         not bool(((rivals >= row).all(axis=1) & (rivals > row).any(axis=1)).any()) if there else None
