@@ -167,7 +167,7 @@ def _weighted(scaled: Floats, weights: Floats, counts: Bools) -> Floats:
 
 def _lacks(names: Sequence[str], gaps: Bools) -> str:
     lacking = [name for name, gap in zip(names, gaps.tolist(), strict=True) if gap]
-    return f"not measured: {', '.join(lacking)}" if lacking else ""
+    return f"lacks {', '.join(lacking)}" if lacking else ""
 
 
 def _estimate(value: float, low: float, high: float) -> Estimate:

@@ -25,7 +25,9 @@ class Seeds:
     spread: float | None
 
 
-def over_seeds(networks: Sequence[Estimate], *, delta: float = 0.05) -> Seeds:
+def over_seeds(
+    networks: Sequence[Estimate], *, delta: float = 0.05, least: float = -np.inf, most: float = np.inf
+) -> Seeds:
     """Mean and spread of a metric over networks that differ in the seed alone.
 
     The limits add two errors: ``mean(low) - q s / sqrt(n)`` and ``mean(high) + q s / sqrt(n)`` with ``s`` the spread
@@ -34,6 +36,9 @@ def over_seeds(networks: Sequence[Estimate], *, delta: float = 0.05) -> Seeds:
     the choice of seeds, if values over seeds are about normal. With two seeds q is 12.7: two seeds say little.
     One network keeps its interval, and the row then says nothing of other seeds. The mean is undefined when one of the
     networks has no value, for the mean of the others would be of other networks.
+
+    Args:
+        least, most: the metric's range; limits beyond it are cut to it.
 
     Raises:
         MeasureError: no network.
@@ -53,8 +58,9 @@ def over_seeds(networks: Sequence[Estimate], *, delta: float = 0.05) -> Seeds:
     spread = float(numbers.std(ddof=1))
     margin = float(t.ppf(1.0 - delta / 2.0, len(numbers) - 1)) * spread / np.sqrt(len(numbers))
     low, high = (_mean([getattr(network, side) for network in networks]) for side in ("low", "high"))
-    limits = (None if low is None else low - margin, None if high is None else high + margin)
-    return Seeds(Estimate(float(numbers.mean()), *limits), spread)
+    low = None if low is None else max(least, low - margin)
+    high = None if high is None else min(most, high + margin)
+    return Seeds(Estimate(float(numbers.mean()), low, high), spread)
 
 
 def _mean(limits: Sequence[float | None]) -> float | None:

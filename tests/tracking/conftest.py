@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -210,19 +209,3 @@ def hostile_audit(make_audit: Callable[..., AuditResult]) -> AuditResult:
         for model, name in zip(audit.models, ("<img src=x onerror=alert(1)>", "y" * 10_000), strict=True)
     ]
     return replace(audit, models=tuple(renamed), fleet="fleet </title><script>alert(2)</script>")
-
-
-@pytest.fixture(scope="session")
-def migrated_store(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], str]:
-    """A function of a folder to the URI of a SQLite store in it; the schema is made once and copied."""
-    template = tmp_path_factory.mktemp("template") / "mlflow.db"
-
-    def copy(folder: Path) -> str:
-        from mlflow import MlflowClient
-
-        if not template.exists():
-            MlflowClient(f"sqlite:///{template}").search_experiments(max_results=1)
-        shutil.copy(template, folder / "mlflow.db")
-        return f"sqlite:///{folder}/mlflow.db"
-
-    return copy

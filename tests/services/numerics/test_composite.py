@@ -65,8 +65,8 @@ def test_a_model_that_lacks_a_metric_has_no_score_and_moves_nobody_elses() -> No
     whole = of([[0.2, 0.3], [0.6, 0.1]])
     with_gap = of([[0.2, 0.3], [0.9, NAN], [0.6, 0.1], [NAN, NAN]])
     assert [with_gap.scores[0], with_gap.scores[2]] == list(whole.scores)
-    assert with_gap.scores[1].value is None and with_gap.scores[1].reason == "not measured: m1"
-    assert with_gap.scores[3].reason == "not measured: m0, m1"
+    assert with_gap.scores[1].value is None and with_gap.scores[1].reason == "lacks m1"
+    assert with_gap.scores[3].reason == "lacks m0, m1"
     assert places(with_gap.scores) == (1, None, 1, None)
 
 
@@ -87,7 +87,7 @@ def test_nothing_to_compare_is_undefined_with_a_reason() -> None:
     assert {score.reason for score in of([[0.2, 0.4]] * 3).scores} == {ALIKE}
     assert of(np.zeros((0, 2))).scores == ()
     lonely = of([[0.2, 0.4], [NAN, 0.1]]).scores
-    assert [score.reason for score in lonely] == [ALONE, "not measured: m0"]
+    assert [score.reason for score in lonely] == [ALONE, "lacks m0"]
 
 
 def test_an_unknown_interval_leaves_the_range_unknown() -> None:

@@ -39,6 +39,11 @@ def test_a_side_that_one_network_lacks_is_unknown() -> None:
     assert found.high is None and found.low is not None
 
 
+def test_limits_stay_in_the_range_of_the_metric() -> None:
+    found = over_seeds([Estimate(0.95, 0.9, 0.99), Estimate(0.99, 0.94, 1.0)], least=0.0, most=1.0).mean
+    assert found.high == 1.0 and 0.0 < found.low < 0.95
+
+
 def test_no_network_is_refused() -> None:
     with pytest.raises(MeasureError, match="networks"):
         over_seeds([])
