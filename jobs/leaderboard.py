@@ -23,7 +23,7 @@ from services.errors import ConfigError
 from services.estimates import Estimate
 from services.numerics.composite import composite, pareto_front, places, with_leader
 from tracking.leaderboard import NOT_MEASURED, AuditedModel, Board, Entry, Metric, Standing, limits, natural
-from tracking.leaderboard_runs import read_measures, read_models
+from tracking.leaderboard_runs import read_models
 from tracking.marker import without_secret
 
 NO_METRIC = "none of the metrics was measured"
@@ -90,8 +90,7 @@ def make_leaderboard(request: Request) -> Leaderboard:
         for models, entries in beside(settings(found.models), published, request.together)
     ]
     check_choice(request.choice, keys_of([entry for board in boards for entry in board.entries]))
-    measures = read_measures(uri, found.models) if found.models else {}
-    ranked = tuple(board.ranked(measures) for board in boards)
+    ranked = tuple(board.ranked(found.measures) for board in boards)
     if len(ranked) > 1:
         notes.append(
             f"{len(ranked)} boards: a row is ranked only among those of its data set, threat model and samples; "

@@ -24,7 +24,8 @@ def parts(found: Leaderboard, width: int) -> list[RenderableType]:
 def look(found: Leaderboard) -> list[str]:
     """The notes on all boards, and what was read."""
     models = "1 model" if found.models == 1 else f"{found.models} models"
-    return [*(f"note: {note}" for note in found.notes), f"{models} of {found.runs} complete runs in {found.source}"]
+    runs = "1 complete run" if found.runs == 1 else f"{found.runs} complete runs"
+    return [*(f"note: {note}" for note in found.notes), f"{models}, {runs} read from {found.source}"]
 
 
 def as_json(found: Leaderboard) -> dict[str, Any]:

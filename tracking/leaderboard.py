@@ -56,6 +56,11 @@ class AuditedModel:
     worst: dict[str, str]
 
     @property
+    def when(self) -> tuple[str, int]:
+        """Sort key of time: when the audit was, as its id tells, then when it was uploaded."""
+        return self.audit_id, self.started
+
+    @property
     def setting(self) -> tuple[str, str, str]:
         """What may be ranked together has this in common: data set, threat model, samples."""
         return self.tags.get("dataset", ""), self.threat_model, self.digest or self.samples

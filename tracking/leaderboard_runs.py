@@ -1,50 +1,34 @@
 """Reads audited models from any MLflow tracking store: the newest complete run of each, page by page.
 
 Nothing is written. A run's several hundred metrics are boiled down to the numbers that a leaderboard can show as they
-arrive, and older runs of the same model are dropped, so memory grows with the models and not with the runs.
+arrive, and older runs of the same model are dropped, so memory grows with the models and not with the runs. Parent runs
+are light and are read first: an audit of the same models on the same samples as a newer one is not read at all.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from services.errors import Problem, TrackingError
-from services.estimates import Estimate
-from tracking.layout import MODEL_TAG
-from tracking.leaderboard import SECONDS, UNDECLARED, AuditedModel
+from tracking.layout import MODELS_TAG
+from tracking.leaderboard import UNDECLARED, AuditedModel
+from tracking.leaderboard_model import FIELDS, Filters, audited_model, fits, parsed, value_of
 from tracking.marker import without_secret
 from tracking.mlflow_client import connect, quoted, search
 from tracking.reach import CALL_SECONDS, bounded_calls, sqlite_path, translated
-from tracking.summary import METRICS
-from tracking.tables import finite
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Run
 
-Filters = Mapping[str, Sequence[str]]
-"""Wanted values by key; a model fits when for every key one of the values is its own."""
-
-KNOWN = ("dataset", "architecture", "method", "seed", "sweep", "trial")
-"""Tags that the training service gives its models."""
-
-FIELDS = {
-    "model": "classwise.model",
-    "threat_model": "classwise.threat_model",
-    "outcome": "classwise.outcome",
-    "audit_id": "classwise.audit_id",
-    **{key: f"{MODEL_TAG}{key}" for key in KNOWN},
-}
-"""What a filter's key stands for; any other key is looked up as a tag of the model, then as a tag of the run."""
+IDENTITY = ("model", "threat_model", "dataset")
+"""Keys that a server may filter by: a run that lacks the value cannot be a newer run of a model that has it."""
 
 PAGE = 200
 _EXPERIMENTS = 50
-_LARGEST = 1e300
-"""MLflow stores infinity as 1.797e308."""
 
 
 @dataclass(frozen=True)
@@ -52,14 +36,27 @@ class Reading:
     """What was found.
 
     Attributes:
-        models: the newest first.
-        runs: complete runs that were read, older ones of the same models among them.
+        models: the newest audit first.
+        runs: complete runs of models that were read, older ones of the same models among them.
         experiments: names of those searched.
+        measures: of the audits that `models` come from, as their fleet files gave them; none where the list was cut.
     """
 
     models: tuple[AuditedModel, ...]
     runs: int
     experiments: tuple[str, ...]
+    measures: dict[str, list[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Audit:
+    """A parent run: its id, when it began, a digest of its models and samples, how many models, its measures."""
+
+    audit_id: str
+    started: int
+    content: str
+    models: int
+    measures: str
 
 
 def read_models(
@@ -71,28 +68,94 @@ def read_models(
     since: int = 0,
     page: int = PAGE,
 ) -> Reading:
-    """The newest complete run of each model in each experiment, threat model and set of samples.
+    """The newest complete run of each model in each experiment, threat model, data set and set of samples.
+
+    The newest is that of the latest audit, whenever it was uploaded. Filters are applied to the newest runs: a model
+    whose newest run does not fit is out, and no older run stands in for it.
 
     Args:
         experiments: names; empty for all that are not deleted.
-        all_runs: every complete run instead of the newest of each model.
+        all_runs: every complete run that fits.
         since: only runs started then or later, in milliseconds since 1970.
+        page: runs that are held at a time.
 
     Raises:
         TrackingError: the store cannot be reached, or has no such experiment.
     """
+    wanted = filters or {}
     with translated(tracking_uri, *_READS), bounded_calls(CALL_SECONDS):
         client = open_store(tracking_uri)
         names = _experiments(client, experiments, without_secret(tracking_uri))
-        kept: dict[tuple[str, ...], AuditedModel] = {}
-        runs = 0
-        for run in _runs(client, names, filters or {}, since, page):
-            runs += 1
-            if fits(run, filters or {}):
-                model = audited_model(run, names[run.info.experiment_id])
-                key = (run.info.run_id,) if all_runs else (run.info.experiment_id, model.name, *model.setting)
-                kept.setdefault(key, model)
-        return Reading(tuple(kept.values()), runs, tuple(names.values()))
+        audits = _audits(client, names)
+        bounds = {} if all_runs else {key: max(since, _oldest_needed(found)) for key, found in audits.items()}
+        newest = _Newest(names, wanted, all_runs)
+        for run in _runs(client, names, wanted, since, bounds, page):
+            newest.add(run)
+        short = [key for key, bound in bounds.items() if newest.lacks(key, audits[key], bound)]
+        for run in _runs(client, short, wanted, since, {}, page):
+            newest.add(run)
+        return newest.reading(audits)
+
+
+class _Newest:
+    """The newest run of each model so far; with `all_runs` every run."""
+
+    def __init__(self, names: Mapping[str, str], filters: Filters, all_runs: bool) -> None:
+        self._names, self._filters, self._all_runs = names, filters, all_runs
+        self._kept: dict[tuple[str, ...], tuple[AuditedModel, bool]] = {}
+        self._seen: dict[tuple[str, str], set[str]] = {}
+
+    def add(self, run: Run) -> None:
+        model = audited_model(run, self._names[run.info.experiment_id])
+        place = (model.run_id,) if self._all_runs else (run.info.experiment_id, model.name, *model.setting)
+        self._seen.setdefault((run.info.experiment_id, model.audit_id), set()).add(model.run_id)
+        before = self._kept.get(place)
+        if before is None or model.when > before[0].when:
+            self._kept[place] = model, fits(run, self._filters)
+
+    def lacks(self, experiment_id: str, audits: Sequence[_Audit], bound: int) -> bool:
+        """Whether a run of an audit since `bound` is gone, so that an older audit has to stand in for it."""
+        return any(
+            audit.models > len(self._seen.get((experiment_id, audit.audit_id), ()))
+            for audit in audits
+            if audit.started >= bound
+        )
+
+    def reading(self, audits: Mapping[str, Sequence[_Audit]]) -> Reading:
+        models = sorted(
+            (model for model, fit in self._kept.values() if fit), key=lambda model: model.when, reverse=True
+        )
+        used = {model.audit_id for model in models}
+        told = {audit.audit_id: parsed(audit.measures) for found in audits.values() for audit in found}
+        measures = {key: value for key, value in told.items() if key in used and isinstance(value, list)}
+        runs = sum(len(found) for found in self._seen.values())
+        return Reading(tuple(models), runs, tuple(self._names.values()), measures)
+
+
+def _audits(client: MlflowClient, names: Mapping[str, str]) -> dict[str, list[_Audit]]:
+    """The audits of each experiment. One that did not end, or that says no digest of its models, is like no other."""
+    found: dict[str, list[_Audit]] = {}
+    for run in _pages(client, list(names), "tags.`classwise.role` = 'audit'", PAGE):
+        tags, metrics = run.data.tags, run.data.metrics
+        whole = tags.get("classwise.complete") and MODELS_TAG in tags
+        audit = _Audit(
+            tags.get("classwise.audit_id", ""),
+            int(run.info.start_time or 0),
+            tags[MODELS_TAG] if whole else run.info.run_id,
+            int(metrics.get("models/all", 0)),
+            run.data.params.get("measures", ""),
+        )
+        found.setdefault(run.info.experiment_id, []).append(audit)
+    return found
+
+
+def _oldest_needed(audits: Sequence[_Audit]) -> int:
+    """Start of the oldest audit that holds the newest run of a model, in milliseconds: no run before it is needed."""
+    newest: dict[str, _Audit] = {}
+    for audit in audits:
+        if audit.content not in newest or audit.audit_id > newest[audit.content].audit_id:
+            newest[audit.content] = audit
+    return min((audit.started for audit in newest.values()), default=0)
 
 
 def read_values(tracking_uri: str, keys: Sequence[str], *, experiments: Sequence[str] = ()) -> dict[str, list[str]]:
@@ -101,25 +164,10 @@ def read_values(tracking_uri: str, keys: Sequence[str], *, experiments: Sequence
         client = open_store(tracking_uri)
         names = _experiments(client, experiments, without_secret(tracking_uri))
         found: dict[str, set[str]] = {key: set() for key in keys}
-        for run in _runs(client, names, {}, 0, PAGE):
+        for run in _runs(client, names, {}, 0, {}, PAGE):
             for key in keys:
-                found[key] |= {value for value in (_value(run, key),) if value is not None}
+                found[key] |= {value for value in (value_of(run, key),) if value is not None}
         return {key: sorted(values) for key, values in found.items()}
-
-
-def read_measures(tracking_uri: str, models: Sequence[AuditedModel]) -> dict[str, list[Any]]:
-    """The measures of each audit as its fleet file gave them, by audit id; an audit whose list was cut is left out."""
-    wanted = {model.audit_id for model in models}
-    with translated(tracking_uri, *_READS), bounded_calls(CALL_SECONDS):
-        client = open_store(tracking_uri)
-        names = _experiments(client, sorted({model.experiment for model in models}), without_secret(tracking_uri))
-        found: dict[str, list[Any]] = {}
-        for run in _pages(client, names, "tags.`classwise.role` = 'audit'", PAGE):
-            audit_id = run.data.tags.get("classwise.audit_id", "")
-            measures = _json(run.data.params.get("measures", ""))
-            if audit_id in wanted and isinstance(measures, list):
-                found[audit_id] = measures
-        return found
 
 
 def open_store(tracking_uri: str) -> MlflowClient:
@@ -130,98 +178,7 @@ def open_store(tracking_uri: str) -> MlflowClient:
     return connect(tracking_uri)
 
 
-def fits(run: Run, filters: Filters) -> bool:
-    """Whether the run has one of the wanted values under every key."""
-    return all(_value(run, key) in wanted for key, wanted in filters.items())
-
-
-def audited_model(run: Run, experiment: str) -> AuditedModel:
-    """A run as a record, with the numbers that a leaderboard can show."""
-    tags, params = run.data.tags, run.data.params
-    samples, digest, count = _samples(run)
-    return AuditedModel(
-        run_id=run.info.run_id,
-        experiment=experiment,
-        name=tags.get("classwise.model") or run.info.run_name or run.info.run_id,
-        audit_id=tags.get("classwise.audit_id", ""),
-        started=int(run.info.start_time or 0),
-        threat_model=tags.get("classwise.threat_model") or UNDECLARED,
-        samples=samples or params.get("samples", ""),
-        digest=digest,
-        count=count,
-        temperature=params.get("temperature", ""),
-        outcome=tags.get("classwise.outcome", ""),
-        tags={key.removeprefix(MODEL_TAG): value for key, value in tags.items() if key.startswith(MODEL_TAG)},
-        numbers=numbers_of(run.data.metrics, _undefined(tags.get("classwise.undefined", ""))),
-        worst=worst_classes(run.data.metrics),
-    )
-
-
-def numbers_of(metrics: Mapping[str, float], undefined: Mapping[str, str]) -> dict[str, Estimate]:
-    """Numbers with their limits, by key; undefined ones with their reason.
-
-    Shares that are known between two series, ``probacc/X/certified`` and ``probacc/X/possible``, also become one number
-    ``probacc/X/aggregate``: what is certified, between the limits of both.
-    """
-    known = {key: value for key, raw in metrics.items() if (value := finite(raw)) is not None and abs(value) < _LARGEST}
-    found = {key: Estimate(None, reason=reason) for key, reason in undefined.items() if _is_number(key)}
-    for key, value in known.items():
-        if _is_number(key) and not _is_limit(key, known):
-            found[key] = Estimate(value, known.get(f"{key}_low"), known.get(f"{key}_high"))
-    for key, certified in list(found.items()):
-        stem = key.removesuffix("/certified/aggregate")
-        possible = found.get(f"{stem}/possible/aggregate")
-        if stem != key and possible and not key.startswith("ge/"):
-            high = possible.high if possible.high is not None else possible.value
-            found[f"{stem}/aggregate"] = Estimate(certified.value, certified.low, high, certified.reason)
-    return found
-
-
-def worst_classes(metrics: Mapping[str, float]) -> dict[str, str]:
-    """Name of the class with the smallest score, by series, as the keys ``SERIES/class/c003_cat`` tell it."""
-    least: dict[str, tuple[float, str]] = {}
-    for key, value in metrics.items():
-        lens, kind, group = key.rpartition("/class/")
-        if kind and lens and (lens not in least or value < least[lens][0]):
-            index, _, name = group.partition("_")
-            least[lens] = (value, name or index.removeprefix("c").lstrip("0") or "0")
-    return {lens: name for lens, (_, name) in least.items()}
-
-
 _READS = ("an MLflow store that answers", "check the tracking URI and that the server runs")
-
-
-def _is_number(key: str) -> bool:
-    last = key.rpartition("/")[2]
-    return last in METRICS or last == "falsified" or key.startswith("ge/") or key == SECONDS
-
-
-def _is_limit(key: str, known: Mapping[str, float]) -> bool:
-    return any(key.endswith(side) and key.removesuffix(side) in known for side in ("_low", "_high"))
-
-
-def _undefined(text: str) -> dict[str, str]:
-    lines = (line.partition(": ") for line in text.splitlines())
-    return {key: reason for key, mark, reason in lines if mark}
-
-
-def _samples(run: Run) -> tuple[str, str, int]:
-    """URI, digest and number of the audited samples, as the run's data set tells them."""
-    for entry in getattr(run.inputs, "dataset_inputs", None) or ():
-        if any(tag.key == "mlflow.data.context" and tag.value == "audit" for tag in entry.tags):
-            profile = _json(entry.dataset.profile or "")
-            count = profile.get("num_rows") if isinstance(profile, dict) else 0
-            return entry.dataset.name, entry.dataset.digest, count if isinstance(count, int) else 0
-    return "", "", 0
-
-
-def _value(run: Run, key: str) -> str | None:
-    tags: dict[str, str] = run.data.tags
-    if key == "threat_model":
-        return tags.get(FIELDS[key]) or UNDECLARED
-    if key in FIELDS:
-        return tags.get(FIELDS[key])
-    return tags.get(f"{MODEL_TAG}{key}", tags.get(key))
 
 
 def _experiments(client: MlflowClient, wanted: Sequence[str], where: str) -> dict[str, str]:
@@ -245,24 +202,36 @@ def _no_experiment(name: str, known: Sequence[str], where: str) -> Problem:
     return Problem("--experiment", f"an experiment of {where}", repr(name), f"it has {listed}")
 
 
-def _runs(client: MlflowClient, names: Mapping[str, str], filters: Filters, since: int, page: int) -> Iterator[Run]:
-    """Complete runs of models, the newest first; what the server can filter by it does."""
+def _runs(
+    client: MlflowClient,
+    ids: Iterable[str],
+    filters: Filters,
+    since: int,
+    bounds: Mapping[str, int],
+    page: int,
+) -> Iterator[Run]:
+    """Complete runs of models in these experiments since `since`, or since the experiment's own bound.
+
+    Within a bound all runs are read, so that it shows when one is gone; without one the server filters what it can.
+    """
     query = ["tags.`classwise.role` = 'model'", "tags.`classwise.complete` = 'true'"]
-    query += [f"attributes.start_time >= {since}"] if since else []
-    for key, wanted in filters.items():
-        if key in FIELDS and len(wanted) == 1 and quoted(wanted[0]) == wanted[0] and wanted[0] != UNDECLARED:
-            query.append(f"tags.`{FIELDS[key]}` = '{wanted[0]}'")
-    yield from _pages(client, names, " and ".join(query), page)
+    starts: dict[int, list[str]] = {}
+    for key in ids:
+        starts.setdefault(bounds.get(key, 0), []).append(key)
+    for bound, group in starts.items():
+        clauses = [] if bound else list(_by_server(filters))
+        start = max(since, bound)
+        clauses += [f"attributes.start_time >= {start}"] if start else []
+        yield from _pages(client, group, " and ".join([*query, *clauses]), page)
 
 
-def _pages(client: MlflowClient, names: Mapping[str, str], query: str, page: int) -> Iterator[Run]:
-    ids = list(names)
+def _by_server(filters: Filters) -> Iterator[str]:
+    for key in IDENTITY:
+        wanted = filters.get(key, ())
+        if len(wanted) == 1 and quoted(wanted[0]) == wanted[0] and wanted[0] != UNDECLARED:
+            yield f"tags.`{FIELDS[key]}` = '{wanted[0]}'"
+
+
+def _pages(client: MlflowClient, ids: Sequence[str], query: str, page: int) -> Iterator[Run]:
     for start in range(0, len(ids), _EXPERIMENTS):
-        yield from search(client, ids[start : start + _EXPERIMENTS], query, page=page, newest_first=True)
-
-
-def _json(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return None
+        yield from search(client, ids[start : start + _EXPERIMENTS], query, page=page)

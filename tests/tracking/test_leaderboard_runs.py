@@ -6,13 +6,15 @@ import math
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from services.errors import TrackingError
 from services.estimates import Estimate
 from services.records import AuditResult
-from tracking.leaderboard_runs import numbers_of, read_measures, read_models, read_values, worst_classes
+from tracking.leaderboard_model import numbers_of, worst_classes
+from tracking.leaderboard_runs import read_models, read_values
 
 pytestmark = pytest.mark.filterwarnings("default::DeprecationWarning", "default::FutureWarning")
 SERIES = {"clean": 0.9, "pgd20/linf-0.03137": 0.4}
@@ -50,7 +52,8 @@ def test_the_newest_run_of_each_model_in_each_setting_counts(store: str) -> None
         ("robust", "erm", "77", "2026-c"),
         ("other", "erm", "5a", "2026-d"),
     }
-    assert found.runs == 6 and set(found.experiments) >= {"robust", "other"}
+    assert found.runs == 4, "the audit that a newer one of the same models replaces is not read"
+    assert set(found.experiments) >= {"robust", "other"}
     assert next(m for m in found.models if m.audit_id == "2026-b" and m.name == "erm").numbers[
         "clean/aggregate"
     ] == Estimate(0.8, pytest.approx(0.78), pytest.approx(0.82))
@@ -72,6 +75,65 @@ def test_all_runs_and_since(store: str) -> None:
     assert read_models(store, since=int(time.time() * 1000) + 60_000).runs == 0
     newest_first = [m.started for m in read_models(store, all_runs=True, experiments=["robust"]).models]
     assert newest_first == sorted(newest_first, reverse=True)
+
+
+@pytest.fixture
+def empty(migrated_store: Callable[[Path], str], tmp_path: Path) -> str:
+    return migrated_store(tmp_path)
+
+
+def twice(score: float) -> dict[str, tuple[dict[str, str], dict[str, float]]]:
+    return {name: (trained("ERM", 0), {"clean": score}) for name in ("a", "b")}
+
+
+def clean(store: str, **given: Any) -> dict[str, float | None]:
+    return {model.name: model.numbers["clean/aggregate"].value for model in read_models(store, **given).models}
+
+
+def test_the_newest_is_that_of_the_latest_audit_not_of_the_latest_upload(
+    empty: str, board_audit: Callable[..., AuditResult], log_board: Callable[..., list[str]]
+) -> None:
+    log_board(board_audit("2026-b", twice(0.7)), empty)
+    log_board(board_audit("2026-a", twice(0.6)), empty)
+    assert clean(empty) == {"a": 0.7, "b": 0.7}
+
+
+def test_an_older_run_stands_in_for_one_that_was_deleted(
+    empty: str, board_audit: Callable[..., AuditResult], log_board: Callable[..., list[str]]
+) -> None:
+    from mlflow import MlflowClient
+
+    log_board(board_audit("2026-a", twice(0.6)), empty)
+    newest = log_board(board_audit("2026-b", twice(0.7)), empty)
+    MlflowClient(empty).delete_run(newest[1])
+    assert clean(empty) == {"a": 0.7, "b": 0.6} == clean(empty, filters={"model": ["a", "b"]})
+    assert clean(empty, filters={"model": ["b"]}) == {"b": 0.6}
+
+
+def test_no_older_run_stands_in_for_a_newest_one_that_does_not_fit(
+    empty: str, board_audit: Callable[..., AuditResult], log_board: Callable[..., list[str]]
+) -> None:
+    log_board(board_audit("2026-a", {"a": (trained("ERM", 0), {"clean": 0.6})}), empty)
+    log_board(board_audit("2026-b", {"a": (trained("PGD", 0), {"clean": 0.7})}), empty)
+    assert clean(empty, filters={"method": ["ERM"]}) == {}
+    assert clean(empty, filters={"method": ["ERM"]}, all_runs=True) == {"a": 0.6}
+
+
+def test_audits_of_other_models_of_older_versions_and_unfinished_ones_are_read(
+    empty: str, board_audit: Callable[..., AuditResult], log_board: Callable[..., list[str]]
+) -> None:
+    from mlflow import MlflowClient
+
+    client = MlflowClient(empty)
+    log_board(board_audit("2026-a", {"old": ({}, {"clean": 0.1})}), empty)
+    log_board(board_audit("2026-b", twice(0.2)), empty)
+    log_board(board_audit("2026-c", {"half": ({}, {"clean": 0.3})}), empty)
+    log_board(board_audit("2026-d", twice(0.4)), empty)
+    for audit, tag in (("2026-b", "classwise.models"), ("2026-c", "classwise.complete")):
+        query = f"tags.`classwise.role` = 'audit' and tags.`classwise.audit_id` = '{audit}'"
+        (parent,) = client.search_runs([client.get_experiment_by_name("robust").experiment_id], query)
+        client.delete_tag(parent.info.run_id, tag)
+    assert clean(empty) == {"old": 0.1, "half": 0.3, "a": 0.4, "b": 0.4}
 
 
 def test_small_pages_find_the_same(store: str) -> None:
@@ -117,7 +179,7 @@ def test_runs_that_are_not_complete_or_not_of_models_are_left_out(
 
 
 def test_the_measures_of_each_audit(store: str) -> None:
-    found = read_measures(store, read_models(store).models)
+    found = read_models(store).measures
     assert found["2026-b"] == ["clean", {"name": "pgd", "restarts": 2}]
     assert set(found) == {"2026-b", "2026-c", "2026-d"}
 
