@@ -34,7 +34,7 @@ class Role:
 
 ROLES = {
     "acc": Role("clean accuracy", (r"clean$",)),
-    "ar": Role("adversarial robustness: accuracy under attack", _ATTACKS),
+    "ar": Role("accuracy under attack", _ATTACKS),
     "pr": Role("probabilistic robustness", (r"pr/uniform-0\.08$", r"pr/uniform-", r"pr/")),
     "probacc": Role(
         "share of samples certified robust to random noise", (r"probacc/uniform-[^/]+$", r"probacc/[^/]+$")

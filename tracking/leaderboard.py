@@ -182,11 +182,11 @@ def limits(key: str, estimate: Estimate) -> tuple[float | None, float | None]:
 
 
 def told(key: str, value: float | None) -> str:
-    """Three decimals in four or five characters: ``.834``, ``-.012``, ``1.205``, ``31.25``; one for seconds."""
+    """Three decimals in four or five characters: ``.834``, ``-.012``, ``1.205``, ``31.25``; of seconds three digits."""
     if value is None:
         return "–"
     if key.startswith("train/"):
-        return f"{value:.1f}" if abs(value) < 999.5 else f"{value:.0f}"
+        return f"{value:.{2 if value < 9.995 else 1 if value < 99.95 else 0}f}"
     return f"{value:.3f}".replace("0.", ".", 1) if abs(value) < 9.9995 else f"{value:.4g}"
 
 

@@ -29,6 +29,7 @@ def board_text(board: Board, width: int = WIDTH) -> RenderableType:
         [f"worst, NRGC: worst class, inequality between classes of {board.lens}"] if _classes_known(board) else []
     )
     return Group(
+        Text(shorten(board.title, width), style="bold"),
         board_table(board, width),
         Text("; ".join(columns), style="dim"),
         *(Text(f"note: {note}") for note in board.notes),
@@ -42,7 +43,7 @@ def board_table(board: Board, width: int = WIDTH) -> Table:
     names = ["", "model", "n", "score", "low to high", *(_head(metric) for metric in _shown(board)), "worst", "NRGC"]
     kept = [place for place in range(len(names)) if place not in _dropped(board, names, rows, width)]
     room = width - 1 - sum(_width(names, rows, place) + 1 for place in kept if place != 1)
-    table = Table(title=shorten(board.title, width - 1), title_justify="left", box=SIMPLE_HEAD, padding=0)
+    table = Table(box=SIMPLE_HEAD, padding=0)
     table.pad_edge = False
     for place in kept:
         text = place == 1

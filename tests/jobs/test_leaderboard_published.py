@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from jobs.leaderboard_published import beside, imported, read_published
+from jobs.leaderboard_metrics import PRESETS, ROLES
+from jobs.leaderboard_published import PublishedFile, PublishedRow, beside, imported, read_published
 from services.errors import ConfigError
 
 ROW = {"dataset": "CIFAR-10", "method": "PGD", "architecture": "ResNet-18", "metrics": {"clean": 83.5}}
@@ -110,3 +112,13 @@ def test_rows_stand_beside_their_data_set_and_threat_model_else_apart(tmp_path: 
     assert told == [[undeclared], [undeclared, ("CIFAR-10", "L2 0.5")], [], [("SVHN", "not declared")]]
     ((_, everything),) = beside(found, published, together=True)
     assert everything == published
+
+
+def test_the_example_in_the_documentation_is_valid_and_names_every_field(tmp_path: Path) -> None:
+    text = (Path(__file__).resolve().parents[2] / "docs" / "leaderboard.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"^```json\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    (entry,), _ = read_published(write(tmp_path, example))
+    assert entry.numbers["clean/aggregate"].value == 0.8
+    given = json.loads(example)
+    assert set(given) == set(PublishedFile.model_fields) and set(given["rows"][0]) == set(PublishedRow.model_fields)
+    assert all(re.search(rf"\b{name}\b", text) for name in (*ROLES, *PRESETS))

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from jobs.leaderboard_checks import measure_notes
 from jobs.leaderboard_rows import rows, settings
 from services.estimates import Estimate
 from tracking.leaderboard import AuditedModel
@@ -133,3 +134,20 @@ def test_settings_keep_data_sets_threat_models_and_samples_apart(model: Make) ->
         ["f"],
         ["d"],
     ]
+
+
+def test_great_scores_at_several_temperatures_are_noted(model: Make) -> None:
+    models = [model("a"), model("b", temperature="2.7"), model("c", temperature="")]
+    (note,) = measure_notes(["great-softmax/aggregate", "clean/aggregate"], models, {})
+    assert note.startswith("great-softmax was measured at different temperatures (1.0, 2.7)")
+    assert measure_notes(["great-softmax/wcr"], models[:1] * 2, {}) == []
+
+
+def test_a_generalisation_error_is_measured_as_its_series(model: Make) -> None:
+    measures = {"audit-a": [{"name": "pr", "draws": 50}], "audit-b": ["pr"], "audit-c": [3, {"name": 3}, {"no": 1}]}
+    models = [model("a"), model("b"), model("c")]
+    told = "pr/uniform-0.08 was measured in different ways: draws 50 or 100"
+    assert measure_notes(["ge/pr/uniform-0.08", "pr/uniform-0.08/aggregate"], models, measures) == [told]
+    certified = {"audit-a": [{"name": "probacc", "rho": 0.1}], "audit-b": ["probacc"]}
+    (note,) = measure_notes(["probacc/uniform-0.08/aggregate"], models, certified)
+    assert note.endswith("rho 0.1 or 0.05")

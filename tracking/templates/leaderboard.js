@@ -13,7 +13,7 @@
   };
   const told = (value, key = "") => {
     if (value === null || value === undefined) return "–";
-    if (key.startsWith("train/")) return value.toFixed(1);
+    if (key.startsWith("train/")) return value.toFixed(value < 9.995 ? 2 : value < 99.95 ? 1 : 0);
     return Math.abs(value) < 9.9995 ? value.toFixed(3) : value.toPrecision(4);
   };
   let board = boards[0], weights = [], order = { column: -1, direction: 1 }, shown = [];
@@ -159,7 +159,7 @@
   };
   const worstCell = (row, label) => {
     const cell = numberCell(row, board.classes[0], label);
-    if (row.worst) (cell.querySelector(".remarks") || cell).append(element("bdi", { className: "remark", textContent: row.worst }));
+    if (row.worst) (cell.querySelector(".remarks") || cell).append(element("bdi", { className: "remark", textContent: `class ${row.worst}` }));
     return cell;
   };
   const columns = (compared) => {
@@ -243,7 +243,7 @@
         told: `${row.name}${row.source ? " (published)" : ""}: ${numbers.join(", ")}; ${standing}${front ? "; on the front" : ""}`,
       };
     });
-    const axis = (metric) => ({ name: metric.title, lower: lower(metric.column) });
+    const axis = (metric) => ({ name: metric.name === board.columns[metric.column].key ? metric.name : `${metric.name} (${board.columns[metric.column].key})`, lower: lower(metric.column) });
     scatter.draw($("scatter"), points, axis(x), axis(y), (point, shape) => {
       $("point").textContent = point.told;
       document.querySelectorAll(".lit").forEach((lit) => lit.classList.remove("lit"));
