@@ -1,0 +1,214 @@
+"""Reads the YAML files of users: plain data with the line of every value, and every mistake as a `Problem`.
+
+Files over 4 MiB, documents that expand to more than 200,000 nodes and keys given twice are refused: the first two are
+attacks or accidents, and YAML would take the last of two equal keys in silence.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from services.errors import ClasswiseError, ConfigError, Problem
+from services.registry import Registry, did_you_mean
+
+MAX_BYTES = 4 * 2**20
+MAX_NODES = 200_000
+Path_ = tuple[str | int, ...]
+M = TypeVar("M", bound=BaseModel)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What kind of file is read.
+
+    Attributes:
+        name: in messages: "fleet file".
+        keys: what its mapping holds: "fleet, models and samples".
+        tree: its typed tree.
+        open: fields whose mappings are validated by registered classes, not by the tree.
+    """
+
+    name: str
+    keys: str
+    tree: type[BaseModel]
+    open: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Locator:
+    """Says where a value stands: file, line and field path."""
+
+    source: str
+    kind: Kind
+    lines: Mapping[Path_, int] = field(default_factory=dict)
+
+    def __call__(self, path: Path_) -> str:
+        text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).lstrip(".")
+        known: Path_ = path
+        while known and known not in self.lines:
+            known = known[:-1]
+        line = self.lines.get(known)
+        return f"{self.source}{f':{line}' if line else ''} {text}".rstrip()
+
+    def problem(self, detail: ErrorDetails) -> Problem:
+        """One complaint of pydantic in the file's terms."""
+        path: Path_ = tuple(detail["loc"])
+        kind, context = detail["type"], detail.get("ctx", {})
+        found = _shown(detail.get("input"))
+        if kind == "extra_forbidden":
+            fields = sorted(self._siblings(path))
+            remedy = did_you_mean(str(path[-1]), fields) if fields else ""
+            return Problem(self(path), "no such field", repr(path[-1]), remedy)
+        if kind == "missing":
+            return Problem(self(path), "this field", "nothing", "add it")
+        if kind == "value_error":
+            return Problem(self(path), str(context.get("error", detail["msg"])).removeprefix("expected "), found)
+        expected = _PLAIN.get(kind) or detail["msg"].removeprefix("Input should be ").strip()
+        return Problem(self(path), expected.format(**context), found)
+
+    def _siblings(self, path: Path_) -> list[str]:
+        """Field names allowed beside the unknown one at `path`."""
+        model: Any = self.kind.tree
+        for part in path[:-1]:
+            if isinstance(part, int) or model is None:
+                continue
+            if part in self.kind.open:
+                return []
+            model = _part_model(model.model_fields[part].annotation) if part in model.model_fields else None
+        return [] if model is None else list(model.model_fields)
+
+
+def read_yaml(path: str | Path, kind: Kind) -> tuple[Any, Locator]:
+    """The file as plain data, and where each value stands.
+
+    Raises:
+        ConfigError: it is missing, too large, no UTF-8, no YAML, or gives a key twice.
+    """
+    return _parse(_read(Path(path), kind), Locator(str(path), kind))
+
+
+def validated(data: dict[str, Any], tree: type[M], where: Locator) -> tuple[M | None, list[Problem]]:
+    """The typed tree, or what keeps the data from being one."""
+    try:
+        return tree.model_validate(data), []
+    except ValidationError as error:
+        return None, [where.problem(detail) for detail in _causes(error.errors())]
+
+
+def registered(
+    item: Any, registry: Registry[type[M]], path: Path_, where: Locator, *, what: str
+) -> tuple[M | None, list[Problem]]:
+    """An entry that is a registered class's name, or a mapping with name and parameters."""
+    fields = {"name": item} if isinstance(item, str) else item
+    if not isinstance(fields, dict) or not isinstance(fields.get("name"), str):
+        return None, [Problem(where(path), f"a {what}'s name, or a mapping with name", repr(item)[:200])]
+    try:
+        return registry.get(fields["name"], where=where(path)).model_validate(fields), []
+    except ValidationError as error:
+        return None, [where.problem({**detail, "loc": (*path, *detail["loc"])}) for detail in error.errors()]
+    except ClasswiseError as error:
+        return None, list(error.problems)
+
+
+def _read(path: Path, kind: Kind) -> str:
+    try:
+        size = path.stat().st_size
+        if size > MAX_BYTES:
+            raise ConfigError(Problem(str(path), f"a {kind.name} of at most {MAX_BYTES} bytes", f"{size} bytes"))
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ConfigError(Problem(str(path), f"a {kind.name}", "no such file", "see deploy/examples/")) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(Problem(str(path), "a readable UTF-8 file", str(error))) from None
+
+
+def _parse(text: str, where: Locator) -> tuple[Any, Locator]:
+    source = where.source
+    try:
+        loader = yaml.SafeLoader(text)
+        root = loader.get_single_node()
+        if root is None:
+            raise ConfigError(Problem(source, f"a mapping with {where.kind.keys}", "an empty file"))
+        lines: dict[Path_, int] = {}
+        found = Locator(source, where.kind, lines)
+        problems: list[Problem] = []
+        _walk(root, (), lines, problems, found)
+        if problems:
+            raise ConfigError(problems)
+        return loader.construct_document(root), found
+    except yaml.YAMLError as error:
+        raise ConfigError(Problem(source, "valid YAML", " ".join(str(error).split()))) from None
+    except ValueError as error:  # a date such as 2001-99-99, or a number of thousands of digits
+        remedy = "put the value in quotes if it is meant as text"
+        raise ConfigError(Problem(source, "values that YAML can read", str(error), remedy)) from None
+    except RecursionError:
+        raise ConfigError(Problem(source, "YAML nested a few levels deep", "hundreds of levels")) from None
+
+
+def _walk(node: Any, path: Path_, lines: dict[Path_, int], problems: list[Problem], where: Locator) -> None:
+    if len(lines) > MAX_NODES:
+        raise ConfigError(Problem(where.source, f"at most {MAX_NODES} values", "a document that expands to more"))
+    lines[path] = node.start_mark.line + 1
+    if isinstance(node, yaml.SequenceNode):
+        for index, item in enumerate(node.value):
+            _walk(item, (*path, index), lines, problems, where)
+    elif isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            inner = (*path, str(key.value))
+            if inner in lines:
+                place = Locator(where.source, where.kind, {inner: key.start_mark.line + 1})(inner)
+                problems.append(Problem(place, "each key once", f"'{key.value}' again (first on line {lines[inner]})"))
+            _walk(value, inner, lines, problems, where)
+
+
+def _causes(details: list[ErrorDetails]) -> list[ErrorDetails]:
+    """Without the complaint about a list that is too short only because its items are at fault."""
+    return [
+        detail
+        for detail in details
+        if detail["type"] != "too_short" or not any(_inside(other["loc"], detail["loc"]) for other in details)
+    ]
+
+
+def _inside(path: Path_, outer: Path_) -> bool:
+    return len(path) > len(outer) and path[: len(outer)] == outer
+
+
+_PLAIN = {
+    "tuple_type": "a list",
+    "model_type": "a mapping of fields to values",
+    "invalid_key": "a field's name as text",
+    "too_short": "at least {min_length} in the list",
+    "too_long": "at most {max_length} in the list",
+    "string_too_short": "at least {min_length} characters",
+    "string_too_long": "at most {max_length} characters",
+    "string_pattern_mismatch": "text of the form {pattern}",
+    "finite_number": "a finite number",
+}
+"""What pydantic says in Python's terms, in the file's."""
+
+
+def _part_model(annotation: Any) -> Any:
+    if hasattr(annotation, "model_fields"):
+        return annotation
+    for inner in getattr(annotation, "__args__", ()):
+        found = _part_model(inner)
+        if found is not None:
+            return found
+    return None
+
+
+def _shown(value: Any) -> str:
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError):
+        text = repr(value)
+    return text if len(text) <= 120 else f"{text[:117]}..."
