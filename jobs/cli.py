@@ -1,6 +1,7 @@
 """The command line: it parses, calls one job, and turns outcomes and errors into exit codes.
 
-Exit codes: 0 pass, 1 fail, 2 error, 3 undecided, 130 stopped. Heavy imports happen inside the commands.
+Exit codes: 0 pass, 1 fail, 2 error, 3 undecided, 130 stopped; 4 for a submitted audit that crashed. Heavy imports
+happen inside the commands.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import typer
 
 from jobs import console
 from jobs.leaderboard_cli import leaderboard
+from jobs.service import cli as service
 
 app = typer.Typer(
     name="classwise",
@@ -110,6 +112,7 @@ def sync(
 
 
 app.command()(leaderboard)
+service.add_to(app)
 
 
 def main() -> None:

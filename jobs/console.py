@@ -63,7 +63,7 @@ def exits(json: bool) -> Iterator[None]:
         except (typer.Exit, typer.Abort):
             raise
         except (Exception, SystemExit, KeyboardInterrupt) as error:
-            told = _told(error)
+            told = told_of(error)
             _print_error(told, json)
             raise typer.Exit(told.exit_code) from None
 
@@ -164,7 +164,7 @@ def _printed_as_json(error: ClasswiseError) -> bool:
     return True
 
 
-def _told(error: BaseException) -> ClasswiseError:
+def told_of(error: BaseException) -> ClasswiseError:
     """What the user is told of an error; after a request to stop that is the request, not its consequences."""
     if isinstance(error, Interrupted):
         return error

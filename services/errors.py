@@ -11,6 +11,11 @@
       StorageError      the run storage cannot be read or written                  exit 2
       WorkerError       a worker failed for good on one shard                      exit 2
       TrackingError     MLflow is unreachable or refuses; the bundle is safe       exit 2 when syncing
+      ServiceError      the job server, API or schedule store refuses or is down   exit 2
+        UnknownAudit    no submitted audit has that id                             exit 2
+        NotFinished     its result was asked for before there is one               exit 2
+        NotAllowed      the server's allow-list does not name what was asked for   exit 2
+      Crashed           a submitted audit ended without saying an outcome          exit 4
       Interrupted       the user or the scheduler asked to stop                    exit 130
 
 An error holds one or more `Problem`s, so that a user sees all mistakes at once. Errors cross process borders: they
@@ -25,14 +30,19 @@ from dataclasses import dataclass
 __all__ = [
     "ClasswiseError",
     "ConfigError",
+    "Crashed",
     "Interrupted",
     "MeasureError",
+    "NotAllowed",
+    "NotFinished",
     "PreflightError",
     "Problem",
     "ResourceError",
+    "ServiceError",
     "SourceError",
     "StorageError",
     "TrackingError",
+    "UnknownAudit",
     "WorkerError",
 ]
 
@@ -101,6 +111,28 @@ class WorkerError(ClasswiseError):
 
 class TrackingError(ClasswiseError):
     """The tracking server is unreachable or refuses; the bundle is complete on disk and `classwise sync` sends it."""
+
+
+class ServiceError(ClasswiseError):
+    """The job server, the API or the schedule store is down or refuses."""
+
+
+class UnknownAudit(ServiceError):
+    """No submitted audit has that id."""
+
+
+class NotFinished(ServiceError):
+    """The result of an audit was asked for that still waits, runs, or was stopped."""
+
+
+class NotAllowed(ServiceError):
+    """A caller of the API asked for a module, a path or a power that the server's settings do not grant."""
+
+
+class Crashed(ClasswiseError):
+    """A submitted audit ended without an outcome: its process was killed, or its cluster went away."""
+
+    exit_code = 4
 
 
 class Interrupted(ClasswiseError):

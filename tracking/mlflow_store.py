@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -89,6 +89,18 @@ def log_audit(
     runs = LoggedRuns(runs.parent_run_id, runs.child_run_ids, link)
     marker.record(folder, tracking_uri, {"experiment": experiment, "audit_id": result.audit_id, **asdict(runs)})
     return runs
+
+
+def tag_run(tracking_uri: str, run_id: str, tags: Mapping[str, str]) -> None:
+    """Add tags to a run that is logged: what is known of it only afterwards.
+
+    Raises:
+        TrackingError: the server is unreachable or refuses.
+    """
+    with translated(tracking_uri), bounded_calls(CALL_SECONDS):
+        client = connect(tracking_uri)
+        for key, value in tags.items():
+            client.set_tag(run_id, key, value)
 
 
 def sync(

@@ -49,7 +49,12 @@ class Driver:
 
 def this_driver() -> Driver:
     """The calling process."""
-    return Driver(socket.gethostname(), _boot(), os.getpid(), _born(os.getpid()))
+    return driver_of(os.getpid())
+
+
+def driver_of(pid: int) -> Driver:
+    """A living process of this machine."""
+    return Driver(socket.gethostname(), _boot(), pid, _born(pid))
 
 
 def _boot() -> str:

@@ -1,0 +1,256 @@
+"""The typed client of submitted audits: submit, watch, wait, read the result, stop.
+
+    >>> client = AuditClient("http://head:8265")                          # doctest: +SKIP
+    >>> audit = client.submit("fleet.yaml", key="2026-11-28")             # doctest: +SKIP
+    >>> client.wait(audit.id).outcome                                     # doctest: +SKIP
+    <Outcome.PASS: 'pass'>
+
+The cluster's job server says whether a process runs; how the audit ended is read from the storage, where the audit
+itself wrote it. So a failed gate is never taken for a crash, nor a crash for a failed gate, and a result outlives the
+cluster that computed it.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from jobs.fleetfile import Fleet, load_fleet, validate_fleet
+from jobs.service.backend import AlreadySubmitted, Backend, JobInfo
+from jobs.service.local_jobs import LocalJobs
+from jobs.service.ray_jobs import RayJobs
+from jobs.service.status import AuditStatus, State, settle
+from jobs.service.submission import (
+    Submission,
+    checked_id,
+    folder_in,
+    known_in,
+    read_ending,
+    submission_of,
+    write_fleet,
+)
+from services.errors import Crashed, NotFinished, Problem, ServiceError, UnknownAudit
+from services.records import AuditResult
+
+__all__ = ["AuditClient", "AuditStatus", "State", "backend_for"]
+
+STOP_SECONDS = 60.0
+POLL_SECONDS = 1.0
+
+
+def backend_for(
+    address: str,
+    *,
+    storage: str = "",
+    token: str = "",
+    verify: bool | str = True,
+    headers: Mapping[str, str] | None = None,
+    python: str = "python",
+) -> Backend:
+    """Who runs audits: processes of this machine for the address "local", else the job server of a Ray cluster."""
+    if address == "local":
+        return LocalJobs(storage or "classwise-runs")
+    return RayJobs(address, token=token, verify=verify, headers=headers, python=python)
+
+
+class AuditClient:
+    """Submits audits and follows them.
+
+    Args:
+        backend: who runs them, or the address of a Ray cluster's dashboard (see `backend_for` for more settings).
+        storage: where submissions lie. Needed to ask for audits that the cluster has forgotten; when given, no
+            submission outside it is looked at.
+        environment: variables of every audit (MLFLOW_TRACKING_URI ...). Ray shows them to all who see its dashboard.
+    """
+
+    def __init__(
+        self, backend: Backend | str, *, storage: str = "", environment: Mapping[str, str] | None = None
+    ) -> None:
+        self._backend = backend_for(backend, storage=storage) if isinstance(backend, str) else backend
+        self._storage = storage
+        self._environment = dict(environment or {})
+
+    @property
+    def address(self) -> str:
+        """Of the job server, or "local"."""
+        return self._backend.address
+
+    def submit(self, fleet: Fleet | Mapping[str, Any] | str | Path, key: str = "") -> AuditStatus:
+        """Have a fleet audited; the same fleet and key is one audit.
+
+        One that waits, runs, or has an outcome other than error is returned as it is. One that was stopped, crashed, or
+        ended in an error is started again, and goes on from the shards that it finished.
+
+        Args:
+            fleet: a fleet file's path, its content, or a loaded fleet. Its storage must be an absolute path or a URL.
+            key: what tells audits of one fleet file apart, such as a date; up to 200 printable ASCII characters.
+
+        Raises:
+            ConfigError: the fleet file, the key or the storage is wrong.
+            ServiceError: the job server is down or refuses.
+            StorageError: the storage cannot be written from here.
+        """
+        loaded = _loaded(fleet)
+        submission = submission_of(loaded, key)
+        status = self._look(submission.id, submission.folder)
+        if status is not None and not status.resumable:
+            return status
+        write_fleet(submission, loaded)
+        attempt = uuid.uuid4().hex[:12]
+        try:
+            if status is not None:
+                self._backend.forget(submission.id)
+            self._backend.start(submission.id, submission.folder, _metadata(submission, attempt), self._environment)
+        except AlreadySubmitted:
+            pass  # by another submitter, of the same fleet and key: its audit is ours
+        return self.status(submission.id, folder=submission.folder)
+
+    def status(self, name: str, *, folder: str = "") -> AuditStatus:
+        """How an audit stands.
+
+        Raises:
+            UnknownAudit: neither the job server nor the storage knows the id.
+        """
+        checked_id(name)
+        found = self._look(name, folder or (folder_in(self._storage, name) if self._storage else ""))
+        if found is None:
+            remedy = "classwise list shows those of the cluster; name the storage for one that the cluster forgot"
+            raise UnknownAudit(Problem(name, f"an audit submitted to {self.address}", "none", remedy))
+        return found
+
+    def wait(
+        self,
+        name: str,
+        *,
+        timeout: float | None = None,
+        poll: float = POLL_SECONDS,
+        on_change: Callable[[AuditStatus], None] | None = None,
+    ) -> AuditStatus:
+        """Wait until an audit has ended, in whatever way; giving up (Ctrl-C, timeout) does not stop it.
+
+        Raises:
+            NotFinished: it has not ended after `timeout` seconds.
+        """
+        end = None if timeout is None else time.monotonic() + timeout
+        last: State | None = None
+        while True:
+            status = self.status(name)
+            if status.state is not last and on_change is not None:
+                on_change(status)
+            last = status.state
+            if status.state.over:
+                return status
+            if end is not None and time.monotonic() >= end:
+                remedy = "it goes on; ask again later"
+                raise NotFinished(Problem(name, f"to end within {timeout:g} s", f"an audit {status.state}", remedy))
+            time.sleep(poll if end is None else min(poll, max(0.0, end - time.monotonic())))
+
+    def logs(self, name: str) -> str:
+        """All that the audit printed so far, of all its attempts."""
+        self.status(name)
+        try:
+            return self._backend.logs(name)
+        except ServiceError:
+            if self._backend.info(name) is None:
+                return ""
+            raise
+
+    def follow(self, name: str, *, poll: float = 0.5) -> Iterator[str]:
+        """What the audit prints, as it does, until it has ended. Leaving the loop does not stop the audit."""
+        sent = 0
+        while True:
+            over = self.status(name).state.over
+            text = self.logs(name)
+            if len(text) > sent:
+                yield text[sent:]
+                sent = len(text)
+            if over:
+                return
+            time.sleep(poll)
+
+    def result(self, name: str) -> AuditResult:
+        """The result of a finished audit, from its bundle.
+
+        Raises:
+            NotFinished: it waits, runs, or was stopped, or ended in an error before there was a bundle.
+            Crashed: it ended without an outcome.
+            StorageError: its bundle cannot be read from here.
+        """
+        from tracking.bundle import read_bundle
+
+        return read_bundle(self.finished(name).bundle)
+
+    def finished(self, name: str) -> AuditStatus:
+        """The status of an audit that has a bundle; raises as `result` does."""
+        status = self.status(name)
+        if status.state is State.CRASHED:
+            remedy = "look at classwise logs, and submit it again: it goes on from the finished shards"
+            raise Crashed(Problem(name, "an outcome", status.message or "none", remedy))
+        if status.state is State.FINISHED and status.problems:
+            raise NotFinished(status.problems)
+        if not status.bundle:
+            remedy = "submit it again" if status.state is State.STOPPED else "wait for it with classwise wait"
+            raise NotFinished(Problem(name, "a finished audit", f"one that is {status.state}", remedy))
+        return status
+
+    def cancel(self, name: str, *, timeout: float = STOP_SECONDS) -> AuditStatus:
+        """Stop an audit and wait until it has let go of everything; its finished shards are kept.
+
+        One that has ended already is returned as it is.
+        """
+        status = self.request_stop(name)
+        return status if status.state.over else self.wait(name, timeout=timeout, poll=0.2)
+
+    def request_stop(self, name: str) -> AuditStatus:
+        """Ask an audit to stop, and do not wait for it."""
+        status = self.status(name)
+        if not status.state.over:
+            self._backend.stop(name)
+        return status
+
+    def list(self, fleet: str = "") -> list[AuditStatus]:
+        """All audits that the job server knows, and those in the client's storage; the latest first."""
+        infos = {info.id: info for info in self._backend.infos()}
+        if self._storage:
+            home = {name: folder_in(self._storage, name) for name in known_in(self._storage)}
+        else:
+            home = {name: info.metadata.get("classwise.folder", "") for name, info in infos.items()}
+        found = [self._settled(name, folder, infos.get(name)) for name, folder in home.items()]
+        chosen = [status for status in found if status is not None and fleet in ("", status.fleet)]
+        return sorted(chosen, key=lambda status: (status.started, status.id), reverse=True)
+
+    def check(self) -> None:
+        """Raise a ServiceError when the job server does not answer."""
+        self._backend.check()
+
+    def _look(self, name: str, folder: str) -> AuditStatus | None:
+        info = self._backend.info(name)
+        if not folder and info is not None:
+            folder = info.metadata.get("classwise.folder", "")
+        return self._settled(name, folder, info)
+
+    def _settled(self, name: str, folder: str, info: JobInfo | None) -> AuditStatus | None:
+        ending = read_ending(folder) if folder else None
+        return settle(name, folder, info, ending)
+
+
+def _loaded(fleet: Fleet | Mapping[str, Any] | str | Path) -> Fleet:
+    if isinstance(fleet, Fleet):
+        return fleet
+    if isinstance(fleet, Mapping):
+        return validate_fleet(dict(fleet))
+    return load_fleet(fleet)
+
+
+def _metadata(submission: Submission, attempt: str) -> dict[str, str]:
+    """What links the job to its submission; Ray takes text only."""
+    return {
+        "classwise.submission": submission.id,
+        "classwise.fleet": submission.fleet,
+        "classwise.key": submission.key,
+        "classwise.folder": submission.folder,
+        "classwise.attempt": attempt,
+    }

@@ -1,0 +1,214 @@
+"""The commands for submitted audits: submit, status, logs, stop, result, list."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from jobs import console
+from services.errors import ConfigError, Interrupted, Problem
+
+if TYPE_CHECKING:
+    from jobs.client import AuditClient, AuditStatus
+
+_ADDRESS = "Ray's dashboard, http://HEAD:8265, or local; default: RAY_API_SERVER_ADDRESS, else local."
+_STORAGE = "Where submissions lie: needed for local, and for audits that the cluster forgot."
+_CA = "Trust these certificates of the cluster's (a file or folder), for https."
+
+Address = Annotated[str | None, typer.Option(metavar="URL", help=_ADDRESS)]
+StorageOption = Annotated[str, typer.Option(metavar="URL", help=_STORAGE)]
+Authority = Annotated[str | None, typer.Option("--ca", metavar="FILE", help=_CA)]
+Insecure = Annotated[bool, typer.Option("--insecure", help="Do not check the cluster's TLS certificate.")]
+Audit = Annotated[str, typer.Argument(metavar="ID", help="Id of a submitted audit: FLEET-DIGEST.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
+Wait = Annotated[bool, typer.Option("--wait", help="Wait for the end; Ctrl-C stops waiting, not the audit.")]
+
+
+def submit(
+    fleet_file: Annotated[Path, typer.Argument(help="Fleet file (YAML).")],
+    address: Address = None,
+    key: Annotated[str, typer.Option(help="Tells audits of one fleet file apart: a date, a commit.")] = "",
+    storage: Annotated[str | None, typer.Option(help="Use this storage instead of the fleet file's.")] = None,
+    env: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="A variable of the audit.")] = None,
+    python: Annotated[str, typer.Option(help="The interpreter on the cluster's head node.")] = "python",
+    ca: Authority = None,
+    insecure: Insecure = False,
+    wait: Wait = False,
+    json: Json = False,
+) -> None:
+    """Submit an audit to a Ray cluster; the same fleet file and key is one audit."""
+    with console.exits(json):
+        from jobs.fleetfile import load_fleet, overridden
+        from jobs.leaderboard_metrics import pairs
+
+        fleet = overridden(load_fleet(fleet_file), storage=storage)
+        if _where(address) == "local":
+            fleet = overridden(fleet, storage=str(Path(fleet.config.storage).absolute()))
+        environment = dict(pairs(env or [], "--env", "NAME=VALUE"))
+        client = _client(address, fleet.config.storage, ca, insecure, python=python, environment=environment)
+        status = client.submit(fleet, key)
+        _finish(_waited(client, status.id) if wait else status, json)
+
+
+def status(
+    audit: Audit,
+    address: Address = None,
+    storage: StorageOption = "",
+    ca: Authority = None,
+    insecure: Insecure = False,
+    json: Json = False,
+) -> None:
+    """Say how a submitted audit stands; exits with its outcome's code, 4 when it crashed, 0 while it runs."""
+    with console.exits(json):
+        _finish(_client(address, storage, ca, insecure).status(audit), json)
+
+
+def logs(
+    audit: Audit,
+    address: Address = None,
+    storage: StorageOption = "",
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the audit ends.")] = False,
+    ca: Authority = None,
+    insecure: Insecure = False,
+) -> None:
+    """Print what a submitted audit prints. Ctrl-C stops the printing, not the audit."""
+    with console.exits(json=False), _watching(audit):
+        client = _client(address, storage, ca, insecure)
+        if not follow:
+            console.say(client.logs(audit).rstrip("\n"))
+            return
+        for part in client.follow(audit):
+            typer.echo(part, nl=False)
+
+
+def stop(
+    audit: Audit,
+    address: Address = None,
+    storage: StorageOption = "",
+    ca: Authority = None,
+    insecure: Insecure = False,
+    json: Json = False,
+) -> None:
+    """Stop a submitted audit; its finished shards are kept, and submitting it again goes on from them."""
+    with console.exits(json):
+        stopped = _client(address, storage, ca, insecure).cancel(audit)
+        _say(stopped, json)
+
+
+def result(
+    audit: Audit,
+    address: Address = None,
+    storage: StorageOption = "",
+    ca: Authority = None,
+    insecure: Insecure = False,
+    wait: Wait = False,
+    json: Json = False,
+) -> None:
+    """Print the verdict of a submitted audit and exit with its outcome's code; 4 when it crashed."""
+    with console.exits(json):
+        from jobs.publish import read_published
+
+        client = _client(address, storage, ca, insecure)
+        if wait:
+            _waited(client, audit)
+        console.finish(read_published(client.finished(audit).bundle), json)
+
+
+def list_(
+    address: Address = None,
+    storage: StorageOption = "",
+    fleet: Annotated[str, typer.Option(help="Only audits of this fleet.")] = "",
+    ca: Authority = None,
+    insecure: Insecure = False,
+    json: Json = False,
+) -> None:
+    """List submitted audits, the latest first."""
+    with console.exits(json):
+        found = _client(address, storage, ca, insecure).list(fleet)
+        if json:
+            console.print_json([asdict(status) for status in found])
+            return
+        for status in found:
+            console.say(_line(status))
+
+
+COMMANDS: dict[str, Callable[..., None]] = {
+    "submit": submit,
+    "status": status,
+    "logs": logs,
+    "stop": stop,
+    "result": result,
+    "list": list_,
+}
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands."""
+    for name, command in COMMANDS.items():
+        app.command(name)(command)
+
+
+def _client(address: str | None, storage: str, ca: str | None, insecure: bool, **more: Any) -> AuditClient:
+    from jobs.client import AuditClient, backend_for
+    from jobs.service.ray_jobs import token_of
+
+    if ca and insecure:
+        raise ConfigError(Problem("--insecure", "one of --ca and --insecure", "both"))
+    where = _where(address)
+    environment = more.pop("environment", None)
+    verify: bool | str = ca or not insecure
+    backend = backend_for(where, storage=storage, token=token_of(os.environ), verify=verify, **more)
+    return AuditClient(backend, storage=storage or _home(where), environment=environment)
+
+
+def _where(address: str | None) -> str:
+    return address or os.environ.get("RAY_API_SERVER_ADDRESS") or "local"
+
+
+def _home(where: str) -> str:
+    return "classwise-runs" if where == "local" else ""
+
+
+def _waited(client: AuditClient, audit: str) -> AuditStatus:
+    with _watching(audit):
+        return client.wait(audit, on_change=lambda status: typer.echo(_line(status), err=True))
+
+
+@contextmanager
+def _watching(audit: str) -> Iterator[None]:
+    """Ctrl-C ends the watching, and says that it ended nothing else."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        remedy = f"the audit goes on; classwise stop {audit} ends it"
+        raise Interrupted(Problem(audit, "to be watched to its end", "a request to stop watching", remedy)) from None
+
+
+def _finish(status: AuditStatus, json: bool) -> None:
+    _say(status, json)
+    raise typer.Exit(status.exit_code)
+
+
+def _say(status: AuditStatus, json: bool) -> None:
+    if json:
+        console.print_json(asdict(status))
+        return
+    console.say(_line(status))
+    for name, value in {"bundle": status.bundle, "MLflow": status.run_url or status.run_id}.items():
+        if value:
+            console.say(f"{name:<8} {value}")
+    for problem in status.problems:
+        console.say(f"  - {problem}")
+    if status.message:
+        console.say(f"  - {status.message}")
+
+
+def _line(status: AuditStatus) -> str:
+    shown = f"{status.state}, {status.outcome}" if status.outcome is not None else str(status.state)
+    return "  ".join(part for part in (status.id, f"{shown:<20}", status.started, status.key) if part).rstrip()
