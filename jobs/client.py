@@ -15,6 +15,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -100,12 +101,8 @@ class AuditClient:
             return status
         write_fleet(submission, loaded)
         attempt = uuid.uuid4().hex[:12]
-        try:
-            if status is not None:
-                self._backend.forget(submission.id)
+        with suppress(AlreadySubmitted):  # by another submitter, of the same fleet and key: its audit is ours
             self._backend.start(submission.id, submission.folder, _metadata(submission, attempt), self._environment)
-        except AlreadySubmitted:
-            pass  # by another submitter, of the same fleet and key: its audit is ours
         return self.status(submission.id, folder=submission.folder)
 
     def status(self, name: str, *, folder: str = "") -> AuditStatus:
@@ -149,7 +146,7 @@ class AuditClient:
             time.sleep(poll if end is None else min(poll, max(0.0, end - time.monotonic())))
 
     def logs(self, name: str) -> str:
-        """All that the audit printed so far, of all its attempts."""
+        """All that the audit's latest attempt printed so far."""
         self.status(name)
         try:
             return self._backend.logs(name)

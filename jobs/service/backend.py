@@ -60,7 +60,7 @@ class Backend(Protocol):
     address: str
 
     def start(self, name: str, folder: str, metadata: Mapping[str, str], environment: Mapping[str, str]) -> None:
-        """Start the audit whose files lie in `folder`.
+        """Start the audit whose files lie in `folder`, for the first time or again.
 
         Raises:
             AlreadySubmitted: a job of that name runs.
@@ -68,7 +68,7 @@ class Backend(Protocol):
         ...
 
     def info(self, name: str) -> JobInfo | None:
-        """What is known of a job; None for a job it does not know."""
+        """What is known of the latest attempt of a job; None for a job it does not know."""
         ...
 
     def infos(self) -> list[JobInfo]:
@@ -76,15 +76,11 @@ class Backend(Protocol):
         ...
 
     def logs(self, name: str) -> str:
-        """What it printed so far."""
+        """What its latest attempt printed so far."""
         ...
 
     def stop(self, name: str) -> None:
         """Ask it to stop; returns at once."""
-        ...
-
-    def forget(self, name: str) -> None:
-        """Make room for another attempt of a job that is over."""
         ...
 
     def check(self) -> None:

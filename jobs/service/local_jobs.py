@@ -46,13 +46,14 @@ class LocalJobs:
     def start(self, name: str, folder: str, metadata: Mapping[str, str], environment: Mapping[str, str]) -> None:
         """Start the process, unless one of that name lives."""
         record = Path(folder) / "process.json"
-        with FileLock(f"{folder}/.start.lock", timeout=60), (Path(folder) / "log.txt").open("ab") as log:
+        command = [sys.executable, "-m", "jobs.service.submitted", folder, metadata["classwise.attempt"]]
+        variables = {**os.environ, **environment, "PYTHONUNBUFFERED": "1"}
+        with FileLock(f"{folder}/.start.lock", timeout=60):
             known = self.info(name)
             if known is not None and not known.phase.over:
                 raise AlreadySubmitted(Problem(name, "a job that is not there yet", "one that runs"))
-            command = [sys.executable, "-m", "jobs.service.submitted", folder, metadata["classwise.attempt"]]
-            variables = {**os.environ, **environment, "PYTHONUNBUFFERED": "1"}
-            child = subprocess.Popen(command, stdout=log, stderr=log, env=variables, start_new_session=True)
+            with (Path(folder) / "log.txt").open("wb") as log:
+                child = subprocess.Popen(command, stdout=log, stderr=log, env=variables, start_new_session=True)
             _children[child.pid] = child
             driver = driver_of(child.pid).to_tag()
             started = datetime.now(UTC).isoformat(timespec="seconds")
@@ -98,10 +99,6 @@ class LocalJobs:
             return
         os.kill(driver.pid, signal.SIGTERM)
         threading.Thread(target=self._end, args=(driver,), daemon=True).start()
-
-    def forget(self, name: str) -> None:
-        """Forget the process that is over; its log is kept and added to."""
-        (Path(folder_in(self._base, name)) / "process.json").unlink(missing_ok=True)
 
     def check(self) -> None:
         """Nothing to ask."""

@@ -2,11 +2,16 @@
 
 What Ray says in tracebacks and status codes comes out as one `ServiceError`, with what to set. Its client takes
 RAY_API_SERVER_ADDRESS and RAY_ADDRESS over the address it is given; here the address that was asked for counts.
+
+The first attempt of a submission is the job of its id, the next are ID.2, ID.3 and so on: Ray refuses a name that it
+knows, so two submitters never start one attempt twice. A name is not used again, not even after deleting its job: the
+supervisor of the old job, on its way out, takes the new one with it.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import threading
 from collections.abc import Iterator, Mapping
@@ -14,6 +19,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from jobs.service.backend import GRACE_SECONDS, AlreadySubmitted, JobInfo, Phase, iso
+from jobs.service.submission import ID_FORM
 from services.errors import Problem, ServiceError
 
 if TYPE_CHECKING:
@@ -48,9 +54,13 @@ class RayJobs:
         self._verify = verify
         self._python = python
         self._known: JobSubmissionClient | None = None
+        self._attempts: dict[str, int] = {}
 
     def start(self, name: str, folder: str, metadata: Mapping[str, str], environment: Mapping[str, str]) -> None:
-        """Submit the job under its own name: Ray refuses a second one."""
+        """Submit the next attempt."""
+        number, latest = self._latest(name)
+        if latest is not None and not latest.phase.over:
+            raise AlreadySubmitted(Problem(name, "a job that is not there yet", "one that runs"))
         words = [self._python, "-m", "jobs.service.submitted", folder, metadata["classwise.attempt"]]
         # The supervisor that will stop it reads its patience from the environment it shares with the job.
         variables = {"RAY_JOB_STOP_WAIT_TIME_S": str(GRACE_SECONDS), **environment}
@@ -58,7 +68,7 @@ class RayJobs:
             with self._translated():
                 self._client().submit_job(
                     entrypoint=f"exec {shlex.join(words)}",
-                    submission_id=name,
+                    submission_id=_job_name(name, number if latest is None else number + 1),
                     metadata=dict(metadata),
                     runtime_env={"env_vars": variables},
                 )
@@ -68,41 +78,57 @@ class RayJobs:
             raise
 
     def info(self, name: str) -> JobInfo | None:
-        """What the job server knows of a job."""
-        try:
-            with self._translated():
-                return _info(self._client().get_job_info(name))
-        except ServiceError as error:
-            if "does not exist" in str(error.__cause__):
-                return None
-            raise
+        """What the job server knows of the latest attempt."""
+        return self._latest(name)[1]
 
     def infos(self) -> list[JobInfo]:
-        """Jobs that carry classwise's metadata, among all of the cluster."""
+        """The latest attempts of jobs that carry classwise's metadata, among all jobs of the cluster."""
         with self._translated():
             found = self._client().list_jobs()
-        return [_info(job) for job in found if "classwise.folder" in (job.metadata or {})]
+        latest: dict[str, tuple[int, JobInfo]] = {}
+        for job in found:
+            if "classwise.folder" in (job.metadata or {}):
+                info, number = _info(job), _number(str(job.submission_id))
+                if number > latest.get(info.id, (0, info))[0]:
+                    latest[info.id] = (number, info)
+        return [info for _, info in latest.values()]
 
     def logs(self, name: str) -> str:
-        """What the job printed; "" once its node is gone."""
+        """What the latest attempt printed; "" once its node is gone."""
         with self._translated():
-            text: str = self._client().get_job_logs(name)
+            text: str = self._client().get_job_logs(self._job(name))
         return text
 
     def stop(self, name: str) -> None:
         """SIGTERM, and SIGKILL when it has not gone after `GRACE_SECONDS`."""
         with self._translated():
-            self._client().stop_job(name)
+            self._client().stop_job(self._job(name))
 
-    def forget(self, name: str) -> None:
-        """Delete the record of a job that is over. When another submitter was faster there is nothing to delete."""
+    def _job(self, name: str) -> str:
+        return _job_name(name, self._latest(name)[0])
+
+    def _latest(self, name: str) -> tuple[int, JobInfo | None]:
+        """The number of the latest attempt, and what is known of it: one request while it runs."""
+        number = self._attempts.get(name, 1)
+        info = self._one(_job_name(name, number))
+        if info is None and number > 1:  # the cluster is another one than before
+            number, info = 1, self._one(name)
+        while info is not None and info.phase.over:
+            later = self._one(_job_name(name, number + 1))
+            if later is None:
+                break
+            number, info = number + 1, later
+        self._attempts[name] = number
+        return number, info
+
+    def _one(self, job: str) -> JobInfo | None:
         try:
             with self._translated():
-                self._client().delete_job(name)
+                return _info(self._client().get_job_info(job))
         except ServiceError as error:
-            text = str(error.__cause__)
-            if "does not exist" not in text and "non-terminal" not in text:
-                raise
+            if "does not exist" in str(error.__cause__):
+                return None
+            raise
 
     def check(self) -> None:
         """Ask for the version."""
@@ -148,9 +174,18 @@ def token_of(environment: Mapping[str, str]) -> str:
         raise ServiceError(Problem("RAY_AUTH_TOKEN_PATH", "a file with the cluster's token", str(error))) from None
 
 
+def _job_name(name: str, number: int) -> str:
+    return name if number == 1 else f"{name}.{number}"
+
+
+def _number(job: str) -> int:
+    tail = job.rpartition(".")[2]
+    return int(tail) if tail.isdecimal() and re.fullmatch(ID_FORM, job.rpartition(".")[0]) else 1
+
+
 def _info(job: Any) -> JobInfo:
     return JobInfo(
-        id=str(job.submission_id or ""),
+        id=str((job.metadata or {}).get("classwise.submission") or job.submission_id or ""),
         phase=Phase(str(getattr(job.status, "value", job.status))),
         message=" ".join(str(job.message or "").split())[-1000:],
         metadata={key: value for key, value in (job.metadata or {}).items() if key.startswith("classwise.")},

@@ -1,0 +1,166 @@
+"""Submission to a real Ray cluster through its job server, with a token."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from jobs.client import AuditClient
+from jobs.service.ray_jobs import RayJobs, token_of
+from jobs.service.status import State
+from services.errors import ServiceError, UnknownAudit
+from services.records import Outcome
+
+from .cluster import ROOT, Cluster, cluster, environment, leftovers
+from .helpers import gated, modified, shards, wait_until
+
+pytestmark = pytest.mark.filterwarnings("default::DeprecationWarning", "default::FutureWarning")
+
+
+@pytest.fixture(scope="module")
+def ray_head(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with cluster(tmp_path_factory.mktemp("ray") / "log") as head:
+        yield head
+
+
+@pytest.fixture
+def client(ray_head: Cluster) -> AuditClient:
+    return AuditClient(RayJobs(ray_head.address, token=ray_head.token))
+
+
+def on_ray(fleet: dict[str, Any]) -> dict[str, Any]:
+    """The fleet on the cluster's own workers."""
+    return {**fleet, "resources": {**fleet["resources"], "runner": "ray"}}
+
+
+def command(*words: str, **variables: str) -> tuple[list[str], dict[str, str]]:
+    return [sys.executable, "-m", "jobs.cli", *words], {**environment(), **variables}
+
+
+def test_one_submission_many_submitters_and_an_mlflow_run_at_its_end(
+    client: AuditClient, quick_fleet: dict[str, Any], migrated_store: Any, tmp_path: Path
+) -> None:
+    fleet = gated(quick_fleet, 0.9999)
+    fleet["tracking"] = {"enabled": True, "uri": migrated_store(tmp_path)}
+    with ThreadPoolExecutor(3) as pool:
+        ids = {status.id for status in pool.map(lambda _: client.submit(fleet, key="night"), range(3))}
+    (name,) = ids
+    ended = client.wait(name, timeout=90, poll=0.2)
+    assert (ended.state, ended.outcome, ended.exit_code) == (State.FINISHED, Outcome.FAIL, 1)
+    assert client.submit(fleet, key="night") == ended
+    assert client.result(name).audit_id == ended.audit_id
+    assert "digits: fail" in client.logs(name)
+
+    from mlflow import MlflowClient
+
+    run = MlflowClient(ended.tracking_uri).get_run(ended.run_id)
+    assert run.data.tags["classwise.submission"] == name
+    assert run.data.tags["classwise.audit_id"] == ended.audit_id
+    (listed,) = [status for status in client.list("digits") if status.id == name]
+    assert (listed.key, listed.folder, listed.run_id) == ("night", ended.folder, ended.run_id)
+
+
+def test_stop_keeps_shards_and_gives_the_workers_back(
+    client: AuditClient, slow_fleet: dict[str, Any], tmp_path: Path
+) -> None:
+    fleet = on_ray(slow_fleet)
+    name = client.submit(fleet).id
+    wait_until(lambda: len(shards(tmp_path / "runs")) >= 1, 90)
+    stopped = client.cancel(name)
+    assert (stopped.state, stopped.exit_code) == (State.STOPPED, 130)
+    assert "goes on from the finished shards" in str(stopped.problems[0])
+    kept = modified(shards(tmp_path / "runs"))
+    again = client.submit(fleet)
+    assert again.id == name and again.attempt != stopped.attempt
+    wait_until(lambda: len(shards(tmp_path / "runs")) > len(kept), 90)
+    assert modified(list(kept)) == kept
+
+    _kill_driver(Path(again.folder))
+    crashed = client.wait(name, timeout=60, poll=0.2)
+    assert (crashed.state, crashed.outcome, crashed.exit_code) == (State.CRASHED, None, 4)
+    assert "exit code" in crashed.message
+
+
+def _kill_driver(folder: Path) -> None:
+    """SIGKILL to the process that audits this folder."""
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                words = (entry / "cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if str(folder).encode() in words and b"jobs.service.submitted" in words:
+                os.kill(int(entry.name), signal.SIGKILL)
+
+
+def test_the_command_line_submits_follows_and_stops(
+    ray_head: Cluster, quick_fleet: dict[str, Any], slow_fleet: dict[str, Any], tmp_path: Path
+) -> None:
+    file = tmp_path / "fleet.yaml"
+    file.write_text(yaml.safe_dump(slow_fleet))
+    words, variables = command("submit", str(file), "--address", ray_head.address, "--json")
+    told = json.loads(subprocess.run(words, env=variables, capture_output=True, check=True).stdout)
+    words, variables = command("logs", "-f", told["id"], RAY_API_SERVER_ADDRESS=ray_head.address)
+    follower = subprocess.Popen(words, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert follower.stdout is not None
+    while "preflight" not in follower.stdout.readline():
+        assert follower.poll() is None
+    follower.send_signal(signal.SIGINT)
+    _, errors = follower.communicate(timeout=30)
+    assert follower.returncode == 130
+    assert f"the audit goes on; classwise stop {told['id']} ends it" in errors
+
+    words, variables = command("stop", told["id"], "--address", ray_head.address, "--json")
+    stopped = subprocess.run(words, env=variables, capture_output=True, text=True, check=False)
+    assert (stopped.returncode, json.loads(stopped.stdout)["state"]) == (0, "stopped"), stopped.stderr
+
+    file.write_text(yaml.safe_dump(gated(quick_fleet, 0.05)))
+    words, variables = command("submit", str(file), "--address", ray_head.address, "--key", "ci", "--wait")
+    assert subprocess.run(words, env=variables, check=False).returncode == 0
+
+
+@pytest.mark.parametrize(("token", "said"), [("", "Authentication required"), ("wrong" * 8, "Authentication failed")])
+def test_a_missing_or_wrong_token_says_what_to_set(ray_head: Cluster, token: str, said: str) -> None:
+    with pytest.raises(ServiceError, match=f"{said}.*RAY_AUTH_TOKEN"):
+        RayJobs(ray_head.address, token=token).check()
+
+
+def test_what_ray_does_not_know(client: AuditClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UnknownAudit):
+        client.status("digits-0123456789abcdef")
+    monkeypatch.setenv("RAY_ADDRESS", "http://127.0.0.1:9")
+    monkeypatch.setenv("RAY_API_SERVER_ADDRESS", "http://127.0.0.1:9")
+    client.check()
+
+
+def test_no_server_is_one_clear_error() -> None:
+    with pytest.raises(ServiceError, match=r"http://127\.0\.0\.1:9: expected Ray's job server"):
+        AuditClient(RayJobs("http://127.0.0.1:9")).list()
+
+
+def test_the_token_is_found_where_ray_looks_for_it(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("from-file\n")
+    assert token_of({}) == ""
+    assert token_of({"RAY_AUTH_TOKEN_PATH": str(tmp_path / "token")}) == "from-file"
+    assert token_of({"RAY_AUTH_TOKEN": "told", "RAY_AUTH_TOKEN_PATH": str(tmp_path / "token")}) == "told"
+    with pytest.raises(ServiceError, match="a file with the cluster's token"):
+        token_of({"RAY_AUTH_TOKEN_PATH": str(tmp_path / "none")})
+
+
+def test_nothing_of_a_cluster_is_left(tmp_path: Path) -> None:
+    (tmp_path / "mark").mkdir()
+    child = subprocess.Popen(["sleep", "60"], cwd=ROOT, env={"MARK": str(tmp_path / "mark")})
+    assert leftovers(tmp_path / "mark") == [child.pid]
+    child.kill()
+    child.wait()
+    assert leftovers(tmp_path / "mark") == []
