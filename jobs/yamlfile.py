@@ -92,7 +92,7 @@ def read_yaml(path: str | Path, kind: Kind) -> tuple[Any, Locator]:
     Raises:
         ConfigError: it is missing, too large, no UTF-8, no YAML, or gives a key twice.
     """
-    return _parse(_read(Path(path), kind), Locator(str(path), kind))
+    return parse_yaml(_read(Path(path), kind), Locator(str(path), kind))
 
 
 def validated(data: dict[str, Any], tree: type[M], where: Locator) -> tuple[M | None, list[Problem]]:
@@ -130,7 +130,12 @@ def _read(path: Path, kind: Kind) -> str:
         raise ConfigError(Problem(str(path), "a readable UTF-8 file", str(error))) from None
 
 
-def _parse(text: str, where: Locator) -> tuple[Any, Locator]:
+def parse_yaml(text: str, where: Locator) -> tuple[Any, Locator]:
+    """YAML as plain data, and where each value stands.
+
+    Raises:
+        ConfigError: it is empty, no YAML, gives a key twice, is nested too deep, or expands to too much.
+    """
     source = where.source
     try:
         loader = yaml.SafeLoader(text)

@@ -1,0 +1,63 @@
+"""Starts the API: as a deployment of Ray Serve on the cluster, or in this process.
+
+A replica gets the settings and the digests of the tokens, never the tokens of callers. The cluster's own token it
+finds as every Ray process does: RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from jobs.api.settings import Settings, digests, plain
+from services.errors import Problem, ServiceError
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+NAME = "classwise"
+
+
+def build(data: Mapping[str, Any], tokens: Mapping[str, bytes]) -> FastAPI:
+    """The application from settings as plain data; what a replica calls."""
+    from jobs.api.app import create_app
+    from jobs.client import AuditClient, backend_for
+    from jobs.service.ray_jobs import token_of
+
+    settings = Settings.model_validate(data)
+    backend = backend_for(
+        settings.address,
+        storage=settings.storage,
+        token=token_of(os.environ),
+        verify=settings.ca or True,
+        python=settings.python,
+    )
+    return create_app(settings, tokens, AuditClient(backend, storage=settings.storage))
+
+
+def serve_here(settings: Settings, host: str, port: int) -> None:
+    """Serve from this process until it is told to stop."""
+    import uvicorn
+
+    app = build(plain(settings), digests(settings, os.environ))
+    uvicorn.run(app, host=host, port=port, log_level="info", server_header=False, timeout_graceful_shutdown=5)
+
+
+def serve_on_ray(settings: Settings, host: str, port: int, replicas: int) -> None:
+    """Deploy on the cluster at RAY_ADDRESS, and return once it answers; it stays when this process ends.
+
+    Raises:
+        ServiceError: there is no cluster, or the deployment does not come up.
+    """
+    try:
+        from ray import serve
+
+        builder = partial(build, plain(settings), digests(settings, os.environ))
+        api = serve.deployment(serve.ingress(builder)(), name="api", num_replicas=replicas, max_ongoing_requests=64)
+        serve.start(http_options={"host": host, "port": port})
+        serve.run(api.bind(), name=NAME, route_prefix="/")
+    except Exception as error:  # ImportError without the extra; Ray raises RuntimeError, ConnectionError and its own
+        remedy = "start Ray, set RAY_ADDRESS, install classwise[service]; or serve here with --here"
+        raise ServiceError(Problem("Ray Serve", "a deployment that runs", str(error)[:300], remedy)) from error

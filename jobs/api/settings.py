@@ -1,0 +1,156 @@
+"""The settings file of the API: who may call, what a caller may name, and what the server decides instead of him.
+
+Everything that can run code or open a file is empty by default: a server without an allow-list audits nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator
+
+from jobs.config import Name, Part
+from jobs.yamlfile import Kind, read_yaml, validated
+from services.errors import ConfigError, Problem
+
+TOKEN_LENGTH = 24
+"""Characters that a token has at least."""
+
+
+class TokenConfig(Part):
+    """Where one caller's bearer token is. Not the token itself: settings files are shown around."""
+
+    name: Name = Field(description="Who calls; appears in logs.")
+    file: str | None = Field(None, description="A file that holds the token.")
+    env: str | None = Field(None, description="A variable that holds the token.")
+
+
+class AllowConfig(Part):
+    """What fleets of callers may name."""
+
+    models: tuple[str, ...] = Field((), description="Model schemes: torchscript, factory, mlflow ...")
+    samples: tuple[str, ...] = Field((), description="Sample schemes: npz, imagefolder ...")
+    paths: tuple[str, ...] = Field((), description="Folders, absolute, below which models and samples may lie.")
+    factories: tuple[str, ...] = Field((), description="Modules that factory: and generator: may import.")
+    unpickling: bool = Field(False, description="Whether a model may say allow_unpickling.")
+
+    @field_validator("paths")
+    @classmethod
+    def _absolute(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if relative := [path for path in value if not Path(path).is_absolute() or ".." in Path(path).parts]:
+            raise ValueError(f"absolute paths without '..' (one is {relative[0]!r})")
+        return value
+
+
+class TrackingSettings(Part):
+    """Where results are logged; callers have no say in it."""
+
+    enabled: bool = True
+    uri: str | None = None
+    tag_registry: bool = True
+
+
+class ResourceSettings(Part):
+    """What an audit of a caller may ask of the cluster."""
+
+    runner: Literal["ray", "local"] = "ray"
+    workers: int = Field(8, ge=1, le=1024, description="Most workers; also what workers: auto becomes.")
+    cpus: float = Field(4.0, ge=0, description="Most cores a worker.")
+    gpus: float = Field(0.0, ge=0, le=8, description="Most GPUs a worker.")
+    batch: int = Field(1024, ge=1, le=65536, description="Largest batch.")
+
+
+class LimitSettings(Part):
+    """What keeps one caller from taking the server down."""
+
+    body: int = Field(1 << 18, ge=1024, le=4 << 20, description="Bytes of a request's body.")
+    per_minute: int = Field(120, ge=1, description="Requests a minute of one caller, or of one address without token.")
+    submissions: int = Field(20, ge=1, description="Audits that wait or run at once.")
+    models: int = Field(100, ge=1, description="Models of a fleet.")
+    followers: int = Field(16, ge=1, description="Log streams at once.")
+    log: int = Field(1 << 20, ge=1024, description="Characters of a log that are sent, from its end.")
+
+
+class Settings(Part):
+    """The settings file."""
+
+    address: str = Field("local", description="The dashboard of the Ray cluster that runs audits, or local.")
+    storage: str = Field(description="Where all audits of this server go; an absolute path or a URL.")
+    tokens: tuple[TokenConfig, ...] = Field(min_length=1)
+    allow: AllowConfig = AllowConfig()
+    tracking: TrackingSettings = TrackingSettings()
+    resources: ResourceSettings = ResourceSettings()
+    limits: LimitSettings = LimitSettings()
+    ca: str | None = Field(None, description="Certificates to trust for the dashboard's https.")
+    python: Annotated[str, Field(min_length=1)] = Field("python", description="The interpreter on the head node.")
+
+    @field_validator("storage")
+    @classmethod
+    def _absolute(cls, value: str) -> str:
+        if "://" not in value and not Path(value).is_absolute():
+            raise ValueError("an absolute path or a URL")
+        return value
+
+
+KIND = Kind("settings file", "storage, tokens and allow", Settings)
+
+
+def load_settings(path: str | Path) -> Settings:
+    """Read and validate a settings file.
+
+    Raises:
+        ConfigError: with all faults, each with its line.
+    """
+    data, where = read_yaml(path, KIND)
+    if not isinstance(data, dict):
+        raise ConfigError(Problem(where.source, f"a mapping with {KIND.keys}", type(data).__name__))
+    settings, problems = validated(data, Settings, where)
+    if settings is None:
+        raise ConfigError(problems)
+    return settings
+
+
+def digests(settings: Settings, environment: Mapping[str, str]) -> dict[str, bytes]:
+    """The callers' names and the SHA-256 of their tokens; the tokens themselves are kept nowhere.
+
+    Raises:
+        ConfigError: a token is missing, short, or given to two callers; all of them at once.
+    """
+    found: dict[str, bytes] = {}
+    problems = []
+    for index, token in enumerate(settings.tokens):
+        where = f"tokens[{index}] ({token.name})"
+        text = _text(token, environment)
+        digest = sha256((text or "").encode()).digest()
+        if text is None:
+            problems.append(Problem(where, "one of file and env, that is there", "none", "write the token there"))
+        elif len(text) < TOKEN_LENGTH:
+            remedy = "make one with: python -c 'import secrets; print(secrets.token_urlsafe(32))'"
+            problems.append(Problem(where, f"a token of at least {TOKEN_LENGTH} characters", f"{len(text)}", remedy))
+        elif token.name in found or digest in found.values():
+            problems.append(Problem(where, "another name and another token than those before", "the same"))
+        found[token.name] = digest
+    if problems:
+        raise ConfigError(problems)
+    return found
+
+
+def _text(token: TokenConfig, environment: Mapping[str, str]) -> str | None:
+    if (token.file is None) == (token.env is None):
+        return None
+    if token.env is not None:
+        return environment.get(token.env, "").strip() or None
+    try:
+        return Path(os.path.expanduser(token.file or "")).read_text(encoding="utf-8").strip() or None  # noqa: PTH111
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def plain(settings: Settings) -> dict[str, Any]:
+    """The settings as JSON takes them, for a process elsewhere."""
+    data: dict[str, Any] = settings.model_dump(mode="json")
+    return data
