@@ -213,8 +213,8 @@ def _add_audits(app: FastAPI, service: _Service) -> None:
     @router.get(
         "/audits/{id}/logs",
         summary="What an audit printed, or prints",
-        response_class=PlainTextResponse,
-        responses=_said(404, 422, 503),
+        response_class=Response,  # without a media type, so that errors are described as JSON
+        responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}, **_said(404, 422, 503)},
     )
     async def logs(
         name: AuditId, follow: Annotated[bool, Query(description="Stream until the audit ends.")] = False

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from jobs.api.settings import Settings, digests, plain
@@ -54,7 +53,11 @@ def serve_on_ray(settings: Settings, host: str, port: int, replicas: int) -> Non
     try:
         from ray import serve
 
-        builder = partial(build, plain(settings), digests(settings, os.environ))
+        data, tokens = plain(settings), digests(settings, os.environ)
+
+        def builder() -> FastAPI:  # Ray takes a function for a builder, and any other callable for the application
+            return build(data, tokens)
+
         api = serve.deployment(serve.ingress(builder)(), name="api", num_replicas=replicas, max_ongoing_requests=64)
         serve.start(http_options={"host": host, "port": port})
         serve.run(api.bind(), name=NAME, route_prefix="/")

@@ -28,6 +28,7 @@ def settings(tmp_path: Path, digit_weights: dict[str, str], monkeypatch: pytest.
             "tokens": [{"name": "ci", "env": "CI_TOKEN"}],
             "tracking": {"enabled": False},
             "resources": {"runner": "local", "workers": 1},
+            "limits": {"per_minute": 100_000},
             "allow": {
                 "models": ["factory", "torchscript", "torchvision", "mlflow", "robustbench"],
                 "samples": ["sklearn", "npz", "torchvision"],

@@ -76,7 +76,7 @@ def test_code_and_paths_that_are_not_granted_are_refused(
     "uri", ["npz:/etc/shadow", "imagefolder:/home", "torchvision:CIFAR10?root=data", "torchvision:CIFAR10", "hf:x"]
 )
 def test_samples_that_are_not_granted_are_refused(fleet: dict[str, Any], settings: Settings, uri: str) -> None:
-    with pytest.raises(NotAllowed, match="administrator|worker"):
+    with pytest.raises(NotAllowed, match=r"administrator|worker"):
         admitted({**fleet, "samples": {"uri": uri}}, settings)
 
 
@@ -155,8 +155,7 @@ def test_a_body_that_is_too_long_is_refused_whatever_its_headers_say(caller: Tes
     [
         ("application/yaml", "[" * 5000, "nested"),
         ("application/json", "[" * 100_000, "nested"),
-        ("application/yaml", "a: &a [1]\n" + "".join(f"{x}: &{x} [*{y}{', *' + y} ]\n" for x, y in []), "mapping|field"),
-        ("application/yaml", "a: &a [x,x,x,x,x,x,x,x,x]\n" + "\n".join(
+("application/yaml", "a: &a [x,x,x,x,x,x,x,x,x]\n" + "\n".join(
             f"{chr(98 + i)}: &{chr(98 + i)} [{','.join(['*' + chr(97 + i)] * 9)}]" for i in range(8)), "expands"),
         ("application/yaml", "!!python/object/apply:os.system ['id']", "valid YAML"),
         ("application/json", '{"fleet": "a", "fleet": "b"}', "each key once"),
@@ -203,10 +202,11 @@ def test_a_wrong_token_is_refused_and_compared_in_constant_time(
     caller: TestClient, header: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compared = []
+    compare = hmac.compare_digest
 
     def counted(one: bytes, other: bytes) -> bool:
         compared.append((len(one), len(other)))
-        return hmac.compare_digest(one, other)
+        return compare(one, other)
 
     monkeypatch.setattr(guard.hmac, "compare_digest", counted)
     said = caller.get("/v1/audits", headers={"authorization": header})

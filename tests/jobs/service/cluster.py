@@ -23,9 +23,10 @@ TOKEN = "a-token-of-the-tests-and-of-nothing-else"
 
 @dataclass(frozen=True)
 class Cluster:
-    """Its dashboard, and the process of its head."""
+    """Its dashboard, where drivers join it, and the process of its head."""
 
     address: str
+    gcs: str
     token: str
     pid: int
     home: Path
@@ -57,9 +58,18 @@ def environment() -> dict[str, str]:
 def cluster(log: Path) -> Iterator[Cluster]:
     """Start one and end it with the block. A socket's path is short, so its files are not below pytest's folder."""
     home = Path("/tmp") / f"cw-ray-{os.getpid()}"
-    port = free_port()
+    port, gcs = free_port(), free_port()
     command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", "--num-cpus", "2"]
-    command += ["--port", str(free_port()), "--dashboard-port", str(port), "--dashboard-host", "127.0.0.1"]
+    command += [
+        "--port",
+        str(gcs),
+        "--node-ip-address",
+        "127.0.0.1",
+        "--dashboard-port",
+        str(port),
+        "--dashboard-host",
+        "127.0.0.1",
+    ]
     command += ["--temp-dir", str(home), "--ray-client-server-port", str(free_port()), "--disable-usage-stats"]
     command += ["--dashboard-agent-listen-port", str(free_port())]
     with log.open("wb") as output:
@@ -67,7 +77,7 @@ def cluster(log: Path) -> Iterator[Cluster]:
         try:
             address = f"http://127.0.0.1:{port}"
             _wait_for(address, process, log)
-            yield Cluster(address, TOKEN, process.pid, home)
+            yield Cluster(address, f"127.0.0.1:{gcs}", TOKEN, process.pid, home)
         finally:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait(20)

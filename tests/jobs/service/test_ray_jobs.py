@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 import yaml
 
 from jobs.client import AuditClient
@@ -21,7 +22,7 @@ from jobs.service.status import State
 from services.errors import ServiceError, UnknownAudit
 from services.records import Outcome
 
-from .cluster import ROOT, Cluster, cluster, environment, leftovers
+from .cluster import ROOT, Cluster, cluster, environment, free_port, leftovers
 from .helpers import gated, modified, shards, wait_until
 
 pytestmark = pytest.mark.filterwarnings("default::DeprecationWarning", "default::FutureWarning")
@@ -127,6 +128,41 @@ def test_the_command_line_submits_follows_and_stops(
     file.write_text(yaml.safe_dump(gated(quick_fleet, 0.05)))
     words, variables = command("submit", str(file), "--address", ray_head.address, "--key", "ci", "--wait")
     assert subprocess.run(words, env=variables, check=False).returncode == 0
+
+
+def test_ray_serve_serves_the_api(ray_head: Cluster, quick_fleet: dict[str, Any], tmp_path: Path) -> None:
+    weights = quick_fleet["models"][0]["uri"].rpartition("=")[2]
+    (tmp_path / "token").write_text("a-caller-of-the-tests-on-ray-serve")
+    settings = {
+        "address": ray_head.address,
+        "storage": str(tmp_path / "runs"),
+        "tokens": [{"name": "ci", "file": str(tmp_path / "token")}],
+        "tracking": {"enabled": False},
+        "resources": {"runner": "local", "workers": 1},
+        "limits": {"per_minute": 10_000},
+        "allow": {"models": ["factory"], "samples": ["sklearn"], "paths": [str(Path(weights).parent)]},
+    }
+    settings["allow"]["factories"] = ["services.training.architectures"]  # type: ignore[index]
+    (tmp_path / "settings.yaml").write_text(yaml.safe_dump(settings))
+    port = str(free_port())
+    words, variables = command("serve", str(tmp_path / "settings.yaml"), "--port", port, RAY_ADDRESS=ray_head.gcs)
+    served = subprocess.run(words, env=variables, capture_output=True, text=True, check=False)
+    assert served.returncode == 0, served.stderr
+    root = f"http://127.0.0.1:{port}"
+    ready = requests.get(f"{root}/ready", timeout=30)
+    assert (ready.status_code, ready.text[:12]) == (200, '{"status":"r'), ready.text
+    assert requests.get(f"{root}/v1/audits", timeout=30).status_code == 401
+    headers = {"Authorization": "Bearer a-caller-of-the-tests-on-ray-serve"}
+    sent = requests.post(f"{root}/v1/audits", json=quick_fleet, headers=headers, timeout=30)
+    assert sent.status_code == 202, sent.text
+    here = f"{root}{sent.json()['links']['self']}"
+
+    def passed() -> bool:
+        got = requests.get(here, headers=headers, timeout=30)
+        assert got.status_code == 200, got.text
+        return bool(got.json()["outcome"] == "pass")
+
+    wait_until(passed, 60)
 
 
 @pytest.mark.parametrize(("token", "said"), [("", "Authentication required"), ("wrong" * 8, "Authentication failed")])
