@@ -13,6 +13,7 @@ import typer
 
 from jobs import console
 from jobs.leaderboard_cli import leaderboard
+from jobs.schedules import cli as schedules
 from jobs.service import cli as service
 
 app = typer.Typer(
@@ -113,6 +114,7 @@ def sync(
 
 app.command()(leaderboard)
 service.add_to(app)
+app.add_typer(schedules.app)
 
 
 def main() -> None:

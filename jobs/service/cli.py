@@ -48,10 +48,10 @@ def submit(
         from jobs.leaderboard_metrics import pairs
 
         fleet = overridden(load_fleet(fleet_file), storage=storage)
-        if _where(address) == "local":
+        if where(address) == "local":
             fleet = overridden(fleet, storage=str(Path(fleet.config.storage).absolute()))
         environment = dict(pairs(env or [], "--env", "NAME=VALUE"))
-        client = _client(address, fleet.config.storage, ca, insecure, python=python, environment=environment)
+        client = client_for(address, fleet.config.storage, ca, insecure, python=python, environment=environment)
         status = client.submit(fleet, key)
         _finish(_waited(client, status.id) if wait else status, json)
 
@@ -66,7 +66,7 @@ def status(
 ) -> None:
     """Say how a submitted audit stands; exits with its outcome's code, 4 when it crashed, 0 while it runs."""
     with console.exits(json):
-        _finish(_client(address, storage, ca, insecure).status(audit), json)
+        _finish(client_for(address, storage, ca, insecure).status(audit), json)
 
 
 def logs(
@@ -79,7 +79,7 @@ def logs(
 ) -> None:
     """Print what a submitted audit prints. Ctrl-C stops the printing, not the audit."""
     with console.exits(json=False), _watching(audit):
-        client = _client(address, storage, ca, insecure)
+        client = client_for(address, storage, ca, insecure)
         if not follow:
             console.say(client.logs(audit).rstrip("\n"))
             return
@@ -97,7 +97,7 @@ def stop(
 ) -> None:
     """Stop a submitted audit; its finished shards are kept, and submitting it again goes on from them."""
     with console.exits(json):
-        stopped = _client(address, storage, ca, insecure).cancel(audit)
+        stopped = client_for(address, storage, ca, insecure).cancel(audit)
         _say(stopped, json)
 
 
@@ -114,7 +114,7 @@ def result(
     with console.exits(json):
         from jobs.publish import read_published
 
-        client = _client(address, storage, ca, insecure)
+        client = client_for(address, storage, ca, insecure)
         if wait:
             _waited(client, audit)
         console.finish(read_published(client.finished(audit).bundle), json)
@@ -130,7 +130,7 @@ def list_(
 ) -> None:
     """List submitted audits, the latest first."""
     with console.exits(json):
-        found = _client(address, storage, ca, insecure).list(fleet)
+        found = client_for(address, storage, ca, insecure).list(fleet)
         if json:
             console.print_json([asdict(status) for status in found])
             return
@@ -176,25 +176,27 @@ def add_to(app: typer.Typer) -> None:
         app.command(name)(command)
 
 
-def _client(address: str | None, storage: str, ca: str | None, insecure: bool, **more: Any) -> AuditClient:
+def client_for(address: str | None, storage: str, ca: str | None, insecure: bool, **more: Any) -> AuditClient:
+    """The client that these options mean."""
     from jobs.client import AuditClient, backend_for
     from jobs.service.ray_jobs import token_of
 
     if ca and insecure:
         raise ConfigError(Problem("--insecure", "one of --ca and --insecure", "both"))
-    where = _where(address)
     environment = more.pop("environment", None)
     verify: bool | str = ca or not insecure
-    backend = backend_for(where, storage=storage, token=token_of(os.environ), verify=verify, **more)
-    return AuditClient(backend, storage=storage or _home(where), environment=environment)
+    target = where(address)
+    backend = backend_for(target, storage=storage, token=token_of(os.environ), verify=verify, **more)
+    return AuditClient(backend, storage=storage or _home(target), environment=environment)
 
 
-def _where(address: str | None) -> str:
+def where(address: str | None) -> str:
+    """Who runs audits: the option, else Ray's variable, else this machine."""
     return address or os.environ.get("RAY_API_SERVER_ADDRESS") or "local"
 
 
-def _home(where: str) -> str:
-    return "classwise-runs" if where == "local" else ""
+def _home(target: str) -> str:
+    return "classwise-runs" if target == "local" else ""
 
 
 def _waited(client: AuditClient, audit: str) -> AuditStatus:

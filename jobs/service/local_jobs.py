@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -73,8 +74,10 @@ class LocalJobs:
         metadata, started = dict(body.get("metadata", {})), str(body.get("started", ""))
         if driver is not None and not self._gone(driver):
             return JobInfo(name, Phase.RUNNING, metadata=metadata, started=started)
-        ending = read_ending(str(folder))
-        if ending is None or ending.attempt != metadata.get("classwise.attempt") or ending.state == "running":
+        ending, attempt = read_ending(str(folder)), metadata.get("classwise.attempt", "")
+        if ending is None or ending.attempt != attempt or ending.state == "running":
+            if _text(folder / "stop") == attempt:  # before it could say so
+                return JobInfo(name, Phase.STOPPED, "", metadata, started)
             message = "the process ended without saying an outcome; look for the out-of-memory killer"
             return JobInfo(name, Phase.FAILED, message, metadata, started)
         phase = Phase.STOPPED if ending.state == "stopped" else Phase.FAILED
@@ -97,7 +100,11 @@ class LocalJobs:
         driver = self._driver(name)
         if self._gone(driver):
             return
-        os.kill(driver.pid, signal.SIGTERM)
+        folder = Path(folder_in(self._base, name))
+        info = self.info(name)
+        (folder / "stop").write_text(info.metadata.get("classwise.attempt", "") if info is not None else "")
+        with suppress(ProcessLookupError):
+            os.kill(driver.pid, signal.SIGTERM)
         threading.Thread(target=self._end, args=(driver,), daemon=True).start()
 
     def check(self) -> None:
@@ -128,4 +135,9 @@ class LocalJobs:
             if self._gone(driver):
                 return
             time.sleep(0.2)
-        os.killpg(driver.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.killpg(driver.pid, signal.SIGKILL)
+
+
+def _text(path: Path) -> str | None:
+    return path.read_text() if path.exists() else None

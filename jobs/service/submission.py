@@ -7,6 +7,7 @@
       ending.json     how it ended, written by the audit itself; "running" until then
       process.json    who runs it          (only without a cluster: jobs.service.local_jobs)
       log.txt         what it printed      (only without a cluster)
+      stop            who is to stop       (only without a cluster)
 
 The id is derived from the fleet and a key, so that the same fleet and key are one audit, whoever submits it and however
 often. An ending names the attempt that wrote it: one that an earlier attempt left says nothing about this one.
@@ -16,7 +17,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
@@ -88,7 +88,7 @@ def submission_of(fleet: Fleet, key: str = "") -> Submission:
     """
     checked_key(key)
     _require_shared(fleet.config.storage)
-    name = f"{fleet.config.fleet}-{digest_of(_content(fleet), key)[:16]}"
+    name = f"{fleet.config.fleet}-{digest_of(content_of(fleet), key)[:16]}"
     return Submission(name, fleet.config.fleet, key, folder_in(fleet.config.storage, name))
 
 
@@ -126,7 +126,7 @@ def known_in(base: str) -> list[str]:
 
 def write_fleet(submission: Submission, fleet: Fleet) -> None:
     """Put the fleet where its audit will read it; the same submission writes the same bytes again."""
-    body = {"schema_version": SCHEMA_VERSION, "id": submission.id, "key": submission.key, "fleet": _content(fleet)}
+    body = {"schema_version": SCHEMA_VERSION, "id": submission.id, "key": submission.key, "fleet": content_of(fleet)}
     path = storage.join(submission.folder, "fleet.json")
     if not storage.exists(path):
         storage.write_bytes(path, json.dumps(body, indent=1, allow_nan=False).encode())
@@ -169,7 +169,7 @@ def link_bundle(submission: Submission, attempt: str, bundle: str) -> None:
     storage.write_bytes(storage.join(bundle, "submission.json"), json.dumps(body, indent=1).encode())
 
 
-def _content(fleet: Fleet) -> Mapping[str, Any]:
+def content_of(fleet: Fleet) -> dict[str, Any]:
     """The fleet without what has its default, so that a field added by a later classwise does not rename it."""
     content: dict[str, Any] = fleet.config.model_dump(mode="json", exclude_defaults=True)
     return content

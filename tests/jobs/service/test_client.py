@@ -114,6 +114,14 @@ def test_what_is_not_there_is_named(local_client: AuditClient) -> None:
         local_client.status("../../etc/passwd")
 
 
+def test_an_audit_that_is_stopped_before_it_began_was_stopped(
+    local_client: AuditClient, slow_fleet: dict[str, Any]
+) -> None:
+    name = local_client.submit(slow_fleet).id
+    stopped = local_client.cancel(name)
+    assert (stopped.state, stopped.exit_code) == (State.STOPPED, 130)
+
+
 def test_processes_need_a_local_storage() -> None:
     with pytest.raises(ConfigError, match="submit to a cluster"):
         LocalJobs("s3://bucket/runs")

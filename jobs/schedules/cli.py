@@ -1,0 +1,177 @@
+"""The commands ``classwise schedule ...``."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from dataclasses import asdict
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+from zoneinfo import ZoneInfo
+
+import typer
+
+from jobs import console
+from jobs.service.cli import Address, Authority, Insecure, client_for, where
+
+if TYPE_CHECKING:
+    from jobs.client import AuditClient
+    from jobs.schedules.records import Firing, Schedule
+    from jobs.schedules.store import Store
+
+app = typer.Typer(
+    name="schedule",
+    help="Audit fleets by the clock: cron expressions with a time zone, kept in SQLite or PostgreSQL.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+_DB = "sqlite:///FILE or postgresql+psycopg://...; default: CLASSWISE_SCHEDULES, else classwise-runs/schedules.db."
+_CRON = "minute hour day month weekday; a sixth field before them is the second."
+Database = Annotated[str | None, typer.Option("--db", metavar="URI", help=_DB)]
+Name = Annotated[str, typer.Argument(help="Name of a schedule.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
+
+
+@app.command()
+def add(
+    fleet_file: Annotated[Path, typer.Argument(help="Fleet file (YAML); its content is kept, as it is now.")],
+    cron: Annotated[str, typer.Option(help=_CRON)],
+    name: Annotated[str, typer.Option(help="Default: the fleet's name.")] = "",
+    zone: Annotated[str, typer.Option(help="Time zone, such as Europe/Berlin.")] = "UTC",
+    overlap: Annotated[str, typer.Option(help="While an audit of the fleet runs: skip or queue.")] = "skip",
+    storage: Annotated[str | None, typer.Option(help="Use this storage instead of the fleet file's.")] = None,
+    db: Database = None,
+) -> None:
+    """Add a schedule."""
+    with console.exits(json=False):
+        from jobs.fleetfile import load_fleet, overridden
+        from jobs.schedules.records import Overlap
+        from jobs.schedules.scheduler import new_schedule, now_utc
+        from services.errors import ConfigError, Problem
+
+        fleet = overridden(load_fleet(fleet_file), storage=storage)
+        if overlap not in set(Overlap):
+            raise ConfigError(Problem("--overlap", "skip or queue", repr(overlap)))
+        named = name or fleet.config.fleet
+        schedule = new_schedule(named, fleet, cron, zone=zone, overlap=Overlap(overlap), now=now_utc())
+        _store(db).add(schedule)
+        console.say(_line(schedule))
+
+
+@app.command(name="list")
+def list_(db: Database = None, json: Json = False) -> None:
+    """List the schedules with their next firings."""
+    with console.exits(json):
+        found = _store(db).schedules()
+        if json:
+            console.print_json([_plain(schedule) for schedule in found])
+            return
+        for schedule in found:
+            console.say(_line(schedule))
+
+
+@app.command()
+def history(
+    name: Annotated[str, typer.Argument(help="Only this schedule.")] = "",
+    limit: Annotated[int, typer.Option(min=1, help="So many, the latest.")] = 20,
+    db: Database = None,
+    json: Json = False,
+) -> None:
+    """List firings with their outcomes, the latest last."""
+    with console.exits(json):
+        found = _store(db).firings(schedule=name, limit=limit)
+        if json:
+            console.print_json([_plain(firing) for firing in found])
+            return
+        for firing in found:
+            console.say(_firing_line(firing))
+
+
+@app.command()
+def pause(name: Name, db: Database = None) -> None:
+    """Let a schedule rest; what comes due meanwhile is not made up for."""
+    with console.exits(json=False):
+        _store(db).set_paused(name, True, None)
+        console.say(f"{name}: paused")
+
+
+@app.command()
+def resume(name: Name, db: Database = None) -> None:
+    """Let a paused schedule go on, from now."""
+    with console.exits(json=False):
+        from jobs.schedules.cron import Cron
+        from jobs.schedules.scheduler import now_utc
+
+        store = _store(db)
+        known = store.schedule(name)
+        store.set_paused(name, False, Cron(known.cron, known.zone).after(now_utc()))
+        console.say(_line(store.schedule(name)))
+
+
+@app.command()
+def remove(name: Name, db: Database = None) -> None:
+    """Remove a schedule; its firings stay on record, and an audit that runs goes on."""
+    with console.exits(json=False):
+        _store(db).remove(name)
+        console.say(f"{name}: removed")
+
+
+@app.command(name="run-now")
+def run_now(name: Name, db: Database = None) -> None:
+    """Let a schedule fire now, beside its times; the scheduler starts it, by the schedule's rule of overlap."""
+    with console.exits(json=False):
+        from jobs.schedules.scheduler import now_utc
+
+        store = _store(db)
+        store.fire(store.schedule(name), now_utc())
+        console.say(f"{name}: due now; classwise schedule run starts it")
+
+
+@app.command()
+def run(
+    address: Address = None,
+    db: Database = None,
+    poll: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks at the database.")] = 2.0,
+    ca: Authority = None,
+    insecure: Insecure = False,
+) -> None:
+    """Run the scheduler until it is stopped; audits that run go on, and the next scheduler follows them."""
+    with console.exits(json=False):
+        from jobs.schedules.scheduler import Scheduler
+
+        @cache
+        def clients(storage: str) -> AuditClient:
+            return client_for(where(address), storage, ca, insecure)
+
+        scheduler = Scheduler(_store(db), clients, note=lambda text: typer.echo(text, err=True))
+        with suppress(KeyboardInterrupt):  # how a scheduler is stopped
+            scheduler.run(poll=poll)
+
+
+def _store(db: str | None) -> Store:
+    from jobs.schedules.store import Store
+
+    return Store(db or os.environ.get("CLASSWISE_SCHEDULES") or "sqlite:///classwise-runs/schedules.db")
+
+
+def _line(schedule: Schedule) -> str:
+    local = schedule.next_at.astimezone(ZoneInfo(schedule.zone)) if schedule.next_at is not None else None
+    shown = "paused" if schedule.paused else f"next {local:%Y-%m-%d %H:%M:%S %Z}" if local else "never again"
+    return f"{schedule.name:<24} {schedule.fleet:<20} {schedule.cron} {schedule.zone}, {schedule.overlap}, {shown}"
+
+
+def _firing_line(firing: Firing) -> str:
+    state = f"{firing.state}, {firing.outcome}" if firing.outcome is not None else str(firing.state)
+    parts = [f"{firing.due_at:%Y-%m-%dT%H:%M:%SZ}", f"{firing.schedule:<24}", f"{state:<18}", firing.submission]
+    return "  ".join([*parts, firing.bundle or firing.message.partition("\n")[0]]).rstrip()
+
+
+def _plain(record: Schedule | Firing) -> dict[str, Any]:
+    return {
+        key: value.isoformat() if isinstance(value, datetime) else value
+        for key, value in asdict(record).items()
+        if key != "content"
+    }

@@ -1,0 +1,159 @@
+"""The scheduler: claims what is due, submits it, and records how it ended.
+
+All that it knows is in the database and the storage, so it may be killed at any point: the next one follows the audits
+that still run, records those that ended meanwhile, and calls lost those that nobody finished. An audit is not ended by
+the end of its scheduler.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from jobs.client import AuditClient
+from jobs.fleetfile import Fleet, validate_fleet
+from jobs.schedules.cron import Cron
+from jobs.schedules.policy import Decision, decide
+from jobs.schedules.records import Firing, FiringState, Overlap, Schedule
+from jobs.schedules.store import Store
+from jobs.service.status import AuditStatus, State
+from jobs.service.submission import content_of, submission_of
+from services.errors import ClasswiseError, ConfigError, Problem, ServiceError, StorageError, UnknownAudit
+
+POLL_SECONDS = 2.0
+NAME_LENGTH = 100
+
+Clock = Callable[[], datetime]
+Note = Callable[[str], None]
+
+
+def now_utc() -> datetime:
+    """The time."""
+    return datetime.now(UTC)
+
+
+def new_schedule(
+    name: str, fleet: Fleet, cron: str, *, zone: str = "UTC", overlap: Overlap = Overlap.SKIP, now: datetime
+) -> Schedule:
+    """A checked schedule, with its first firing after `now`.
+
+    Raises:
+        ConfigError: of the name, the expression, the zone or the fleet's storage; or it never fires.
+    """
+    if not 0 < len(name) <= NAME_LENGTH or not name.isprintable() or not name.isascii() or name != name.strip():
+        raise ConfigError(Problem("--name", f"at most {NAME_LENGTH} printable ASCII characters", repr(name)[:120]))
+    submission_of(fleet)
+    first = Cron(cron, zone).after(now)
+    if first is None:
+        raise ConfigError(Problem("cron", "an expression that comes due some day", repr(cron)))
+    return Schedule(name, fleet.config.fleet, content_of(fleet), cron, zone, overlap, False, first)
+
+
+class Scheduler:
+    """One turn of it is `tick`.
+
+    Args:
+        store: the database.
+        clients: the client that submits to a storage.
+        clock: the time, for tests.
+        note: hears a line for everything that happens.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        clients: Callable[[str], AuditClient],
+        *,
+        clock: Clock = now_utc,
+        note: Note = lambda text: None,
+    ) -> None:
+        self._store = store
+        self._clients = clients
+        self._clock = clock
+        self._note = note
+
+    def run(self, *, poll: float = POLL_SECONDS) -> None:
+        """Tick until a stop is asked for; a database or job server that is down is noted, and asked again."""
+        while True:
+            try:
+                self.tick()
+            except (ServiceError, StorageError) as error:
+                self._note(str(error))
+            time.sleep(poll)
+
+    def tick(self) -> None:
+        """Follow what runs, claim what is due, and start what may."""
+        for firing in self._store.firings(FiringState.RUNNING):
+            self._follow(firing)
+        for schedule in self._store.schedules():
+            if not schedule.paused and schedule.next_at is not None and schedule.next_at <= self._clock():
+                self._claim(schedule)
+        overlaps = {schedule.name: schedule.overlap for schedule in self._store.schedules()}
+        running = self._store.firings(FiringState.RUNNING)
+        for firing, decision in decide(self._store.firings(FiringState.WAITING), running, overlaps):
+            self._carry_out(firing, decision)
+
+    # --- one firing ----------------------------------------------------------------------------------------------
+
+    def _claim(self, schedule: Schedule) -> None:
+        """Record one firing for all times that were missed."""
+        now = self._clock()
+        cron = Cron(schedule.cron, schedule.zone)
+        due_at, count = cron.due(schedule.next_at or now, now)
+        if self._store.claim(schedule, due_at, count - 1, cron.after(max(due_at, now))):
+            self._note(f"{schedule.name}: due at {due_at:%Y-%m-%d %H:%M:%S} UTC" + _missed(count - 1))
+
+    def _carry_out(self, firing: Firing, decision: Decision) -> None:
+        if decision is Decision.START:
+            self._start(firing)
+        elif decision is Decision.SKIP:
+            self._end(firing, FiringState.SKIPPED, message=f"an audit of {firing.fleet} was running")
+        elif decision is Decision.REPLACE:
+            self._end(firing, FiringState.REPLACED, message="a later firing waits in its place")
+
+    def _start(self, firing: Firing) -> None:
+        try:
+            fleet = validate_fleet(self._store.content(firing), source=firing.schedule)
+            submission = submission_of(fleet, firing.key)
+        except ConfigError as error:
+            self._end(firing, FiringState.REFUSED, message=str(error))
+            return
+        if not self._store.start(firing, submission.id):
+            return
+        try:
+            self._clients(fleet.config.storage).submit(fleet, firing.key)
+        except (ServiceError, StorageError) as error:
+            self._store.put_back(firing, str(error))
+            self._note(f"{firing.schedule}: not submitted, tried again later: {error}")
+        except ClasswiseError as error:
+            self._end(replace(firing, state=FiringState.RUNNING), FiringState.REFUSED, message=str(error))
+        else:
+            self._note(f"{firing.schedule}: submitted {submission.id}")
+
+    def _follow(self, firing: Firing) -> None:
+        """Look after an audit that runs, or did when the last scheduler ended."""
+        storage = str(self._store.content(firing).get("storage", ""))
+        try:
+            status = self._clients(storage).status(firing.submission)
+        except UnknownAudit:  # its scheduler ended between the record and the submission
+            self._store.put_back(firing, "it had not been submitted")
+            return
+        if status.state.over:
+            self._record(firing, status)
+
+    def _record(self, firing: Firing, status: AuditStatus) -> None:
+        states = {State.FINISHED: FiringState.DONE, State.STOPPED: FiringState.STOPPED, State.CRASHED: FiringState.LOST}
+        message = status.message or "\n".join(str(problem) for problem in status.problems)
+        self._end(firing, states[status.state], message=message, status=status)
+
+    def _end(self, firing: Firing, state: FiringState, *, message: str, status: AuditStatus | None = None) -> None:
+        outcome, bundle = (status.outcome, status.bundle) if status is not None else (None, "")
+        if self._store.end(firing, state, self._clock(), outcome=outcome, bundle=bundle, message=message):
+            shown = f"{state}, {outcome}" if outcome is not None else str(state)
+            self._note(f"{firing.schedule}: {shown}" + (f" ({message})" if message else ""))
+
+
+def _missed(count: int) -> str:
+    return f", for {count} missed before it as well" if count else ""

@@ -1,0 +1,311 @@
+"""Schedules and firings in SQLite or PostgreSQL.
+
+Plain columns and JSON: nothing is pickled, so that who can write to the database can ask for audits and for nothing
+else. Two schedulers on one database double nothing: a schedule is claimed by moving its next firing on, which only one
+of two can do, and a partial unique index lets one firing of a fleet run.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError, NoSuchModuleError, SQLAlchemyError
+
+from jobs.schedules.records import Firing, FiringState, Overlap, Schedule
+from services.errors import ConfigError, Problem, ServiceError
+from services.records import Outcome
+from services.registry import did_you_mean
+from tracking.marker import without_secret
+
+
+class _Moment(sa.types.TypeDecorator[datetime]):
+    """UTC in every database: SQLite forgets zones."""
+
+    impl = sa.DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Any) -> datetime | None:
+        return value.astimezone(UTC) if value is not None else None
+
+    def process_result_value(self, value: datetime | None, dialect: Any) -> datetime | None:
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+_META = sa.MetaData()
+_SCHEDULES = sa.Table(
+    "classwise_schedules",
+    _META,
+    sa.Column("name", sa.String(100), primary_key=True),
+    sa.Column("fleet", sa.String(100), nullable=False),
+    sa.Column("content", sa.Text, nullable=False),
+    sa.Column("cron", sa.String(200), nullable=False),
+    sa.Column("zone", sa.String(100), nullable=False),
+    sa.Column("overlap", sa.String(10), nullable=False),
+    sa.Column("paused", sa.Boolean, nullable=False),
+    sa.Column("next_at", _Moment),
+)
+_FIRINGS = sa.Table(
+    "classwise_firings",
+    _META,
+    sa.Column("id", sa.Integer, primary_key=True, autoincrement=True),
+    sa.Column("schedule", sa.String(100), nullable=False, index=True),
+    sa.Column("fleet", sa.String(100), nullable=False),
+    sa.Column("content", sa.Text, nullable=False),
+    sa.Column("due_at", _Moment, nullable=False),
+    sa.Column("state", sa.String(10), nullable=False, index=True),
+    sa.Column("missed", sa.Integer, nullable=False),
+    sa.Column("submission", sa.String(150), nullable=False),
+    sa.Column("outcome", sa.String(10)),
+    sa.Column("bundle", sa.Text, nullable=False),
+    sa.Column("message", sa.Text, nullable=False),
+    sa.Column("ended_at", _Moment),
+    sa.UniqueConstraint("schedule", "due_at"),
+)
+_RUNS = sa.Index(
+    "classwise_one_audit_a_fleet",
+    _FIRINGS.c.fleet,
+    unique=True,
+    sqlite_where=_FIRINGS.c.state == "running",
+    postgresql_where=_FIRINGS.c.state == "running",
+)
+
+
+class Store:
+    """The database.
+
+    Args:
+        uri: sqlite:///FILE or postgresql+psycopg://USER@HOST/NAME.
+
+    Raises:
+        ConfigError: another kind of database.
+        ServiceError: it cannot be reached or written.
+    """
+
+    def __init__(self, uri: str) -> None:
+        self._shown = without_secret(uri)
+        try:
+            url = sa.make_url(uri)
+        except SQLAlchemyError as error:
+            raise ConfigError(Problem("--db", "the URI of a database", repr(self._shown), str(error))) from None
+        if url.get_backend_name() not in ("sqlite", "postgresql"):
+            raise ConfigError(Problem("--db", "sqlite:///FILE or postgresql+psycopg://...", self._shown))
+        with self._told():
+            if url.get_backend_name() == "sqlite" and url.database:
+                Path(url.database).parent.mkdir(parents=True, exist_ok=True)
+            self._engine = sa.create_engine(uri, pool_pre_ping=True)
+            if url.get_backend_name() == "sqlite":
+                sa.event.listen(self._engine, "connect", _sqlite_waits)
+            self._create()
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self._engine.dispose()
+
+    # --- schedules -----------------------------------------------------------------------------------------------
+
+    def add(self, schedule: Schedule) -> None:
+        """Add a schedule.
+
+        Raises:
+            ConfigError: its name is taken.
+        """
+        row = {
+            "name": schedule.name,
+            "fleet": schedule.fleet,
+            "content": json.dumps(schedule.content, allow_nan=False),
+            "cron": schedule.cron,
+            "zone": schedule.zone,
+            "overlap": schedule.overlap.value,
+            "paused": schedule.paused,
+            "next_at": schedule.next_at,
+        }
+        try:
+            with self._begin() as link:
+                link.execute(_SCHEDULES.insert().values(row))
+        except IntegrityError:
+            remedy = "remove it first, or take another name"
+            raise ConfigError(Problem("--name", "a new name", f"{schedule.name!r} again", remedy)) from None
+
+    def schedules(self) -> list[Schedule]:
+        """All, by name."""
+        with self._begin() as link:
+            rows = link.execute(_SCHEDULES.select().order_by(_SCHEDULES.c.name)).mappings()
+            return [_schedule(row) for row in rows]
+
+    def schedule(self, name: str) -> Schedule:
+        """One by name.
+
+        Raises:
+            ConfigError: there is none; the message offers the nearest name.
+        """
+        known = {each.name: each for each in self.schedules()}
+        if name not in known:
+            remedy = did_you_mean(name, list(known)) if known else "add one with classwise schedule add"
+            raise ConfigError(Problem("schedule", "the name of a schedule", repr(name), remedy))
+        return known[name]
+
+    def remove(self, name: str) -> None:
+        """Remove a schedule; its firings stay on record, and one that runs goes on."""
+        self.schedule(name)
+        with self._begin() as link:
+            link.execute(_SCHEDULES.delete().where(_SCHEDULES.c.name == name))
+
+    def set_paused(self, name: str, paused: bool, next_at: datetime | None) -> None:
+        """Pause or resume."""
+        self.schedule(name)
+        with self._begin() as link:
+            change = _SCHEDULES.update().where(_SCHEDULES.c.name == name)
+            link.execute(change.values(paused=paused, next_at=next_at))
+
+    # --- firings -------------------------------------------------------------------------------------------------
+
+    def claim(self, schedule: Schedule, due_at: datetime, missed: int, next_at: datetime | None) -> bool:
+        """Move a schedule on and record its firing, together or not at all; False when another scheduler did."""
+        with self._begin() as link:
+            same = (_SCHEDULES.c.name == schedule.name) & (_SCHEDULES.c.next_at == schedule.next_at)
+            moved = link.execute(_SCHEDULES.update().where(same & ~_SCHEDULES.c.paused).values(next_at=next_at))
+            if moved.rowcount != 1:
+                return False
+            _insert(link, schedule, due_at, missed)
+        return True
+
+    def fire(self, schedule: Schedule, now: datetime) -> None:
+        """Record a firing beside the schedule's own."""
+        with self._begin() as link:
+            _insert(link, schedule, now, 0)
+
+    def firings(self, *states: FiringState, schedule: str = "", limit: int = 10_000) -> list[Firing]:
+        """Firings in these states, or all; the earliest first, and of many the latest."""
+        query = _FIRINGS.select().order_by(_FIRINGS.c.due_at.desc(), _FIRINGS.c.id.desc()).limit(limit)
+        if states:
+            query = query.where(_FIRINGS.c.state.in_([state.value for state in states]))
+        if schedule:
+            query = query.where(_FIRINGS.c.schedule == schedule)
+        with self._begin() as link:
+            return [_firing(row) for row in reversed(link.execute(query).mappings().all())]
+
+    def content(self, firing: Firing) -> dict[str, Any]:
+        """The fleet of a firing, as it was when it came due."""
+        with self._begin() as link:
+            text = link.execute(sa.select(_FIRINGS.c.content).where(_FIRINGS.c.id == firing.id)).scalar_one()
+        content: dict[str, Any] = json.loads(text)
+        return content
+
+    def start(self, firing: Firing, submission: str) -> bool:
+        """Let a waiting firing run; False when it waits no more, or an audit of its fleet runs."""
+        try:
+            return self._change(firing, FiringState.WAITING, state="running", submission=submission)
+        except IntegrityError:
+            return False
+
+    def end(
+        self,
+        firing: Firing,
+        state: FiringState,
+        now: datetime,
+        *,
+        outcome: Outcome | None = None,
+        bundle: str = "",
+        message: str = "",
+    ) -> bool:
+        """Record the end of a firing; False when another scheduler did."""
+        told = {"outcome": outcome.value if outcome else None, "bundle": bundle, "message": message[:4000]}
+        return self._change(firing, firing.state, state=state.value, ended_at=now, **told)
+
+    def put_back(self, firing: Firing, message: str) -> bool:
+        """Let a firing that could not be submitted wait again."""
+        return self._change(firing, FiringState.RUNNING, state="waiting", message=message[:4000])
+
+    def _change(self, firing: Firing, before: FiringState, **values: Any) -> bool:
+        same = (_FIRINGS.c.id == firing.id) & (_FIRINGS.c.state == before.value)
+        with self._begin() as link:
+            return link.execute(_FIRINGS.update().where(same).values(**values)).rowcount == 1
+
+    # --- the database --------------------------------------------------------------------------------------------
+
+    def _create(self) -> None:
+        """Make the tables; of two processes that do so at once, one finds them made."""
+        for attempt in (1, 2):
+            try:
+                _META.create_all(self._engine)
+            except SQLAlchemyError:
+                if attempt == 2:
+                    raise
+            else:
+                return
+
+    @contextmanager
+    def _begin(self) -> Iterator[sa.Connection]:
+        with self._told(), self._engine.begin() as link:
+            yield link
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except IntegrityError:
+            raise
+        except (SQLAlchemyError, NoSuchModuleError, ImportError, OSError) as error:
+            found = " ".join(str(error).split())[:300]
+            remedy = "check --db and that the database runs; PostgreSQL needs classwise[postgres]"
+            raise ServiceError(Problem(self._shown, "a database that can be written", found, remedy)) from error
+
+
+def _sqlite_waits(link: Any, record: Any) -> None:
+    """Wait for another writer instead of failing, and let readers read meanwhile."""
+    cursor = link.cursor()
+    cursor.execute("PRAGMA busy_timeout = 30000")
+    cursor.execute("PRAGMA journal_mode = WAL")
+    cursor.close()
+
+
+def _insert(link: sa.Connection, schedule: Schedule, due_at: datetime, missed: int) -> None:
+    row = {
+        "schedule": schedule.name,
+        "fleet": schedule.fleet,
+        "content": json.dumps(schedule.content, allow_nan=False),
+        "due_at": due_at,
+        "state": FiringState.WAITING.value,
+        "missed": missed,
+        "submission": "",
+        "bundle": "",
+        "message": "",
+    }
+    link.execute(_FIRINGS.insert().values(row))
+
+
+def _schedule(row: Any) -> Schedule:
+    return Schedule(
+        row["name"],
+        row["fleet"],
+        json.loads(row["content"]),
+        row["cron"],
+        row["zone"],
+        Overlap(row["overlap"]),
+        bool(row["paused"]),
+        row["next_at"],
+    )
+
+
+def _firing(row: Any) -> Firing:
+    return Firing(
+        id=row["id"],
+        schedule=row["schedule"],
+        fleet=row["fleet"],
+        due_at=row["due_at"],
+        state=FiringState(row["state"]),
+        missed=row["missed"],
+        submission=row["submission"],
+        outcome=Outcome(row["outcome"]) if row["outcome"] else None,
+        bundle=row["bundle"],
+        message=row["message"],
+        ended_at=row["ended_at"],
+    )

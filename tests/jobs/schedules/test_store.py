@@ -1,0 +1,130 @@
+"""The same store on SQLite and on PostgreSQL: nothing is claimed twice, and times come back as they were."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+import sqlalchemy as sa
+
+from jobs.fleetfile import Fleet
+from jobs.schedules.records import FiringState, Overlap, Schedule
+from jobs.schedules.scheduler import new_schedule
+from jobs.schedules.store import Store
+from services.errors import ConfigError, ServiceError
+from services.records import Outcome
+
+NOW = datetime(2026, 11, 28, 1, 0, 0, 123456, tzinfo=UTC)
+LATER = NOW + timedelta(hours=1)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def uri(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/schedules.db"
+    found: str = request.getfixturevalue("postgres")
+    engine = sa.create_engine(found)
+    with engine.begin() as link:
+        link.execute(sa.text("DROP TABLE IF EXISTS classwise_schedules, classwise_firings"))
+    engine.dispose()
+    return found
+
+
+def test_schedules_and_firings_are_kept(uri: str, make_fleet: Callable[..., Fleet]) -> None:
+    store = Store(uri)
+    night = new_schedule("night", make_fleet(), "30 2 * * *", zone="Europe/Berlin", overlap=Overlap.QUEUE, now=NOW)
+    store.add(night)
+    with pytest.raises(ConfigError, match="a new name, found 'night' again"):
+        store.add(night)
+    assert store.schedule("night") == night
+    assert night.next_at == datetime(2026, 11, 28, 2, 30, tzinfo=ZoneInfo("Europe/Berlin"))
+    with pytest.raises(ConfigError, match="did you mean 'night'"):
+        store.schedule("nigth")
+
+    assert store.claim(night, NOW, 3, LATER)
+    (waiting,) = store.firings(FiringState.WAITING)
+    assert (waiting.due_at, waiting.missed, waiting.fleet) == (NOW, 3, "shop")
+    assert store.content(waiting) == night.content
+    assert store.schedule("night").next_at == LATER
+    assert store.start(waiting, "shop-0123456789abcdef")
+    (running,) = store.firings(FiringState.RUNNING)
+    assert store.end(running, FiringState.DONE, LATER, outcome=Outcome.FAIL, bundle="/b", message="x" * 5000)
+    (done,) = store.firings(schedule="night")
+    assert (done.outcome, done.bundle, done.ended_at, len(done.message)) == (Outcome.FAIL, "/b", LATER, 4000)
+    assert not store.end(running, FiringState.LOST, LATER)
+    store.set_paused("night", True, None)
+    store.close()
+
+    again = Store(uri)
+    assert again.schedule("night") == replace(night, paused=True, next_at=None)
+    assert not again.claim(replace(night, next_at=LATER), LATER, 0, None)
+    again.remove("night")
+    assert again.schedules() == [] and again.firings() == [done]
+    again.close()
+
+
+def test_of_many_schedulers_one_claims_and_one_runs(uri: str, make_fleet: Callable[..., Fleet]) -> None:
+    stores = [Store(uri) for _ in range(4)]
+    known = new_schedule("a", make_fleet(), "0 * * * *", now=NOW)
+    other = new_schedule("b", make_fleet(), "0 * * * *", now=NOW)
+    for schedule in (known, other):
+        stores[0].add(schedule)
+
+    def claim(store: Store) -> int:
+        return sum(store.claim(schedule, LATER, 0, LATER + timedelta(hours=1)) for schedule in (known, other))
+
+    with ThreadPoolExecutor(4) as pool:
+        assert sum(pool.map(claim, stores)) == 2
+        waiting = stores[0].firings(FiringState.WAITING)
+        assert {firing.schedule for firing in waiting} == {"a", "b"}
+        started = list(pool.map(lambda store: sum(store.start(firing, "s") for firing in waiting), stores))
+    assert sum(started) == 1
+    (running,) = stores[0].firings(FiringState.RUNNING)
+    assert stores[1].put_back(running, "down") and not stores[2].put_back(running, "down")
+    assert len(stores[3].firings(FiringState.WAITING)) == 2
+    for store in stores:
+        store.close()
+
+
+def test_many_stores_open_one_fresh_database(uri: str) -> None:
+    with ThreadPoolExecutor(6) as pool:
+        for store in pool.map(lambda _: Store(uri), range(6)):
+            assert store.schedules() == []
+            store.close()
+
+
+@pytest.mark.parametrize(
+    ("uri", "said"),
+    [
+        ("mysql://x", "sqlite:///FILE or postgresql"),
+        ("nonsense", "the URI of a database"),
+    ],
+)
+def test_another_kind_of_database_is_refused(uri: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        Store(uri)
+
+
+def test_a_database_that_is_down_is_one_clear_error_without_its_password(tmp_path: Path) -> None:
+    with pytest.raises(ServiceError, match="a database that can be written") as caught:
+        Store("postgresql+psycopg://user:hush@127.0.0.1:9/none")
+    assert "hush" not in str(caught.value)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ServiceError, match="a database that can be written"):
+        Store(f"sqlite:///{tmp_path}/file/x.db")
+
+
+def test_a_schedule_is_checked_when_it_is_added(make_fleet: Callable[..., Fleet]) -> None:
+    def made(name: str = "a", cron: str = "0 3 * * *") -> Schedule:
+        return new_schedule(name, make_fleet(), cron, now=NOW)
+
+    for name in ("", "a\n", "a" * 101, " a", "é"):
+        with pytest.raises(ConfigError, match="printable ASCII"):
+            made(name)
+    with pytest.raises(ConfigError, match="comes due some day"):
+        made(cron="0 0 30 2 *")
