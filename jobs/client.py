@@ -28,12 +28,13 @@ from jobs.service.submission import (
     Submission,
     checked_id,
     folder_in,
+    is_there,
     known_in,
     read_ending,
     submission_of,
     write_fleet,
 )
-from services.errors import Crashed, NotFinished, Problem, ServiceError, UnknownAudit
+from services.errors import Crashed, NotFinished, Problem, ServiceError, StorageError, UnknownAudit
 from services.records import AuditResult
 
 __all__ = ["AuditClient", "AuditStatus", "State", "backend_for"]
@@ -183,6 +184,8 @@ class AuditClient:
     def finished(self, name: str) -> AuditStatus:
         """The status of an audit that has a bundle; raises as `result` does."""
         status = self.status(name)
+        if status.state is State.UNREACHABLE:
+            raise StorageError(Problem(status.folder, "the files of the audit", "nothing", status.message))
         if status.state is State.CRASHED:
             remedy = "look at classwise logs, and submit it again: it goes on from the finished shards"
             raise Crashed(Problem(name, "an outcome", status.message or "none", remedy))
@@ -231,7 +234,8 @@ class AuditClient:
 
     def _settled(self, name: str, folder: str, info: JobInfo | None) -> AuditStatus | None:
         ending = read_ending(folder) if folder else None
-        return settle(name, folder, info, ending)
+        reachable = ending is not None or info is None or not info.phase.over or is_there(folder)
+        return settle(name, folder, info, ending, reachable=reachable)
 
 
 def _loaded(fleet: Fleet | Mapping[str, Any] | str | Path) -> Fleet:

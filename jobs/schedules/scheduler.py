@@ -140,7 +140,9 @@ class Scheduler:
         except UnknownAudit:  # its scheduler ended between the record and the submission
             self._store.put_back(firing, "it had not been submitted")
             return
-        if status.state.over:
+        if status.state is State.UNREACHABLE:
+            self._note(f"{firing.schedule}: {status.message}")
+        elif status.state.over:
             self._record(firing, status)
 
     def _record(self, firing: Firing, status: AuditStatus) -> None:

@@ -200,8 +200,9 @@ def _problem(address: str, error: Exception) -> Problem:
     if type(error).__name__ == "AuthenticationError" or "status code 401" in text or "status code 403" in text:
         remedy = "set RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH to the cluster's token"
         return Problem(address, "a job server that accepts the token", shown[:120], remedy)
-    if "CERTIFICATE_VERIFY_FAILED" in text or "SSLError" in text:
-        return Problem(address, "a TLS certificate that can be trusted", shown, "give the authority's with --ca FILE")
+    if "SSLError" in (cause := f"{type(error.__context__).__name__} {error.__context__}") or "SSLError" in text:
+        found = cause.partition(" ")[2][-300:] or shown
+        return Problem(address, "a TLS certificate that can be trusted", found, "give the authority's with --ca FILE")
     remedy = "check the address of the cluster's dashboard, http://HEAD:8265, and that it runs"
     return Problem(address, "Ray's job server", shown or type(error).__name__, remedy)
 

@@ -7,20 +7,26 @@ from enum import StrEnum
 
 from jobs.service.backend import JobInfo, Phase
 from jobs.service.submission import Ending
-from services.errors import Crashed, Interrupted, Problem
+from services.errors import Crashed, Interrupted, Problem, StorageError
 from services.records import Outcome
 
 FORGOTTEN = "the job server does not know it any more, and it said no outcome"
+UNSEEN = "its folder cannot be seen from here; ask where the storage is reached, or ask the API"
 
 
 class State(StrEnum):
-    """Where an audit is. Only a finished one has an outcome; crashed means that it ended without saying one."""
+    """Where an audit is.
+
+    Only a finished one has an outcome. Crashed: it ended without saying one. Unreachable: it ended, and what it said
+    lies in a storage that cannot be seen from here.
+    """
 
     QUEUED = "queued"
     RUNNING = "running"
     FINISHED = "finished"
     STOPPED = "stopped"
     CRASHED = "crashed"
+    UNREACHABLE = "unreachable"
 
     @property
     def over(self) -> bool:
@@ -62,28 +68,36 @@ class AuditStatus:
     @property
     def resumable(self) -> bool:
         """Whether submitting it again starts it again."""
-        return self.state.over and (self.outcome is None or self.outcome is Outcome.ERROR)
+        ended = self.state.over and self.state is not State.UNREACHABLE
+        return ended and (self.outcome is None or self.outcome is Outcome.ERROR)
 
     @property
     def exit_code(self) -> int:
-        """0 pass, 1 fail, 2 error, 3 undecided; 4 crashed, 130 stopped; 0 while it waits or runs."""
+        """0 pass, 1 fail, 2 error or unreachable, 3 undecided, 4 crashed, 130 stopped; 0 while it waits or runs."""
         if self.state is State.CRASHED:
             return Crashed.exit_code
         if self.state is State.STOPPED:
             return Interrupted.exit_code
+        if self.state is State.UNREACHABLE:
+            return StorageError.exit_code
         return self.outcome.exit_code if self.outcome is not None else 0
 
 
-def settle(name: str, folder: str, info: JobInfo | None, ending: Ending | None) -> AuditStatus | None:
+def settle(
+    name: str, folder: str, info: JobInfo | None, ending: Ending | None, *, reachable: bool = True
+) -> AuditStatus | None:
     """Put together what is known; None when nothing is.
 
     An ending counts when it is of the attempt that the backend knows, or when the backend knows none.
+
+    Args:
+        reachable: the submission's files can be seen from here, so that no ending means that none was written.
     """
     attempt = info.metadata.get("classwise.attempt", "") if info is not None else ""
     said = ending if ending is not None and (info is None or ending.attempt == attempt) else None
     if info is None and said is None:
         return None
-    state, message = _state(info, said)
+    state, message = _state(info, said, reachable)
     ended = said if said is not None and said.state != "running" and state.over else None
     return AuditStatus(
         id=name,
@@ -105,7 +119,7 @@ def settle(name: str, folder: str, info: JobInfo | None, ending: Ending | None) 
     )
 
 
-def _state(info: JobInfo | None, said: Ending | None) -> tuple[State, str]:
+def _state(info: JobInfo | None, said: Ending | None, reachable: bool) -> tuple[State, str]:
     if info is not None and not info.phase.over:  # also when it has said its end: it still lets go of things
         return (State.QUEUED if info.phase is Phase.PENDING else State.RUNNING), ""
     if said is not None and said.state == "finished":
@@ -116,4 +130,6 @@ def _state(info: JobInfo | None, said: Ending | None) -> tuple[State, str]:
         return State.CRASHED, FORGOTTEN
     if info.phase is Phase.STOPPED:
         return State.STOPPED, ""
+    if not reachable:
+        return State.UNREACHABLE, UNSEEN
     return State.CRASHED, info.message

@@ -132,6 +132,11 @@ def write_fleet(submission: Submission, fleet: Fleet) -> None:
         storage.write_bytes(path, json.dumps(body, indent=1, allow_nan=False).encode())
 
 
+def is_there(folder: str) -> bool:
+    """Whether a submission can be seen there from here."""
+    return bool(folder) and storage.exists(storage.join(folder, "fleet.json"))
+
+
 def read_fleet(folder: str) -> tuple[Submission, Fleet]:
     """What is to be audited.
 
@@ -142,7 +147,9 @@ def read_fleet(folder: str) -> tuple[Submission, Fleet]:
     path = storage.join(folder, "fleet.json")
     body = _read(path)
     if body is None or not isinstance(body.get("fleet"), dict):
-        raise StorageError(Problem(path, "a submitted fleet", "nothing" if body is None else "something else"))
+        found = "nothing" if body is None else "something else"
+        remedy = "who submits and who audits must reach one storage under one name"
+        raise StorageError(Problem(path, "a submitted fleet", found, remedy))
     fleet = validate_fleet(body["fleet"], source=path)
     return Submission(str(body.get("id", "")), fleet.config.fleet, str(body.get("key", "")), folder), fleet
 

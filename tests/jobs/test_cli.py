@@ -109,8 +109,12 @@ def test_schema_is_json_that_describes_the_file() -> None:
 
 
 def test_every_option_has_help() -> None:
-    for command in ("audit", "validate", "schema", "show", "sync", "demo", "leaderboard"):
-        ran = run(command, "--help")
+    submitted = ("submit", "status", "logs", "stop", "result", "list", "serve")
+    scheduled = [
+        f"schedule {name}" for name in ("add", "list", "history", "pause", "resume", "remove", "run-now", "run")
+    ]
+    for command in ("audit", "validate", "schema", "show", "sync", "demo", "leaderboard", *submitted, *scheduled):
+        ran = run(*command.split(), "--help")
         assert ran.exit_code == 0
         assert ran.stdout.count("--") >= 1
 

@@ -128,7 +128,7 @@ def quick(digits_fleet: dict[str, Any]) -> Fleet:
 
 @pytest.fixture
 def slow(digits_fleet: dict[str, Any]) -> Fleet:
-    pgd = [{"name": "pgd", "steps": 300, "epsilons": [0.02]}]
+    pgd = [{"name": "pgd", "steps": 120, "epsilons": [0.02]}]
     resources = {**digits_fleet["resources"], "shard": 100}
     models = digits_fleet["models"][:1]
     return validate_fleet({**digits_fleet, "models": models, "measures": pgd, "resources": resources})

@@ -30,6 +30,9 @@ def test_one_fleet_and_key_is_one_audit_and_its_outcome_is_told(
     with ThreadPoolExecutor(4) as pool:
         first, *others = pool.map(lambda _: local_client.submit(fleet, key="k"), range(4))
     assert {status.id for status in others} == {first.id}
+    text = "".join(local_client.follow(first.id, poll=0.05))
+    assert text == local_client.logs(first.id)
+    assert text.count("measures: 3 shards of 1 models") == 1 and "digits: fail" in text
     ended = local_client.wait(first.id, timeout=60)
     assert (ended.state, ended.outcome, ended.exit_code) == (State.FINISHED, Outcome.FAIL, 1)
     assert len(list((tmp_path / "runs" / "audits" / "digits").iterdir())) == 1
@@ -38,10 +41,17 @@ def test_one_fleet_and_key_is_one_audit_and_its_outcome_is_told(
     assert local_client.result(first.id).audit_id == ended.audit_id
     link = json.loads((Path(ended.bundle) / "submission.json").read_text())
     assert (link["id"], link["key"], link["attempt"]) == (first.id, "k", ended.attempt)
-    assert "measures: 3 shards of 1 models" in local_client.logs(first.id)
     assert [status.id for status in local_client.list("digits")] == [first.id]
     assert local_client.list("other") == []
     assert local_client.cancel(first.id) == ended
+
+    (Path(ended.folder) / "process.json").unlink()  # the outcome outlives who ran it
+    later = local_client.status(first.id)
+    assert (later.state, later.outcome, later.bundle) == (State.FINISHED, Outcome.FAIL, ended.bundle)
+    assert local_client.submit(fleet, key="k").attempt == ended.attempt
+    Path(ended.folder).rename(tmp_path / "elsewhere")
+    with pytest.raises(UnknownAudit):
+        local_client.status(first.id)
 
 
 def test_a_stopped_audit_goes_on_from_its_shards(
@@ -86,24 +96,6 @@ def test_a_killed_audit_has_crashed_and_a_faulty_one_has_not(
         local_client.result(faulty.id)
     assert local_client.submit(broken).attempt != faulty.attempt
     local_client.wait(faulty.id, timeout=60)
-
-
-def test_following_prints_everything_once_and_ends_with_the_audit(
-    local_client: AuditClient, quick_fleet: dict[str, Any]
-) -> None:
-    name = local_client.submit(quick_fleet).id
-    text = "".join(local_client.follow(name, poll=0.05))
-    assert text == local_client.logs(name)
-    assert text.count("measures: 3 shards of 1 models") == 1 and "digits: pass" in text
-
-
-def test_an_outcome_outlives_the_backend(local_client: AuditClient, quick_fleet: dict[str, Any]) -> None:
-    name = local_client.submit(quick_fleet).id
-    ended = local_client.wait(name, timeout=60)
-    (Path(ended.folder) / "process.json").unlink()
-    later = local_client.status(name)
-    assert (later.state, later.outcome, later.bundle) == (State.FINISHED, Outcome.PASS, ended.bundle)
-    assert local_client.submit(quick_fleet).attempt == ended.attempt
 
 
 def test_what_is_not_there_is_named(local_client: AuditClient) -> None:

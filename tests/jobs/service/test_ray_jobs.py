@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import http.server
 import json
 import os
+import shutil
 import signal
+import ssl
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -177,6 +181,47 @@ def test_what_ray_does_not_know(client: AuditClient, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("RAY_ADDRESS", "http://127.0.0.1:9")
     monkeypatch.setenv("RAY_API_SERVER_ADDRESS", "http://127.0.0.1:9")
     client.check()
+
+
+class _Dashboard(http.server.BaseHTTPRequestHandler):
+    """As much of a dashboard as answers for its version."""
+
+    def do_GET(self) -> None:
+        body = json.dumps({"version": "4", "ray_version": "2.60.0", "ray_commit": "0"}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *words: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def https(tmp_path: Path) -> Iterator[tuple[str, str]]:
+    """Address and certificate of a server with a certificate that nobody signed."""
+    key, certificate = str(tmp_path / "key.pem"), str(tmp_path / "cert.pem")
+    words = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost"]
+    words += ["-keyout", key, "-out", certificate, "-addext", "subjectAltName=DNS:localhost"]
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
+    subprocess.run(words, check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Dashboard) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"https://localhost:{server.server_port}", certificate
+        server.shutdown()
+
+
+@pytest.mark.filterwarnings("ignore::urllib3.exceptions.InsecureRequestWarning")
+def test_tls_is_checked_against_the_authority_that_is_given(https: tuple[str, str]) -> None:
+    address, certificate = https
+    with pytest.raises(ServiceError, match=r"a TLS certificate that can be trusted.*--ca FILE"):
+        RayJobs(address).check()
+    RayJobs(address, verify=certificate).check()
+    RayJobs(address, verify=False).check()
 
 
 def test_no_server_is_one_clear_error() -> None:

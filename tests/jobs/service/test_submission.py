@@ -131,5 +131,12 @@ def test_a_failed_gate_a_crash_and_a_stop_are_told_apart(
     assert bool(status.bundle) == (state is State.FINISHED)
 
 
+def test_an_outcome_that_cannot_be_seen_is_no_crash() -> None:
+    status = settle(NAME, "/f", job(Phase.FAILED), None, reachable=False)
+    assert status is not None
+    assert (status.state, status.exit_code, status.resumable) == (State.UNREACHABLE, 2, False)
+    assert "ask the API" in status.message
+
+
 def test_nothing_known_is_nothing() -> None:
     assert settle(NAME, "", None, None) is None
