@@ -222,6 +222,12 @@ class AuditClient:
         chosen = [status for status in found if status is not None and fleet in ("", status.fleet)]
         return sorted(chosen, key=lambda status: (status.started, status.id), reverse=True)
 
+    def active(self) -> set[str]:
+        """Ids of the audits that wait or run, within the client's storage: one request, whatever has run before."""
+        home = folder_in(self._storage, "x-0123456789abcdef").rpartition("/")[0] if self._storage else ""
+        jobs = [info for info in self._backend.infos() if not info.phase.over]
+        return {info.id for info in jobs if info.metadata.get("classwise.folder", "").startswith(home)}
+
     def check(self) -> None:
         """Raise a ServiceError when the job server does not answer."""
         self._backend.check()

@@ -43,6 +43,7 @@ class AuditBody(BaseModel):
     started: str
     ended: str
     attempt: str
+    job: str = Field(description="The Ray job of that attempt.")
     message: str = Field(description="The job server's words on a crash.")
     problems: list[ProblemBody] = Field(description="Why the outcome is error, when there are no results.")
     links: dict[str, str]
@@ -78,6 +79,7 @@ def audit_body(status: AuditStatus, root: str = "") -> AuditBody:
         started=status.started,
         ended=status.ended,
         attempt=status.attempt,
+        job=status.job,
         message=status.message,
         problems=[ProblemBody(**asdict(problem)) for problem in status.problems],
         links={"self": here, **{name: f"{here}/{name}" for name in ("result", "logs", "cancel")}},

@@ -73,6 +73,7 @@ class Scheduler:
         self._clients = clients
         self._clock = clock
         self._note = note
+        self._complaints: dict[int, str] = {}
 
     def run(self, *, poll: float = POLL_SECONDS) -> None:
         """Tick until a stop is asked for; a database or job server that is down is noted, and asked again."""
@@ -126,7 +127,7 @@ class Scheduler:
             self._clients(fleet.config.storage).submit(fleet, firing.key)
         except (ServiceError, StorageError) as error:
             self._store.put_back(firing, str(error))
-            self._note(f"{firing.schedule}: not submitted, tried again later: {error}")
+            self._complain(firing, f"not submitted, tried again later: {error}")
         except ClasswiseError as error:
             self._end(replace(firing, state=FiringState.RUNNING), FiringState.REFUSED, message=str(error))
         else:
@@ -139,11 +140,19 @@ class Scheduler:
             status = self._clients(storage).status(firing.submission)
         except UnknownAudit:  # its scheduler ended between the record and the submission
             self._store.put_back(firing, "it had not been submitted")
-            return
-        if status.state is State.UNREACHABLE:
-            self._note(f"{firing.schedule}: {status.message}")
-        elif status.state.over:
-            self._record(firing, status)
+        except (ServiceError, StorageError) as error:
+            self._complain(firing, f"not followed, asked again later: {error}")
+        else:
+            if status.state is State.UNREACHABLE:
+                self._complain(firing, status.message)
+            elif status.state.over:
+                self._record(firing, status)
+
+    def _complain(self, firing: Firing, text: str) -> None:
+        """Note what hinders a firing, once and not at every look."""
+        if self._complaints.get(firing.id) != text:
+            self._complaints[firing.id] = text
+            self._note(f"{firing.schedule}: {text}")
 
     def _record(self, firing: Firing, status: AuditStatus) -> None:
         states = {State.FINISHED: FiringState.DONE, State.STOPPED: FiringState.STOPPED, State.CRASHED: FiringState.LOST}

@@ -168,13 +168,21 @@ class Store:
     # --- firings -------------------------------------------------------------------------------------------------
 
     def claim(self, schedule: Schedule, due_at: datetime, missed: int, next_at: datetime | None) -> bool:
-        """Move a schedule on and record its firing, together or not at all; False when another scheduler did."""
-        with self._begin() as link:
-            same = (_SCHEDULES.c.name == schedule.name) & (_SCHEDULES.c.next_at == schedule.next_at)
-            moved = link.execute(_SCHEDULES.update().where(same & ~_SCHEDULES.c.paused).values(next_at=next_at))
-            if moved.rowcount != 1:
-                return False
-            _insert(link, schedule, due_at, missed)
+        """Move a schedule on and record its firing, together or not at all; False when another scheduler did.
+
+        A time that is on record already (of a schedule that was removed and added again) is not fired twice.
+        """
+        same = (_SCHEDULES.c.name == schedule.name) & (_SCHEDULES.c.next_at == schedule.next_at)
+        move = _SCHEDULES.update().where(same & ~_SCHEDULES.c.paused).values(next_at=next_at)
+        try:
+            with self._begin() as link:
+                if link.execute(move).rowcount != 1:
+                    return False
+                _insert(link, schedule, due_at, missed)
+        except IntegrityError:
+            with self._begin() as link:
+                link.execute(move)
+            return False
         return True
 
     def fire(self, schedule: Schedule, now: datetime) -> None:

@@ -37,6 +37,7 @@ class JobInfo:
 
     Attributes:
         id: the submission's id.
+        job: the backend's own name of this attempt.
         message: the backend's own words on how it ended.
         metadata: what was given at submission; `classwise.*`.
         started, ended: ISO times in UTC, "" when unknown.
@@ -48,6 +49,7 @@ class JobInfo:
     metadata: Mapping[str, str] = field(default_factory=dict)
     started: str = ""
     ended: str = ""
+    job: str = ""
 
 
 class AlreadySubmitted(ServiceError):

@@ -83,8 +83,13 @@ def logs(
         if not follow:
             console.say(client.logs(audit).rstrip("\n"))
             return
+        rest = ""
         for part in client.follow(audit):
-            typer.echo(part, nl=False)
+            lines, end, rest = (rest + part).rpartition("\n")
+            if end:
+                console.say(lines)
+        if rest:
+            console.say(rest)
 
 
 def stop(

@@ -191,6 +191,7 @@ def _info(job: Any) -> JobInfo:
         metadata={key: value for key, value in (job.metadata or {}).items() if key.startswith("classwise.")},
         started=iso(job.start_time),
         ended=iso(job.end_time),
+        job=str(job.submission_id or ""),
     )
 
 

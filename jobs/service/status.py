@@ -44,6 +44,7 @@ class AuditStatus:
         tracking_uri, run_id, run_url: the audit's MLflow run.
         folder: the submission's files.
         attempt: which start of it this is.
+        job: the cluster's name of that start.
         message: what the backend said of a crash.
         problems: why the outcome is error, when there is no bundle.
     """
@@ -62,6 +63,7 @@ class AuditStatus:
     ended: str = ""
     folder: str = ""
     attempt: str = ""
+    job: str = ""
     message: str = ""
     problems: tuple[Problem, ...] = ()
 
@@ -114,6 +116,7 @@ def settle(
         ended=(info.ended if info else "") or (ended.at if ended else ""),
         folder=folder,
         attempt=attempt or (said.attempt if said else ""),
+        job=info.job if info else "",
         message=message,
         problems=ended.problems if ended else (),
     )

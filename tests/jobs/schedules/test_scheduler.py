@@ -111,7 +111,8 @@ def test_missed_firings_become_one_and_a_server_that_is_down_loses_none(
     (waiting,) = store.firings()
     assert (waiting.state, waiting.missed) == (FiringState.WAITING, 4)
     assert waiting.due_at == datetime(2026, 11, 28, 6, tzinfo=UTC)
-    assert "expected a server" in waiting.message and any("tried again later" in note for note in notes)
+    scheduler.tick()
+    assert "expected a server" in waiting.message and sum("tried again later" in note for note in notes) == 1
     clock.forward(hours=1)
     scheduler.tick()
     assert [each.state for each in store.firings()] == [FiringState.REPLACED, FiringState.WAITING]
@@ -119,6 +120,17 @@ def test_missed_firings_become_one_and_a_server_that_is_down_loses_none(
     clock.forward(days=1)
     scheduler.tick()
     assert len(store.firings()) == 2
+
+    assert store.start(store.firings(FiringState.WAITING)[0], "shop-0123456789abcdef")
+    store.add(new_schedule("other", make_fleet("other"), "0 * * * *", now=clock()))
+    clock.forward(hours=1)
+    scheduler.tick()  # what runs cannot be asked after, and what is due is claimed all the same
+    assert [each.state for each in store.firings(schedule="other")] == [FiringState.WAITING]
+    assert any("asked again later" in note for note in notes)
+    recorder.down = False
+    scheduler.tick()  # nobody knows of the audit: it had not been submitted
+    (again,) = store.firings(FiringState.WAITING, FiringState.RUNNING, schedule="hourly")
+    assert again.due_at == datetime(2026, 11, 28, 7, tzinfo=UTC)
 
 
 @pytest.fixture

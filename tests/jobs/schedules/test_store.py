@@ -68,6 +68,18 @@ def test_schedules_and_firings_are_kept(uri: str, make_fleet: Callable[..., Flee
     again.close()
 
 
+def test_a_time_on_record_is_not_fired_twice(uri: str, make_fleet: Callable[..., Fleet]) -> None:
+    store = Store(uri)
+    known = new_schedule("a", make_fleet(), "0 * * * *", now=NOW)
+    for claimed in (True, False):
+        store.add(known)
+        assert store.claim(known, LATER, 0, LATER + timedelta(hours=1)) is claimed
+        assert store.schedule("a").next_at == LATER + timedelta(hours=1)
+        store.remove("a")
+    assert len(store.firings()) == 1
+    store.close()
+
+
 def test_of_many_schedulers_one_claims_and_one_runs(uri: str, make_fleet: Callable[..., Fleet]) -> None:
     stores = [Store(uri) for _ in range(4)]
     known = new_schedule("a", make_fleet(), "0 * * * *", now=NOW)

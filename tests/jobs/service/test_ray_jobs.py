@@ -87,6 +87,8 @@ def test_stop_keeps_shards_and_gives_the_workers_back(
     kept = modified(shards(tmp_path / "runs"))
     again = client.submit(fleet)
     assert again.id == name and again.attempt != stopped.attempt
+    assert (stopped.job, again.job) == (name, f"{name}.2")
+    assert client.active() == {name}
     wait_until(lambda: len(shards(tmp_path / "runs")) > len(kept), 90)
     assert modified(list(kept)) == kept
 
