@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 import time
 from collections.abc import AsyncIterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
@@ -119,11 +120,13 @@ class _Service:
         self.settings = settings
         self.client = client
         self.followers = 0
+        self._one_by_one = threading.Lock()
 
     def submit(self, body: bytes, content_type: str, key: str) -> AuditStatus:
         fleet = admitted(fleet_data(body, content_type), self.settings)
-        self._require_room(fleet, key)
-        return self.client.submit(fleet, key)
+        with self._one_by_one:  # else many that come at once all find the same room
+            self._require_room(fleet, key)
+            return self.client.submit(fleet, key)
 
     def _require_room(self, fleet: Fleet, key: str) -> None:
         active = self.client.active()

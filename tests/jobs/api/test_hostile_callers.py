@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -238,10 +239,17 @@ def test_only_so_many_audits_wait_or_run(settings: Settings, fleet: dict[str, An
     limits = {**plain(settings)["limits"], "submissions": 1}
     slow = {**fleet, "measures": [{"name": "pgd", "steps": 500, "epsilons": [0.02]}]}
     with client_of(settings, limits=limits) as caller:
-        first = caller.post("/v1/audits", json=slow).json()
+        with ThreadPoolExecutor(6) as pool:
+            sent = pool.map(
+                lambda key: caller.post("/v1/audits", json=slow, headers={"idempotency-key": key}), "aabbcc"
+            )
+        codes = sorted((answer.status_code, answer.json().get("id", "")) for answer in sent)
+        assert [code for code, _ in codes] == [202, 202, 429, 429, 429, 429] and codes[0] == codes[1]
+        first = caller.get(f"/v1/audits/{codes[0][1]}").json()
         second = caller.post("/v1/audits", json=fleet)
         assert (second.status_code, second.json()["error"]) == (429, "TooMany")
-        assert caller.post("/v1/audits", json=slow).json()["id"] == first["id"]
+        again = caller.post("/v1/audits", json=slow, headers={"idempotency-key": first["key"]})
+        assert again.json()["id"] == first["id"]
         caller.post(first["links"]["cancel"])
         while caller.get(first["links"]["self"]).json()["state"] == "running":
             pass
