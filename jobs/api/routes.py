@@ -1,0 +1,199 @@
+"""The routes of version 1: what each does, and how OpenAPI describes it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
+from fastapi.security import HTTPBearer
+from pydantic import TypeAdapter
+
+from jobs.api.allow import admitted
+from jobs.api.bodies import JSON, YAML, fleet_data
+from jobs.api.records import AuditBody, AuditList, ErrorBody, audit_body
+from jobs.api.settings import Settings
+from jobs.client import AuditClient
+from jobs.fleetfile import Fleet, json_schema
+from jobs.service.status import AuditStatus, State
+from jobs.service.submission import ID_FORM, KEY_FORM, submission_of
+from services.errors import Problem, ServiceError
+from services.records import AuditResult
+
+_log = logging.getLogger("classwise.api")
+_RESULT: TypeAdapter[AuditResult] = TypeAdapter(AuditResult)
+_SAID = {
+    401: "No token, or one that is not known.",
+    403: "The server's settings do not grant what the fleet names.",
+    404: "No such audit.",
+    409: "The audit has no result: it waits, runs, was stopped, failed or crashed.",
+    413: "The body is too large.",
+    415: "Neither JSON nor YAML.",
+    422: "The request is not valid; every fault is told.",
+    429: "Too many requests, audits or streams.",
+    503: "The job server or the storage is down.",
+}
+
+AuditId = Annotated[str, Path(alias="id", pattern=ID_FORM, description="FLEET-DIGEST", max_length=120)]
+Key = Annotated[
+    str | None,
+    Header(alias="Idempotency-Key", pattern=KEY_FORM, max_length=200, description="Tells audits of one fleet apart."),
+]
+
+
+class TooMany(ServiceError):
+    """The server has as many audits or streams as its settings allow."""
+
+
+class Service:
+    """What the routes do, without HTTP."""
+
+    def __init__(self, settings: Settings, client: AuditClient) -> None:
+        self.settings = settings
+        self.client = client
+        self.followers = 0
+        self._one_by_one = threading.Lock()
+
+    def submit(self, body: bytes, content_type: str, key: str) -> AuditStatus:
+        fleet = admitted(fleet_data(body, content_type), self.settings)
+        with self._one_by_one:  # else many that come at once all find the same room
+            self._require_room(fleet, key)
+            return self.client.submit(fleet, key)
+
+    def _require_room(self, fleet: Fleet, key: str) -> None:
+        active = self.client.active()
+        most = self.settings.limits.submissions
+        if len(active) >= most and submission_of(fleet, key).id not in active:
+            raise TooMany(Problem("submissions", f"at most {most} that wait or run", str(len(active)), "submit later"))
+
+    def tail(self, name: str) -> str:
+        return self.client.logs(name)[-self.settings.limits.log :]
+
+    def admit_follower(self) -> None:
+        if self.followers >= self.settings.limits.followers:
+            raise TooMany(Problem("followers", f"at most {self.settings.limits.followers} log streams", "more"))
+        self.followers += 1
+
+    async def follow(self, name: str) -> AsyncIterator[str]:
+        """As `AuditClient.follow`, without a thread that waits."""
+        sent = 0
+        try:
+            while True:
+                over = (await run_in_threadpool(self.client.status, name)).state.over
+                text = await run_in_threadpool(self.client.logs, name)
+                if len(text) > sent:
+                    yield text[max(sent, len(text) - self.settings.limits.log) :]
+                    sent = len(text)
+                if over:
+                    return
+                await asyncio.sleep(0.5)
+        finally:
+            self.followers -= 1
+
+
+def audit_routes(service: Service) -> APIRouter:
+    """All routes that need a token."""
+    token = HTTPBearer(auto_error=False, description="A token of the server's settings; checked before the route.")
+    router = APIRouter(prefix="/v1", dependencies=[Depends(token)], responses=said(401, 413, 429))
+
+    @router.get("/schema", summary="The JSON Schema of the fleet file", response_class=JSONResponse)
+    def schema() -> dict[str, Any]:
+        return json_schema()
+
+    _add_submission(router, service)
+    _add_watching(router, service)
+    _add_results(router, service)
+    return router
+
+
+def _add_submission(router: APIRouter, service: Service) -> None:
+    @router.post(
+        "/audits",
+        summary="Submit an audit; the same fleet and key is one audit",
+        status_code=202,
+        response_model=AuditBody,
+        responses={200: {"model": AuditBody, "description": "It has ended."}, **said(403, 415, 422, 503)},
+        openapi_extra={"requestBody": _body()},
+    )
+    async def submit(request: Request, response: Response, key: Key = None) -> AuditBody:
+        content_type = request.headers.get("content-type", "")
+        status = await run_in_threadpool(service.submit, await request.body(), content_type, key or "")
+        _log.info("submitted %s by %s: %s", status.id, request.scope["state"]["caller"], status.state)
+        response.status_code = 200 if status.state.over else 202
+        response.headers["location"] = f"/v1/audits/{status.id}"
+        return audit_body(status)
+
+
+def _add_watching(router: APIRouter, service: Service) -> None:
+    @router.get("/audits", summary="Submitted audits, the latest first", responses=said(422, 503))
+    def audits(
+        fleet: Annotated[str, Query(max_length=100)] = "",
+        state: Annotated[State | None, Query()] = None,
+        limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    ) -> AuditList:
+        found = [status for status in service.client.list(fleet) if state in (None, status.state)]
+        return AuditList(audits=[audit_body(status) for status in found[:limit]])
+
+    @router.get("/audits/{id}", summary="How an audit stands", responses=said(404, 422, 503))
+    def audit(name: AuditId) -> AuditBody:
+        return audit_body(service.client.status(name))
+
+    @router.post(
+        "/audits/{id}/cancel",
+        summary="Stop an audit; its finished shards are kept",
+        status_code=202,
+        responses=said(404, 422, 503),
+    )
+    def cancel(name: AuditId) -> AuditBody:
+        return audit_body(service.client.request_stop(name))
+
+
+def _add_results(router: APIRouter, service: Service) -> None:
+    @router.get(
+        "/audits/{id}/result",
+        summary="The whole result of a finished audit",
+        response_class=JSONResponse,
+        responses={200: {"content": {"application/json": {"schema": {"type": "object"}}}}, **said(404, 409, 422, 503)},
+    )
+    def result(name: AuditId) -> Response:
+        return Response(_RESULT.dump_json(service.client.result(name)), media_type="application/json")
+
+    @router.get(
+        "/audits/{id}/logs",
+        summary="What an audit printed, or prints",
+        response_class=Response,  # without a media type, so that errors are described as JSON
+        responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}, **said(404, 422, 503)},
+    )
+    async def logs(
+        name: AuditId, follow: Annotated[bool, Query(description="Stream until the audit ends.")] = False
+    ) -> Response:
+        if not follow:
+            return PlainTextResponse(await run_in_threadpool(service.tail, name))
+        await run_in_threadpool(service.client.status, name)
+        service.admit_follower()
+        return StreamingResponse(service.follow(name), media_type="text/plain; charset=utf-8")
+
+
+def said(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """How OpenAPI describes refusals with these statuses."""
+    return {status: {"model": ErrorBody, "description": _SAID[status]} for status in statuses}
+
+
+def _body() -> dict[str, Any]:
+    schema = {
+        "type": "object",
+        "description": "A fleet file; its whole schema is at /v1/schema. The server decides on storage, tracking, "
+        "cluster and factories.",
+        "required": ["fleet", "models", "samples"],
+        "properties": {
+            "fleet": {"type": "string"},
+            "models": {"type": "array", "items": {"type": "object"}, "minItems": 1},
+            "samples": {"type": "object"},
+        },
+    }
+    return {"required": True, "content": {kind: {"schema": schema} for kind in sorted(JSON | YAML)}}
