@@ -39,7 +39,7 @@ class Images:
 
 
 def _tensor(values: NDArray[Any]) -> Tensor:
-    """The values without a copy, read-only ones of an object store too, of which torch warns: nothing writes to them."""
+    """The values without a copy; of read-only ones (an object store's) torch warns, but nothing writes to them."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The given NumPy array is not writable")
         return torch.from_numpy(np.ascontiguousarray(values))
