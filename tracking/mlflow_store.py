@@ -1,4 +1,4 @@
-"""The only file that talks to MLflow: one parent run an audit, one child run a model, and nothing left half said.
+"""The only file that writes to MLflow: one parent run an audit, one child run a model, and nothing left half said.
 
 Every call names its run id; the thread-local active run and ``MLFLOW_RUN_ID`` play no part. The driver is the only
 writer. Calls are bounded in time: an unreachable server costs seconds, raises `TrackingError` and leaves the bundle for
@@ -8,8 +8,6 @@ writer. Calls are bounded in time: an unreachable server costs seconds, raises `
 from __future__ import annotations
 
 import json
-import logging
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,12 +15,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from services.errors import Interrupted, Problem, TrackingError
 from services.records import AuditResult, ModelResult
 from tracking import artifacts, bundle, marker
 from tracking.layout import RunContent, child_content, parent_content, table_rows
+from tracking.mlflow_client import connect, quoted, search
 from tracking.names import shorten
 from tracking.process import Driver, this_driver
 from tracking.reach import (
@@ -30,9 +28,7 @@ from tracking.reach import (
     PROBE_SECONDS,
     artifact_location,
     bounded_calls,
-    probe_database,
     run_url,
-    sqlite_path,
     translated,
 )
 from tracking.summary import leaderboard
@@ -83,7 +79,7 @@ def log_audit(
         TrackingError: the server is unreachable or refuses. Runs begun are closed as FAILED, the bundle is untouched.
     """
     with translated(tracking_uri), bounded_calls(CALL_SECONDS):
-        client = _connect(tracking_uri)
+        client = connect(tracking_uri)
         experiment_id = _experiment(client, tracking_uri, experiment)
         writer = _Writer(client, experiment_id, result, folder)
         runs = writer.write(on_progress or (lambda done, total: None))
@@ -138,14 +134,14 @@ def close_stale_runs(
     only when they are older than `older_than_hours`.
     """
     with translated(tracking_uri), bounded_calls(CALL_SECONDS):
-        client = _connect(tracking_uri)
+        client = connect(tracking_uri)
         found = client.get_experiment_by_name(_experiment_name(experiment))
         if found is None:
             return []
         query = "attributes.status = 'RUNNING'"
         if audit_id:
-            query += f" and tags.`classwise.audit_id` = '{_quoted(audit_id)}'"
-        stale = [run for run in _search(client, found.experiment_id, query) if _is_stale(run, older_than_hours)]
+            query += f" and tags.`classwise.audit_id` = '{quoted(audit_id)}'"
+        stale = [run for run in search(client, [found.experiment_id], query) if _is_stale(run, older_than_hours)]
         for run in stale:
             client.set_terminated(run.info.run_id, "KILLED")
         return [run.info.run_id for run in stale]
@@ -164,9 +160,9 @@ class _Writer:
 
     def _find_known(self) -> dict[str, Run]:
         """Runs of this audit by model index, the parent under ""; a complete one before an incomplete one."""
-        query = f"tags.`classwise.audit_id` = '{_quoted(self._audit.audit_id)}'"
+        query = f"tags.`classwise.audit_id` = '{quoted(self._audit.audit_id)}'"
         known: dict[str, Run] = {}
-        for run in _search(self._client, self._experiment, query):
+        for run in search(self._client, [self._experiment], query):
             key = run.data.tags.get(MODEL_INDEX, "")
             if key not in known or run.data.tags.get(COMPLETE):
                 known[key] = run
@@ -268,41 +264,6 @@ class _Writer:
         self._client.set_tag(run_id, "mlflow.loggedArtifacts", json.dumps([{"path": path, "type": "table"}]))
 
 
-# --- reaching the server -----------------------------------------------------------------------------------------
-
-
-def _connect(tracking_uri: str) -> MlflowClient:
-    """A client of a store that answers and whose schema is there; a fresh database is migrated once, under a lock."""
-    from mlflow import MlflowClient
-
-    # MLflow tells of its migrations at INFO; they are not news to a user of classwise.
-    logging.getLogger("mlflow.store.db.utils").setLevel(logging.WARNING)
-    logging.getLogger("alembic").setLevel(logging.WARNING)
-    scheme = urlsplit(tracking_uri).scheme.partition("+")[0]
-    if scheme == "sqlite":
-        return _open_sqlite(tracking_uri)
-    if scheme in {"postgresql", "mysql", "mssql"}:
-        probe_database(tracking_uri)
-    with bounded_calls(PROBE_SECONDS, retries=1):
-        client = MlflowClient(tracking_uri)
-        client.search_experiments(max_results=1)
-    return client
-
-
-def _open_sqlite(tracking_uri: str) -> MlflowClient:
-    from filelock import FileLock
-    from mlflow import MlflowClient
-
-    path = Path(sqlite_path(tracking_uri))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise PermissionError(f"{path} cannot be written")
-    with FileLock(f"{path}.lock", timeout=180):
-        client = MlflowClient(tracking_uri)
-        client.search_experiments(max_results=1)
-    return client
-
-
 # --- experiments, runs, registry ---------------------------------------------------------------------------------
 
 
@@ -328,21 +289,6 @@ def _experiment(client: MlflowClient, tracking_uri: str, name: str) -> str:
         remedy = f"restore it: `mlflow experiments restore --experiment-id {found.experiment_id}`"
         raise TrackingError(Problem(f"experiment {wanted!r}", "an active experiment", "a deleted one", remedy))
     return str(found.experiment_id)
-
-
-def _search(client: MlflowClient, experiment_id: str, query: str) -> Iterator[Run]:
-    """All runs, page by page: a search stops at 1,000 in silence."""
-    token: str | None = None
-    while True:
-        page = client.search_runs([experiment_id], filter_string=query, max_results=500, page_token=token)
-        yield from page
-        token = page.token
-        if not token:
-            return
-
-
-def _quoted(text: str) -> str:
-    return text.replace("'", "")
 
 
 def _is_stale(run: Run, older_than_hours: float) -> bool:

@@ -19,6 +19,8 @@ from tracking.names import file_name
 
 PROBE_SECONDS = 5
 CALL_SECONDS = 60
+ACCEPTS = "an MLflow store that accepts the audit"
+SYNC_LATER = "the audit is complete on disk; run `classwise sync` once the server answers"
 
 _LOCK = RLock()
 _MANAGED: set[str] = set()
@@ -58,7 +60,7 @@ def _bounded(seconds: int, retries: int) -> Iterator[None]:
 
 
 @contextmanager
-def translated(tracking_uri: str) -> Iterator[None]:
+def translated(tracking_uri: str, expected: str = ACCEPTS, remedy: str = SYNC_LATER) -> Iterator[None]:
     """Turn whatever MLflow and its transports raise into a `TrackingError` that says how to go on."""
     try:
         yield
@@ -69,8 +71,7 @@ def translated(tracking_uri: str) -> Iterator[None]:
             raise
         where = marker.without_secret(tracking_uri)
         detail = " ".join(str(error).split())[:500] or type(error).__name__
-        remedy = "the audit is complete on disk; run `classwise sync` once the server answers"
-        raise TrackingError(Problem(where, "an MLflow store that accepts the audit", detail, remedy)) from error
+        raise TrackingError(Problem(where, expected, detail, remedy)) from error
 
 
 def _is_foreign(error: Exception) -> bool:
