@@ -112,7 +112,8 @@ def _readable(folders: Sequence[str], reporter: Reporter) -> Iterator[AuditResul
 
 
 def _track(fleet: Fleet, result: AuditResult, folder: str, reporter: Reporter) -> list[str]:
-    from tracking.mlflow_store import close_stale_runs, log_audit
+    from tracking.mlflow_runs import close_stale_runs
+    from tracking.mlflow_store import log_audit
 
     tracking = fleet.config.tracking
     try:
