@@ -65,6 +65,8 @@ class RunWriter:
         parent: str | None = None,
         started: int | None = None,
         again: bool = False,
+        ending: str = "FINISHED",
+        lasting: bool = True,
     ) -> Iterator[tuple[str, bool]]:
         """Yield the run's id and whether it still has to be filled; closes it however the block ends.
 
@@ -72,6 +74,8 @@ class RunWriter:
             known: the run where it was begun before.
             started: when what it tells of began, in milliseconds since 1970.
             again: fill a complete run as well.
+            ending: the status in which it is closed when the block ends well.
+            lasting: mark it complete; else it is filled anew when the same is logged again.
         """
         if known is not None and known.data.tags.get(COMPLETE) and not again:
             yield known.info.run_id, False
@@ -82,8 +86,9 @@ class RunWriter:
                 self.client.update_run(run_id, status="RUNNING")
                 self.client.set_tag(run_id, DRIVER, self._driver)
             yield run_id, True
-            self.client.set_tag(run_id, COMPLETE, "true")
-            self.client.set_terminated(run_id, "FINISHED")
+            if lasting:
+                self.client.set_tag(run_id, COMPLETE, "true")
+            self.client.set_terminated(run_id, ending)
         except BaseException as error:
             _close(self.client, run_id, error)
             raise
