@@ -73,7 +73,7 @@ def reporter(quiet: bool) -> Iterator[Terminal | Quiet]:
 
     from jobs.progress import Quiet, Terminal
 
-    with _apart():
+    with apart():
         if quiet:
             yield Quiet()
             return
@@ -82,7 +82,7 @@ def reporter(quiet: bool) -> Iterator[Terminal | Quiet]:
 
 
 @contextmanager
-def _apart() -> Iterator[None]:
+def apart() -> Iterator[None]:
     """Standard output is kept for the result: what a network or a library prints meanwhile goes to standard error.
 
     Python's own stream and the file descriptor beneath it, which C code writes to.
@@ -106,13 +106,13 @@ def finish(published: Published, json: bool) -> None:
 
         print_json(as_json(published))
     else:
-        _print_result(published)
+        print_result(published)
     raise typer.Exit(result.outcome.exit_code)
 
 
 def valid(fleet: Fleet, check: Callable[[Fleet], SampleFacts], json: bool) -> None:
     """Check the sources and say what the fleet is."""
-    with _apart():
+    with apart():
         facts = check(fleet)
     series = sorted(fleet.series())
     if json:
@@ -124,7 +124,7 @@ def valid(fleet: Fleet, check: Callable[[Fleet], SampleFacts], json: bool) -> No
     say(f"valid: fleet {fleet.config.fleet}, {models_text}, series {', '.join(series)}")
 
 
-def _print_result(published: Published) -> None:
+def print_result(published: Published) -> None:
     from rich.console import Console
 
     from tracking.table import verdict_text

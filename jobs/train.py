@@ -35,8 +35,17 @@ class Trained:
     where_to_look: tuple[str, ...] = ()
 
 
-def run_sweep(sweep: Sweep, reporter: TrainReporter, *, runner: RunnerFactory | None = None) -> Trained:
+def run_sweep(
+    sweep: Sweep,
+    reporter: TrainReporter,
+    *,
+    check: Callable[[TrainPlan], None] = lambda plan: None,
+    runner: RunnerFactory | None = None,
+) -> Trained:
     """Train what is not trained yet and write what came of it.
+
+    Args:
+        check: called before anything is trained; raises what stands against it.
 
     Raises:
         ClasswiseError: nothing was trained (configuration, data, preflight, resources), or there are no workers;
@@ -44,7 +53,7 @@ def run_sweep(sweep: Sweep, reporter: TrainReporter, *, runner: RunnerFactory | 
         Interrupted: a stop was asked for.
     """
     try:
-        return _run(sweep, reporter, runner or (lambda plan, todo: runner_for(sweep.config, plan, todo)))
+        return _run(sweep, reporter, check, runner or (lambda plan, todo: runner_for(sweep.config, plan, todo)))
     except KeyboardInterrupt:
         remedy = "run the same command again; it goes on from the finished epochs"
         raise Interrupted(Problem("training", "to finish", "a request to stop", remedy)) from None
@@ -71,10 +80,11 @@ def runner_for(config: SweepConfig, plan: TrainPlan, todo: Sequence[PlannedTrial
     return RaySweep(ask, plan.sets)
 
 
-def _run(sweep: Sweep, reporter: TrainReporter, factory: RunnerFactory) -> Trained:
+def _run(sweep: Sweep, reporter: TrainReporter, check: Callable[[TrainPlan], None], factory: RunnerFactory) -> Trained:
     config, started = sweep.config, _now()
     storage.require_writable(config.storage, "storage")
     plan = plan_training(sweep)
+    check(plan)
     reporter.sweep([item.task.name for item in plan.trials], [item.trial.recipe.epochs for item in plan.trials])
     with teller_for(config, reporter) as teller:
         results = dict(_known(plan, reporter, teller))

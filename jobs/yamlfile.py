@@ -80,6 +80,15 @@ def read_yaml(path: str | Path, kind: Kind) -> tuple[Any, Locator]:
     return _parse(_read(Path(path), kind), Locator(str(path), kind))
 
 
+def has_key(path: str | Path, key: str) -> bool:
+    """Whether the file is a mapping with that key; what is wrong with it is told by whoever reads it."""
+    try:
+        data, _ = read_yaml(path, Kind("file", "fleet or sweep"))
+    except ConfigError:
+        return False
+    return isinstance(data, dict) and key in data
+
+
 def validated(data: Any, tree: type[M], where: Locator, path: Path_ = ()) -> tuple[M | None, list[Problem]]:
     """The typed tree of what stands at `path`, or what keeps it from being one."""
     try:

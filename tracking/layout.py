@@ -21,6 +21,9 @@ from tracking.tables import finite, rows
 MODEL_TAG = "classwise.tag."
 """Prefix of the tags that the fleet file gives a model; the leaderboard filters by them."""
 
+SECONDS_PER_EPOCH = "seconds_per_epoch"
+"""Fact of a model that a sweep trained, and last part of its metric."""
+
 MAX_PARAM = 6_000
 MAX_TAG = 8_000
 WORST_CLASSES = 5
@@ -48,6 +51,8 @@ def child_content(audit: AuditResult, index: int) -> RunContent:
         metrics |= bounds(metric_key(series_key(tested.series, tested.grouping), "falsified"), tested.overall)
     for gap in model.generalisation:
         metrics |= bounds(metric_key("ge", gap.lens), gap.gap)
+    if SECONDS_PER_EPOCH in model.facts:
+        metrics[f"train/{SECONDS_PER_EPOCH}"] = model.facts[SECONDS_PER_EPOCH]
     metrics |= {"undefined": float(len(undefined)), "forwards": float(model.forwards), "seconds": model.seconds}
     return bounded(model.spec.name, _params(audit, model), metrics, _tags(audit, index, undefined))
 

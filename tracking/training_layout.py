@@ -14,7 +14,6 @@ from services.records import digest_of
 from services.trials import EpochPoint, Shares, SweepResult, TrialResult
 from tracking.layout import MODEL_TAG, WORST_CLASSES, RunContent, bounded, flat, threat_text
 from tracking.names import group_key, metric_key
-from tracking.summary import bounds
 from tracking.tables import finite
 
 TRIAL_KEY = "classwise.trial_key"
@@ -130,8 +129,6 @@ def _totals(result: TrialResult) -> dict[str, float]:
     found: dict[str, float | None] = {"epochs": float(result.epochs), "train_seconds": result.seconds}
     if result.chosen is not None:
         found |= {"chosen/epoch": float(result.chosen.epoch), **_sided("chosen", result.chosen.judged)}
-    for gap in result.generalisation:
-        found.update(bounds(metric_key("ge", gap.lens), gap.gap))
     return {key: number for key, value in found.items() if (number := finite(value)) is not None}
 
 
