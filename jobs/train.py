@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 
 from jobs import stop, versions
 from jobs.sweepconfig import SweepConfig
@@ -15,7 +17,7 @@ from jobs.trainreport import TrainReporter
 from jobs.traintell import Teller, teller_for
 from jobs.trialresult import DONE, trial_result
 from services import storage
-from services.errors import Interrupted, Problem
+from services.errors import Interrupted, Problem, StorageError
 from services.records import TaskFailure
 from services.training.runner import LocalSweep, SweepRunner
 from services.training.trial import TrialWorker
@@ -75,16 +77,23 @@ def runner_for(config: SweepConfig, plan: TrainPlan, todo: Sequence[PlannedTrial
         cpus=resources.cpus,
         gpus=resources.gpus,
         threads=resources.threads or 0,
+        gang=resources.workers,
         wait_seconds=resources.wait_seconds,
     )
     return RaySweep(ask, plan.sets)
 
 
 def _run(sweep: Sweep, reporter: TrainReporter, check: Callable[[TrainPlan], None], factory: RunnerFactory) -> Trained:
-    config, started = sweep.config, _now()
-    storage.require_writable(config.storage, "storage")
+    started = _now()
+    storage.require_writable(sweep.config.storage, "storage")
     plan = plan_training(sweep)
     check(plan)
+    with _alone(plan.folder):
+        return _trained(sweep, plan, reporter, factory, started)
+
+
+def _trained(sweep: Sweep, plan: TrainPlan, reporter: TrainReporter, factory: RunnerFactory, started: str) -> Trained:
+    config = sweep.config
     reporter.sweep([item.task.name for item in plan.trials], [item.trial.recipe.epochs for item in plan.trials])
     with teller_for(config, reporter) as teller:
         results = dict(_known(plan, reporter, teller))
@@ -143,6 +152,23 @@ def _failed(event: TaskFailure[TrialTask], points: Sequence[EpochPoint]) -> Tria
     """What is known of a trial that raised or whose workers died."""
     reason = "; ".join(str(Problem(*problem)) for problem in event.problems)
     return TrialReport("failed", reason, None, 0, tuple(points))
+
+
+@contextmanager
+def _alone(folder: str) -> Iterator[None]:
+    """Two commands that train one sweep would write the same checkpoints; a local folder is locked against that."""
+    from filelock import FileLock, Timeout
+
+    if not storage.is_local(folder):
+        yield
+        return
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(Path(folder) / ".lock", timeout=0):
+            yield
+    except Timeout:
+        remedy = "wait for the other, or give the sweep another name or storage"
+        raise StorageError(Problem(folder, "one command at a time to train a sweep", "another one", remedy)) from None
 
 
 def _now() -> str:

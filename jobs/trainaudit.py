@@ -165,8 +165,7 @@ def _fleet(
 
 def _storage_problems(sweep: SweepConfig) -> list[Problem]:
     """Networks are read from weights files, and files must be ones that the audit's workers can open."""
-    fs, _ = storage.filesystem(sweep.storage)
-    if "file" in (fs.protocol if isinstance(fs.protocol, tuple | list) else (fs.protocol,)):
+    if storage.is_local(sweep.storage):
         return []
     remedy = "train into a folder that all nodes share, or audit the logged networks by their mlflow: sources"
     return [Problem("storage", "a local or shared folder, when trained networks are audited", sweep.storage, remedy)]

@@ -72,9 +72,8 @@ def plan_training(sweep: Sweep) -> TrainPlan:
 
 def _base(config: SweepConfig) -> str:
     """The storage; a local one by its absolute path, so that sources of trained networks hold from anywhere."""
-    fs, path = storage.filesystem(config.storage)
-    local = "file" in (fs.protocol if isinstance(fs.protocol, tuple | list) else (fs.protocol,))
-    return str(Path(path).absolute()) if local else config.storage
+    _, path = storage.filesystem(config.storage)
+    return str(Path(path).absolute()) if storage.is_local(config.storage) else config.storage
 
 
 def _read_sets(config: SweepConfig) -> dict[str, TrainingSet]:

@@ -43,6 +43,7 @@ class Ask:
         most: the largest number of actors there is work for.
         cpus, gpus: of each actor. A GPU actor holds no core, else it would starve everything else.
         threads: of torch in each; 0 means one a core held.
+        gang: workers that each actor starts and waits for; above 1 the actor itself holds nothing.
         wait_seconds: how long to be without any placed worker.
         factories: modules that `factory:` and `generator:` may import on the workers.
         environment: variables that the workers need (where the model registry is).
@@ -54,6 +55,7 @@ class Ask:
     cpus: float = 1.0
     gpus: float = 0.0
     threads: int = 0
+    gang: int = 1
     wait_seconds: float = 60.0
     factories: tuple[str, ...] = ()
     environment: tuple[tuple[str, str], ...] = ()
@@ -236,12 +238,12 @@ class Pool(Generic[T, R]):
         """How many actors to place, after comparing what is asked with what the cluster has."""
         ask, have = self._ask, ray.cluster_resources()
         cpus, gpus = have.get("CPU", 0.0), have.get("GPU", 0.0)
-        each = ask.gpus or ask.cpus
+        each = (ask.gpus or ask.cpus) * ask.gang
         possible = int((gpus if ask.gpus else cpus) / each) if each else (ask.workers or 1)
         wanted = ask.workers or min(possible, ask.most or possible)
         fits_a_node = any(_node_fits(node, ask) for node in ray.nodes() if node["Alive"])
         if wanted > possible or not possible or not fits_a_node:
-            need = f"{wanted or 1} workers x ({ask.cpus:g} CPU, {ask.gpus:g} GPU)"
+            need = f"{(wanted or 1) * ask.gang} workers x ({ask.cpus:g} CPU, {ask.gpus:g} GPU)"
             remedy = "lower resources.workers, cpus or gpus, or add nodes"
             raise ResourceError(Problem("resources", need, f"a cluster of {cpus:g} CPU and {gpus:g} GPU", remedy))
         return wanted
@@ -250,7 +252,8 @@ class Pool(Generic[T, R]):
         ask = self._ask
         worker, arguments = self._worker()
         remote: Any = ray.remote(worker)
-        options: dict[str, Any] = {"num_cpus": 0 if ask.gpus else ask.cpus, "num_gpus": ask.gpus, "max_restarts": 0}
+        cpus, gpus = (0 if ask.gpus else ask.cpus, ask.gpus) if ask.gang == 1 else (0, 0)
+        options: dict[str, Any] = {"num_cpus": cpus, "num_gpus": gpus, "max_restarts": 0}
         device = "cuda" if ask.gpus else "cpu"
         if ask.environment:
             options["runtime_env"] = {"env_vars": dict(ask.environment)}

@@ -7,7 +7,8 @@ between training and evaluation mode, which that wrapper's bookkeeping does not 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
 import torch
@@ -45,6 +46,10 @@ class Peers(Protocol):
         ...
 
 
+class PeerLost(Exception):
+    """A worker that the others share their batches with is gone."""
+
+
 class Alone:
     """One worker."""
 
@@ -77,22 +82,34 @@ class Group:
         if not parts:
             return
         flat = torch.cat([part.reshape(-1) for part in parts]).mul_(share)
-        self._group.all_reduce(flat)
+        with _together():
+            self._group.all_reduce(flat)
         for part, mean in zip(parts, torch.split(flat, [part.numel() for part in parts]), strict=True):
             part.copy_(mean.view_as(part))
 
     def gather(self, value: T) -> list[T]:
         """Every worker's value, by rank."""
         found: list[Any] = [None] * self.size
-        self._group.all_gather_object(found, value)
+        with _together():
+            self._group.all_gather_object(found, value)
         return found
 
     def agree(self, value: T) -> T:
         """The first worker's value."""
         box: list[Any] = [value]
-        self._group.broadcast_object_list(box, src=0)
+        with _together():
+            self._group.broadcast_object_list(box, src=0)
         agreed: T = box[0]
         return agreed
+
+
+@contextmanager
+def _together() -> Iterator[None]:
+    """Whatever a collective call raises, it comes of another worker that is gone."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise PeerLost(" ".join(str(error).split())[:300]) from error
 
 
 def added(parts: Sequence[ClassCounts]) -> ClassCounts:

@@ -47,7 +47,7 @@ class TrialWorker:
         except ClasswiseError:
             raise
         except (Exception, SystemExit) as error:
-            raise _told(task, error) from error
+            raise told_of(task, error) from error
 
 
 def events(task: TrialTask, data: TrainingSet, peers: Peers | None = None) -> Iterator[Event]:
@@ -87,7 +87,8 @@ def _report(report: TrainReport) -> TrialReport:
     return TrialReport(cast(State, report.stopped), report.reason, report.selected, report.resumed_at, points)
 
 
-def _told(task: TrialTask, error: BaseException) -> ClasswiseError:
+def told_of(task: TrialTask, error: BaseException) -> ClasswiseError:
+    """What a user is told of an error that nobody foresaw."""
     if is_out_of_memory(error):
         remedy = "lower recipe.batch, give the trial more of a GPU (resources.gpus), or train fewer side by side"
         return ResourceError(Problem(task.title, "memory for a batch", "out of memory", remedy))
