@@ -56,11 +56,13 @@ def training_fleet(
     """The fleet that audits some of the models on a training sample.
 
     It has no gates, for it judges nothing, and no groups, for the sample has no columns. Its `limit` takes all of the
-    sample, and says to the intervals that the numbers of samples a class were fixed.
+    sample, and says to the intervals that the numbers of samples a class were fixed. The tag `split` keeps its runs
+    apart from those on test samples.
     """
     data: dict[str, Any] = fleet.config.model_dump(mode="json")
     data["fleet"] = f"{fleet.config.fleet}-train{f'-{label}' if label else ''}"[:100]
-    data["models"] = [model for model in data["models"] if model["name"] in names]
+    chosen = [model for model in data["models"] if model["name"] in names]
+    data["models"] = [{**model, "tags": {**model["tags"], "split": "train"}} for model in chosen]
     data["samples"] = {"uri": sample.source, "limit": sample.count}
     data |= {"gates": [], "groups": [], "measures": fleet.config.measures}
     if temperature is not None:

@@ -15,9 +15,9 @@ from jobs.yamlfile import Kind, Locator, Path_, read_yaml, registered, validated
 from services.errors import ConfigError, Problem
 from services.measures.epsilons import read_radius
 from services.registry import did_you_mean
-from services.training.architectures.registry import ARCHITECTURES
 from services.training.datasets import DATASETS
 from services.training.methods import METHODS, Method
+from services.training.networks import ARCHITECTURES
 from services.training.recipe import Recipe
 
 KIND = Kind("sweep file", "sweep, methods, architectures and datasets")

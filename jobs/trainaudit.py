@@ -146,7 +146,7 @@ def _fleet(
     """The template with the trained networks; what it leaves out of place and tracking is as the sweep has it."""
     data = dict(template.data)
     own = data.get("models") or []
-    data["models"] = [*(own if isinstance(own, list) else []), *entries]
+    data["models"] = [*own, *entries] if isinstance(own, list) else own
     data["storage"] = storage or data.get("storage", sweep.storage)
     data.setdefault("on_model_fault", "skip")
     for part, names in (("resources", ("runner", "address")), ("tracking", ("enabled", "uri"))):

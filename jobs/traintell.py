@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from jobs.sweepconfig import SweepConfig
 from jobs.trialresult import model_spec
-from services.errors import TrackingError
+from services.errors import Problem, SourceError, TrackingError
 from services.trials import SweepResult, TrialResult
 from tracking.training_bundle import read_curves
 
@@ -98,9 +98,11 @@ def training_log(config: dict[str, Any], uri: str) -> TrainingLog:
 
 
 def network_of(result: TrialResult, factories: tuple[str, ...]) -> nn.Module:
-    """The trained network as audits see it: images in [0, 1] to logits, on the CPU."""
+    """The trained network as audits see it, images in [0, 1] to logits, on the CPU, to be traced with any batch."""
+    from services.loading.contracted import ContractedNetwork, Graphable
     from services.loading.models import load_model
 
-    network: Any = load_model(model_spec(result), allowed_factories=factories).network
-    loaded: nn.Module = network
-    return loaded
+    network = load_model(model_spec(result), allowed_factories=factories).network
+    if not isinstance(network, ContractedNetwork):
+        raise SourceError(Problem(result.name, "a network to run", type(network).__name__))
+    return Graphable(network).eval()

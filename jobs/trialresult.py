@@ -9,8 +9,8 @@ from urllib.parse import quote
 from jobs.trainplan import PlannedTrial
 from services import storage
 from services.records import InputContract, ModelSpec, ThreatModel
-from services.training.architectures.registry import ARCHITECTURES
 from services.training.methods.base import Method
+from services.training.networks import ARCHITECTURES
 from services.training.recipe import Recipe
 from services.trials import DataFacts, TrialReport, TrialResult
 

@@ -21,7 +21,6 @@ from services.training.sets import TrainingSet
 from services.training.trial import Event, TrialWorker, told_of
 from services.trials import EpochDone, TrialDone, TrialTask
 
-
 RUN = "ray-train"
 """Ray Train's own folder in a trial's, while it runs."""
 

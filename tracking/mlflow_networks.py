@@ -20,6 +20,7 @@ from tracking.mlflow_runs import RunWriter
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
+    from mlflow.entities import LoggedModel
     from torch import nn
 
 NAME = "model"
@@ -27,8 +28,10 @@ EXAMPLE = 2
 """Images of the input example: a graph traced with one image would take one for ever."""
 
 
-def log_network(runs: RunWriter, run_id: str, result: TrialResult, network: Callable[[TrialResult], nn.Module]) -> str:
-    """Log the network of a trial, unless it is there; returns the id of the logged model."""
+def log_network(
+    runs: RunWriter, run_id: str, result: TrialResult, network: Callable[[TrialResult], nn.Module]
+) -> LoggedModel:
+    """Log the network of a trial, unless it is there."""
     from mlflow.entities import LoggedModelOutput, LoggedModelStatus
     from mlflow.models import Model
 
@@ -36,7 +39,7 @@ def log_network(runs: RunWriter, run_id: str, result: TrialResult, network: Call
     found = client.search_logged_models([runs.experiment], filter_string=f"source_run_id = '{run_id}'")
     for known in found:
         if known.name == NAME and known.status == LoggedModelStatus.READY:
-            return str(known.model_id)
+            return known
     model = client.create_logged_model(runs.experiment, NAME, source_run_id=run_id, tags={"classwise.uri": result.uri})
     try:
         client.log_outputs(run_id, [LoggedModelOutput(model.model_id, step=result.selected or 0)])
@@ -48,19 +51,22 @@ def log_network(runs: RunWriter, run_id: str, result: TrialResult, network: Call
     except BaseException:
         client.finalize_logged_model(model.model_id, LoggedModelStatus.FAILED)
         raise
-    client.finalize_logged_model(model.model_id, LoggedModelStatus.READY)
-    return str(model.model_id)
+    return client.finalize_logged_model(model.model_id, LoggedModelStatus.READY)
 
 
-def register_network(client: MlflowClient, run_id: str, model_id: str, name: str, result: TrialResult) -> str:
-    """Register a logged model as a version of `name`, unless it is one; returns the version."""
+def register_network(client: MlflowClient, run_id: str, model: LoggedModel, name: str, result: TrialResult) -> str:
+    """Register a logged model as a version of `name`, unless it is one; returns the version.
+
+    Its source is where its files lie: a `models:/` source would be looked up in the process's default store.
+    """
     known = client.search_model_versions(f"name = '{quoted(name)}' and run_id = '{run_id}'")
     if known:
         return str(known[0].version)
     if not client.search_registered_models(f"name = '{quoted(name)}'"):
         client.create_registered_model(name)
     tags = {f"classwise.{key}": value for key, value in result.tags.items()}
-    made = client.create_model_version(name, f"models:/{model_id}", run_id=run_id, model_id=model_id, tags=tags)
+    place = model.artifact_location
+    made = client.create_model_version(name, place, run_id=run_id, model_id=model.model_id, tags=tags)
     return str(made.version)
 
 

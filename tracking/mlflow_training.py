@@ -151,9 +151,9 @@ class TrainingLog:
                 (Path(local) / path).write_text(text, encoding="utf-8")
             runs.client.log_artifacts(run_id, local)
         if self._network is not None and result.usable and result.uri:
-            model_id = log_network(runs, run_id, result, self._network)
+            model = log_network(runs, run_id, result, self._network)
             if self._register is not None:
-                register_network(runs.client, run_id, model_id, self._register(result), result)
+                register_network(runs.client, run_id, model, self._register(result), result)
 
 
 def sync_training(folder: str, log: TrainingLog, tracking_uri: str) -> bool:
