@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NoReturn
 
 import ray
 
@@ -79,6 +79,7 @@ class Conductor:
         mailbox, faults = Queue(actor_options={"num_cpus": 0}), list[BaseException]()
         training = threading.Thread(target=self._fit, args=(task, data, mailbox, faults), daemon=True)
         training.start()
+        done: TrialDone | None = None
         try:
             while training.is_alive() or not mailbox.empty():
                 try:
@@ -87,12 +88,16 @@ class Conductor:
                     continue
                 if isinstance(told, ClasswiseError):
                     raise told
-                yield told
+                if isinstance(told, TrialDone):
+                    done = told  # told once Ray Train has put its things away
+                else:
+                    yield told
         finally:
             mailbox.shutdown(force=True)
-        if faults:
-            self._give_up(task, faults[0])
+        if done is None:
+            self._give_up(task, faults[0] if faults else RuntimeError("it ended without a word"))
         storage.remove(storage.join(task.folder, RUN))
+        yield done
 
     def _fit(self, task: TrialTask, data: list[Any], mailbox: Any, faults: list[BaseException]) -> None:
         try:
@@ -119,7 +124,7 @@ class Conductor:
             ),
         )
 
-    def _give_up(self, task: TrialTask, error: BaseException) -> None:
+    def _give_up(self, task: TrialTask, error: BaseException) -> NoReturn:
         """Ray Train gave up, and no worker said why: there was no room for them, or one is gone."""
         from ray.train import ControllerError, WorkerGroupError
 
