@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -324,3 +329,24 @@ def test_validate_and_show_on_the_command_line(tmp_path: Path, done: Trained) ->
     wrong = CliRunner().invoke(app, ["train", str(path), "--runner", "rey"])
     assert wrong.exit_code == 2 and "resources.runner" in wrong.stderr
     assert ConfigError.__name__ in wrong.stderr
+
+
+def test_a_signal_stops_cleanly_and_the_next_run_goes_on(tmp_path: Path) -> None:
+    long = sweep(tmp_path, methods=[{"name": "pgd", "budget": {**BUDGET, "steps": 20}}], recipe={"epochs": 40})
+    path = tmp_path / "sweep.yaml"
+    path.write_text(json.dumps(long.config.model_dump(mode="json", by_alias=True, exclude_unset=True)))
+    command = [sys.executable, "-m", "jobs.cli", "train", str(path), "--json"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.rglob("progress.safetensors")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert json.loads(out)["error"] == "Interrupted" and "Traceback" not in err
+    assert not list(tmp_path.rglob("trial.json"))
+    heard = Heard(stop=("pgd-small_cnn-digits-s0", 39))
+    with pytest.raises(Interrupted):
+        run_sweep(long, heard)
+    assert heard.begins[0][1] >= 1 and heard.epochs[0][1] == heard.begins[0][1]
