@@ -74,7 +74,7 @@ def foolbox(network: torch.nn.Module, images: torch.Tensor, labels: torch.Tensor
     from foolbox.attacks import LinfPGD
 
     attack = LinfPGD(abs_stepsize=STEP, steps=STEPS, random_start=True)
-    _, _, success = attack(PyTorchModel(network, (0, 1), device="cpu"), images, labels, epsilons=EPSILON)
+    _, _, success = attack(PyTorchModel(network, (0, 1), device=images.device), images, labels, epsilons=EPSILON)
     return float((~success).sum())
 
 
@@ -87,24 +87,29 @@ def timed(attack: Attack, network: torch.nn.Module, images: torch.Tensor, labels
     return Clock.now() - start, left / len(images)
 
 
-def compare_pgd(data: Path, count: int, only: list[str], peers: dict[str, Attack]) -> None:
-    """Print one line a network and the ratio of the sums."""
+def compare_pgd(data: Path, count: int, only: list[str], peers: dict[str, Attack], device: str = "cpu") -> None:
+    """Print one line a network and the ratio of the sums.
+
+    Each attack ends by counting its survivors on the host, so a GPU's queue is empty when the clock is read.
+    """
     images, labels, _ = zoo.images(data, "cifar10/test.npz", slice(0, count))
+    images, labels = images.to(device), labels.to(device)
+    known = [entry["id"] for entry in zoo.entries(data, "cifar10")]
+    if unknown := sorted(set(only) - set(known)):
+        sys.exit(f"no network {', '.join(unknown)}; there are {', '.join(known)}")
     totals = dict.fromkeys(["classwise", *peers], Clock(0.0, 0.0))
     print(
         f"\nPGD-{STEPS}, Linf 8/255, {count} images: wall seconds (robust accuracy), ratio of the peer's time to ours"
     )
-    for entry in zoo.entries(data, "cifar10"):
-        if only and entry["id"] not in only:
-            continue
-        network, line = zoo.load(data, entry["id"]), f"{entry['id']:<24}"
+    for name in only or known:
+        network, line = zoo.load(data, name).to(device), f"{name:<24}"
         base, accuracy = timed(ours, network, images, labels)
         line += f"  classwise {base.wall:7.2f} ({accuracy:.3f})"
         totals["classwise"] = _sum(totals["classwise"], base)
-        for name, attack in peers.items():
+        for peer, attack in peers.items():
             taken, accuracy = timed(attack, network, images, labels)
-            totals[name] = _sum(totals[name], taken)
-            line += f"  {name} {taken.wall:7.2f} ({accuracy:.3f}) {taken.ratio(base)}"
+            totals[peer] = _sum(totals[peer], taken)
+            line += f"  {peer} {taken.wall:7.2f} ({accuracy:.3f}) {taken.ratio(base)}"
         print(line, flush=True)
     ratios = ", ".join(f"{name} {totals[name].ratio(totals['classwise'])}" for name in peers)
     print(f"{'in all':<24}  classwise {totals['classwise'].wall:.2f} s; {ratios}", flush=True)
@@ -152,6 +157,17 @@ def compare_distances(data: Path, count: int, names: list[str]) -> None:
             )
 
 
+def installed_peers(folder: str = "") -> dict[str, Attack]:
+    """The peers that can be imported, also from `folder`; a missing one is left out with a message."""
+    if folder:
+        sys.path.append(folder)
+    peers: dict[str, Attack] = {"torchattacks": torchattacks, "foolbox": foolbox}
+    for name in [name for name in peers if importlib.util.find_spec(name) is None]:
+        print(f"{name} is not installed: left out")
+        del peers[name]
+    return peers
+
+
 def main() -> None:
     """Read the options and run both comparisons."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
@@ -161,14 +177,7 @@ def main() -> None:
     parser.add_argument("--peers", default="", help="folder in which torchattacks is installed")
     parser.add_argument("--only", nargs="*", default=[], help="networks for PGD; all by default")
     options = parser.parse_args()
-    if options.peers:
-        sys.path.append(options.peers)
-    peers: dict[str, Attack] = {}
-    for name, attack in {"torchattacks": torchattacks, "foolbox": foolbox}.items():
-        if importlib.util.find_spec(name):
-            peers[name] = attack
-        else:
-            print(f"{name} is not installed: left out")
+    peers = installed_peers(options.peers)
     if options.images:
         compare_pgd(options.data, options.images, options.only, peers)
     if options.distances and "foolbox" in peers:

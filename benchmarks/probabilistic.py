@@ -27,7 +27,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from benchmarks import zoo_prob
+from benchmarks import zoo
 from services.measures.noise import unit_noise
 from services.measures.probabilistic import Pr, ProbAcc
 from services.measures.smoothing import Radius
@@ -35,7 +35,14 @@ from services.numerics.binomial import fixed_sample_size
 from services.numerics.probacc import probacc
 from services.numerics.spending import characteristics
 
-NETWORKS = ("cifar10_wide_std", "cifar10_wide_madry8", "cifar10_base_kw", "cifar10_cnn_a_adv")
+NETWORKS = (
+    "cifar10_wide_std",
+    "cifar10_wide_madry8",
+    "cifar10_base_kw",
+    "cifar10_cnn_a_adv",
+    "cifar10_resnet2b",
+    "cifar10_resnet20",
+)
 LOOPED = 25
 """Images the published loop is timed on; its cost an image is constant, so it is scaled to all."""
 RHO, ALPHA, RADIUS, BATCH = 0.05, 0.05, 8 / 255, 250
@@ -79,7 +86,7 @@ def verdicts(folder: Path, images, labels) -> None:
     print(f"(a) fixed n = {fixed} draws a sample; sequential test decides p = rho/2 rightly with probability")
     print(f"    {robust.accept:.4f}, p = 2 rho with {vulnerable.reject:.4f}; at most {boundary.horizon} draws a sample")
     for name in NETWORKS:
-        network = zoo_prob.load(folder, name)
+        network = zoo.Counted(zoo.load(folder, name))
         columns, passes, seconds = run(measure, network, images, labels)
         found = probacc(columns[f"{measure.stem(RADIUS)}/verdict"], alpha=ALPHA, delta=0.05)
         few = slice(0, LOOPED)
@@ -98,7 +105,7 @@ def verdicts(folder: Path, images, labels) -> None:
 def smoothing(folder: Path, images, labels, draws: int) -> None:
     print(f"(b) smoothing, sigma .25, n = {draws} (scaled down from 100,000), alpha .001, decision radius >= .25")
     for name in ("cifar10_base_kw", "cifar10_wide_madry8"):
-        network = zoo_prob.load(folder, name)
+        network = zoo.Counted(zoo.load(folder, name))
         key = "radius/sigma-0.25/at-0.25"
         fixed, fixed_passes, slow = run(Radius(at=(0.25,), draws=draws), network, images, labels)
         quick, passes, fast = run(Radius(at=(0.25,), draws=draws, method="adaptive"), network, images, labels)
@@ -111,7 +118,7 @@ def smoothing(folder: Path, images, labels, draws: int) -> None:
 
 
 def memory(folder: Path, images, labels) -> None:
-    network, peaks = zoo_prob.load(folder, "cifar10_base_kw"), []
+    network, peaks = zoo.Counted(zoo.load(folder, "cifar10_base_kw")), []
     for draws in (20, 100, 500):
         run(Pr(radii=(RADIUS,), draws=draws), network, images, labels)
         peaks.append((draws, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024))
@@ -120,7 +127,7 @@ def memory(folder: Path, images, labels) -> None:
 
 def noise(folder: Path, images) -> None:
     network, ids, draws = (
-        zoo_prob.load(folder, "cifar10_wide_std"),
+        zoo.load(folder, "cifar10_wide_std"),
         np.repeat(np.arange(25), 10),
         np.tile(np.arange(10), 25),
     )
@@ -150,7 +157,7 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=2000, help="n of the smoothing procedures in (b)")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    images, labels = zoo_prob.images(options.data, options.images)
+    images, labels, _ = zoo.images(options.data, "cifar10/test.npz", slice(0, options.images))
     memory(options.data, images[:250], labels[:250])  # first: the peak is that of the whole process
     noise(options.data, images)
     verdicts(options.data, images, labels)

@@ -29,6 +29,19 @@ class Normalised(nn.Module):
         return logits
 
 
+class Counted(nn.Module):
+    """A network that counts the images it sees."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network, self.count = network, 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.count += len(x)
+        logits: torch.Tensor = self.network(x)
+        return logits
+
+
 class CifarBlock(nn.Module):
     """Two 3x3 convolutions with batch norm and a shortcut without parameters."""
 
@@ -129,6 +142,11 @@ def load(data: Path, name: str) -> nn.Module:
     network = _architecture(entry["arch"])
     network.load_state_dict(torch.load(data / entry["file"], weights_only=True))
     return Normalised(network, entry["input"]["mean"], entry["input"]["std"]).eval()
+
+
+def audited(data: str, name: str) -> nn.Module:
+    """`load` as a `factory:` source calls it."""
+    return load(Path(data), name)
 
 
 def images(data: Path, file: str, rows: slice | list[int]) -> tuple[torch.Tensor, torch.Tensor, np.ndarray[Any, Any]]:

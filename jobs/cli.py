@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from jobs import console
+from jobs.leaderboard_cli import leaderboard
 
 app = typer.Typer(
     name="classwise",
@@ -147,6 +148,9 @@ def sync(
         from jobs.publish import sync_bundle
 
         console.say(sync_bundle(bundle, tracking_uri))
+
+
+app.command()(leaderboard)
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ import json as jsonlib
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,8 @@ from services.errors import ClasswiseError, Interrupted, Problem, StorageError
 from services.records import SampleFacts
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from jobs.fleetfile import Fleet
     from jobs.progress import Quiet, Terminal
     from jobs.publish import Published
@@ -125,14 +127,20 @@ def valid(fleet: Fleet, check: Callable[[Fleet], SampleFacts], json: bool) -> No
 
 
 def print_result(published: Published) -> None:
-    from rich.console import Console
-
     from tracking.table import verdict_text
+
+    show([verdict_text(published.result)], published.where_to_look)
+
+
+def show(parts: Iterable[RenderableType], lines: Iterable[str] = ()) -> None:
+    """Print what rich renders, as wide as the terminal, and then plain lines of any length."""
+    from rich.console import Console
 
     page = io.StringIO()
     out = Console(file=page, force_terminal=sys.stdout.isatty(), width=Console().width)
-    out.print(verdict_text(published.result))
-    for line in published.where_to_look:
+    for part in parts:
+        out.print(part)
+    for line in lines:
         out.print(line, highlight=False, markup=False, soft_wrap=True)
     say(page.getvalue().rstrip("\n"))
 

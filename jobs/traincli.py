@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -95,7 +93,7 @@ def show(folder: str, json: bool) -> None:
     if json:
         console.print_json(_sweep_json(result, folder, ()))
     else:
-        console.say(_text(result))
+        _print(result)
     raise typer.Exit(result.exit_code)
 
 
@@ -121,10 +119,9 @@ def _finish(trained: Trained, audited: TrainedAndAudited | None, json: bool) -> 
             body |= {"audit": as_json(audited.audit), "audits_on_training": on_training}
         console.print_json(body)
     else:
-        console.say(_text(trained.result))
         if audited:
             console.print_result(audited.audit)
-        console.say("\n".join(trained.where_to_look))
+        _print(trained.result, trained.where_to_look)
     raise typer.Exit(code)
 
 
@@ -135,24 +132,17 @@ def _sweep_json(result: SweepResult, folder: str, look: Sequence[str]) -> dict[s
     return {"folder": folder, "look": list(look), "outcome": result.outcome, **body}
 
 
-def _text(result: SweepResult) -> str:
-    from rich.console import Console
+def _print(result: SweepResult, lines: Sequence[str] = ()) -> None:
+    """The trials, what went wrong with them, how well they generalise, and where their networks are."""
+    tables = [_trials_table(result.trials, f"{result.sweep}: {result.outcome}")]
+    tables += [_gaps_table(result.trials)] if any(trial.generalisation for trial in result.trials) else []
+    told = [_fault(trial) for trial in result.trials if not trial.usable]
+    console.show(tables, [*told, *(f"{trial.name}  {trial.uri}" for trial in result.trials if trial.uri), *lines])
 
-    page = io.StringIO()
-    out = Console(file=page, force_terminal=sys.stdout.isatty(), width=max(100, Console().width))
-    out.print(_trials_table(result.trials, f"{result.sweep}: {result.outcome}"))
-    for trial in result.trials:
-        if not trial.usable:
-            kept = f"; last good weights: {trial.weights}" if trial.weights else ""
-            out.print(
-                f"{trial.name} {trial.state}: {trial.reason}{kept}", markup=False, highlight=False, soft_wrap=True
-            )
-    if any(trial.generalisation for trial in result.trials):
-        out.print(_gaps_table(result.trials))
-    for trial in result.trials:
-        if trial.uri:
-            out.print(f"{trial.name}  {trial.uri}", markup=False, highlight=False, soft_wrap=True)
-    return page.getvalue().rstrip("\n")
+
+def _fault(trial: TrialResult) -> str:
+    kept = f"; last good weights: {trial.weights}" if trial.weights else ""
+    return f"{trial.name} {trial.state}: {trial.reason}{kept}"
 
 
 def _trials_table(trials: Sequence[TrialResult], title: str) -> Any:

@@ -3,11 +3,29 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
+
+from services.records import (
+    AuditResult,
+    CalibrationResult,
+    Estimate,
+    GroupScore,
+    ModelResult,
+    ModelSpec,
+    Outcome,
+    SampleFacts,
+    Series,
+    SeriesResult,
+    ThreatModel,
+    digest_of,
+)
 
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
@@ -53,3 +71,99 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"real data not found at {folder}; set CLASSWISE_SHARED_DATA")
     return folder
+
+
+@pytest.fixture(scope="session")
+def migrated_store(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], str]:
+    """A function of a folder to the URI of a SQLite store in it; the schema is made once and copied."""
+    template = tmp_path_factory.mktemp("template") / "mlflow.db"
+
+    def copy(folder: Path) -> str:
+        from mlflow import MlflowClient
+
+        if not template.exists():
+            MlflowClient(f"sqlite:///{template}").search_experiments(max_results=1)
+        shutil.copy(template, folder / "mlflow.db")
+        return f"sqlite:///{folder}/mlflow.db"
+
+    return copy
+
+
+def _board_series(key: str, value: float, half: float) -> SeriesResult:
+    """A series over three classes a tenth apart at most, each with an interval of that half-width."""
+    names = ("ant", "bee", "cat")
+    step = min(0.1, value / 2)
+    means = (value + step, value, value - step)
+    scores = [Estimate(mean, mean - half, mean + half) for mean in means]
+    groups = tuple(GroupScore(index, names[index], 50, 50, score) for index, score in enumerate(scores))
+    gini = 4 * step / 9 / value if value else None
+    return SeriesResult(
+        series=Series(key, key, 2.0, binary=key.startswith(("clean", "pgd"))),
+        grouping="class",
+        aggregate=Estimate(value, value - half / 2, value + half / 2),
+        rdi=Estimate(2 * step, step, 3 * step),
+        nrgc=Estimate(gini, gini * 0.5, gini * 1.5) if gini else Estimate(None, reason="all scores are 0"),
+        wcr=scores[2],
+        fp=Estimate(value - step),
+        worst=("cat",),
+        not_separated=(),
+        missing=(),
+        groups=groups,
+        method="exact (fixture)",
+        delta=0.05,
+    )
+
+
+@pytest.fixture(scope="session")
+def board_audit() -> Callable[..., AuditResult]:
+    """A function to an audit for leaderboards: models as ``{name: (tags, {series: value})}``."""
+
+    def make(
+        audit_id: str,
+        models: dict[str, tuple[dict[str, str], dict[str, float]]],
+        *,
+        fleet: str = "robust",
+        epsilon: float | None = 8 / 255,
+        digest: str = "5a" * 16,
+        half: float = 0.04,
+        measures: Sequence[Any] = ("clean", {"name": "pgd", "steps": 20}),
+    ) -> AuditResult:
+        results = []
+        threat = ThreatModel("Linf", epsilon) if epsilon else None
+        for name, (tags, series) in models.items():
+            spec = ModelSpec(name, f"factory:x:{name}", threat_model=threat, tags=tuple(sorted(tags.items())))
+            made = tuple(_board_series(key, value, half) for key, value in series.items())
+            results.append(ModelResult(spec, digest_of(name), Outcome.PASS, series=made, seconds=1.0))
+        facts = SampleFacts("npz:test.npz", digest, 150, (1, 8, 8), ("ant", "bee", "cat"), (50, 50, 50))
+        config = {"fleet": fleet, "measures": list(measures)}
+        policy = CalibrationResult("fixed", 1.0)
+        times = ("2026-11-28T00:00:00+00:00", "2026-11-28T00:01:00+00:00")
+        return AuditResult(
+            audit_id, fleet, *times, Outcome.PASS, facts, tuple(results), policy, config, {"classwise": "0"}
+        )
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def log_board(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., list[str]]:
+    """A function that logs an audit without pictures, and more metrics of its models; returns their run ids."""
+
+    def log(audit: AuditResult, uri: str, extra: dict[str, dict[str, float]] | None = None) -> list[str]:
+        from mlflow import MlflowClient
+
+        from tracking import artifacts
+        from tracking.mlflow_store import log_audit
+
+        folder = str(tmp_path_factory.mktemp("bundle"))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(artifacts, "child_files", lambda *arguments: None)
+            patch.setattr(artifacts, "parent_files", lambda *arguments: None)
+            runs = log_audit(audit, folder, tracking_uri=uri, experiment=audit.fleet, registry_models=False)
+        client = MlflowClient(uri)
+        for run_id, model in zip(runs.child_run_ids, audit.models, strict=True):
+            for key, value in (extra or {}).get(model.spec.name, {}).items():
+                client.log_metric(run_id, key, value)
+        return list(runs.child_run_ids)
+
+    return log

@@ -13,13 +13,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from services.records import AuditResult, ModelResult, Outcome, SeriesResult, ThreatModel
+from services.records import AuditResult, ModelResult, Outcome, SeriesResult, ThreatModel, digest_of
 from tracking.names import group_key, metric_key, series_key, unique_name
 from tracking.summary import METRICS, bounds, lens, series_metrics
 from tracking.tables import finite, rows
 
 MODEL_TAG = "classwise.tag."
 """Prefix of the tags that the fleet file gives a model; the leaderboard filters by them."""
+
+MODELS_TAG = "classwise.models"
+"""On an audit: a digest of its models and samples. Of two audits with the same one the newer tells all."""
 
 SECONDS_PER_EPOCH = "seconds_per_epoch"
 """Fact of a model that a sweep trained, and last part of its metric."""
@@ -66,6 +69,7 @@ def parent_content(audit: AuditResult) -> RunContent:
         "classwise.role": "audit",
         "classwise.outcome": audit.outcome.value,
         "classwise.baseline": audit.baseline,
+        MODELS_TAG: _models_digest(audit),
         "classwise.versions": json.dumps(audit.versions, sort_keys=True),
         "mlflow.note.content": _note(audit),
     }
@@ -183,6 +187,13 @@ def bounded(name: str, params: dict[str, str], metrics: dict[str, float], tags: 
     short_tags = {key: fit("tags", key, value, MAX_TAG) for key, value in tags.items() if value}
     numbers = {key: value for key, raw in metrics.items() if (value := finite(raw)) is not None}
     return RunContent(name, short_params, numbers, short_tags, texts)
+
+
+def _models_digest(audit: AuditResult) -> str:
+    """What makes runs of two audits runs of the same models in the same setting."""
+    named = [(m.spec.name, threat_text(m.spec.threat_model), dict(m.spec.tags)) for m in audit.models]
+    told = sorted((name, threat, tags.get("dataset", "")) for name, threat, tags in named)
+    return digest_of(told, audit.samples.digest or audit.samples.uri)
 
 
 def _count(audit: AuditResult, outcome: Outcome) -> float:

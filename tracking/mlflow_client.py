@@ -50,16 +50,11 @@ def _open_sqlite(tracking_uri: str) -> MlflowClient:
     return client
 
 
-def search(
-    client: MlflowClient, experiment_ids: Sequence[str], query: str, *, page: int = PAGE, newest_first: bool = False
-) -> Iterator[Run]:
+def search(client: MlflowClient, experiment_ids: Sequence[str], query: str, *, page: int = PAGE) -> Iterator[Run]:
     """All runs, page by page: a search stops at 1,000 in silence. No more than a page is held."""
-    order = ["attributes.start_time DESC"] if newest_first else None
     token: str | None = None
     while True:
-        found = client.search_runs(
-            list(experiment_ids), filter_string=query, max_results=page, page_token=token, order_by=order
-        )
+        found = client.search_runs(list(experiment_ids), filter_string=query, max_results=page, page_token=token)
         yield from found
         token = found.token
         if not token:

@@ -11,10 +11,8 @@ import base64
 import json
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from services import storage
@@ -25,6 +23,7 @@ from tracking.figures.interactive import to_plotly
 from tracking.figures.png import png_bytes
 from tracking.figures.save import fleet_charts, model_charts
 from tracking.names import shorten
+from tracking.page import embedded, environment, source
 from tracking.report_data import class_table, gate_tallies, headline, model_cards, worst_first
 from tracking.summary import find, lenses
 from tracking.words import fleet_words, verdict_words
@@ -49,7 +48,7 @@ def write_report(result: AuditResult, folder: str, history: Sequence[AuditResult
 def render(result: AuditResult, history: Sequence[AuditResult] = (), *, interactive: bool = True) -> str:
     """The page as text; with `interactive` False pictures are embedded PNG and no plotly."""
     sections = _sections(result, history, interactive)
-    template = _environment().get_template("report.html")
+    template = environment().get_template("report.html")
     return template.render(
         audit=result,
         heading=shorten(result.models[0].spec.name if len(result.models) == 1 else result.fleet, 120),
@@ -62,11 +61,11 @@ def render(result: AuditResult, history: Sequence[AuditResult] = (), *, interact
         figures=_figures(sections, interactive),
         models=_model_figures(result, interactive),
         calibration=_calibration(result) if interactive else None,
-        table=_embedded(class_table(result)),
+        table=embedded(class_table(result)),
         plotly=Markup(_plotly_script()) if interactive else None,
         config=json.dumps(result.config, indent=2, sort_keys=True, default=str, ensure_ascii=False),
-        style=Markup(_source("report.css")),
-        script=Markup(_source("report.js")),
+        style=source("report.css"),
+        script=source("common.js", "report.js"),
     )
 
 
@@ -106,7 +105,7 @@ def _figures(sections: Mapping[str, Mapping[str, Chart]], interactive: bool) -> 
 
 
 def _figure(chart: Chart, interactive: bool) -> dict[str, Any]:
-    body = _embedded(to_plotly(chart)) if interactive else None
+    body = embedded(to_plotly(chart)) if interactive else None
     picture = None if interactive else _picture(chart)
     return {"title": chart.title, "note": chart.note, "json": body, "picture": picture}
 
@@ -125,33 +124,9 @@ def _picture(chart: Chart) -> str:
     return "data:image/png;base64," + base64.b64encode(png_bytes(chart)).decode()
 
 
-def _embedded(value: Any) -> Markup:
-    """JSON that cannot end its script element, whatever text is in it."""
-    text = json.dumps(value, separators=(",", ":"), allow_nan=False, ensure_ascii=True)
-    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
-
-
 @lru_cache(maxsize=1)
 def _plotly_script() -> str:
     from plotly.offline import get_plotlyjs
 
     script: str = get_plotlyjs()
     return script
-
-
-@lru_cache(maxsize=1)
-def _environment() -> Environment:
-    return Environment(
-        loader=FileSystemLoader(_TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-
-
-def _source(name: str) -> str:
-    return (_TEMPLATES / name).read_text(encoding="utf-8")
-
-
-_TEMPLATES = Path(__file__).parent / "templates"

@@ -43,7 +43,7 @@ class Minimal(Measure):
     `queries`, forward passes; `zero_gradient`, the share of exactly zero input gradients; `margin`; `non_finite`.
     """
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     gradients: ClassVar[bool] = True
     needs: ClassVar[Literal["logits", "model"]] = "model"
 

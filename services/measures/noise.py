@@ -19,6 +19,7 @@ amount of the stream, so consecutive draws of one sample are one call.
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import pairwise
 from typing import Any, Literal
@@ -74,23 +75,36 @@ def _generator() -> tuple[Philox, Any]:
 
 
 def unit_noise(
-    kind: Noise, *, seed: int, ids: NDArray[np.int64], draws: NDArray[np.int64], dimension: int
+    kind: Noise, *, seed: int, ids: NDArray[np.int64], draws: NDArray[np.int64], dimension: int, threads: int = 1
 ) -> NDArray[np.float32]:
     """Noise in unit scale, (m, dimension) float32: row i belongs to sample ids[i] and draw draws[i].
 
-    Scale by a radius, a standard deviation or a Laplace scale: several radii share the directions. Not clipped.
+    Scale by a radius, a standard deviation or a Laplace scale: several radii share the directions. Not clipped. The
+    same numbers whatever the number of threads, which numpy lets run side by side.
     """
     out = np.empty((len(ids), dimension), dtype=np.float32)
     step = max(1, _IN_CACHE // dimension)
-    for start in range(0, len(ids), step):
-        part = slice(start, start + step)
+    parts = [slice(start, start + step) for start in range(0, len(ids), step)]
+
+    def fill(part: slice) -> None:
         if kind == "uniform":
             cells = raw_bits(STREAMS[kind], seed, ids[part], draws[part], -(-dimension // 16)).view("<u2")
             _centred(cells[:, :dimension], out[part])
         else:
             words = raw_bits(STREAMS[kind], seed, ids[part], draws[part], -(-dimension // 8)).view("<u4")
             _by_quantile(kind, words[:, :dimension], out[part])
+
+    if threads == 1 or len(parts) == 1:
+        for part in parts:
+            fill(part)
+    else:
+        list(_pool(threads).map(fill, parts))
     return out
+
+
+@cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, thread_name_prefix="noise")
 
 
 def _centred(cells: NDArray[np.uint16], out: NDArray[np.float32]) -> None:

@@ -38,13 +38,13 @@ def is_noise(kind: str) -> bool:
 
 
 def unit_draws(
-    kind: Kind, *, seed: int, ids: NDArray[np.int64], draws: NDArray[np.int64], dimension: int
+    kind: Kind, *, seed: int, ids: NDArray[np.int64], draws: NDArray[np.int64], dimension: int, threads: int = 1
 ) -> NDArray[np.float32]:
     """Unit parameters of draws, in [-1, 1]: (m, dimension) for noise, clipped to the ball; (m, 2) for the others."""
     if kind == "uniform":
-        return unit_noise("uniform", seed=seed, ids=ids, draws=draws, dimension=dimension)
+        return unit_noise("uniform", seed=seed, ids=ids, draws=draws, dimension=dimension, threads=threads)
     if kind == "gaussian" or kind == "laplace":
-        noise = unit_noise(kind, seed=seed, ids=ids, draws=draws, dimension=dimension)
+        noise = unit_noise(kind, seed=seed, ids=ids, draws=draws, dimension=dimension, threads=threads)
         return np.clip(noise, -1.0, 1.0, out=noise)
     bits = raw_bits(_FUNCTIONAL_STREAMS[kind], seed, ids, draws, 1)[:, :2]
     return ((bits >> np.uint64(40)).astype(np.float32) + np.float32(0.5)) * np.float32(2.0**-23) - np.float32(1.0)

@@ -154,7 +154,8 @@ class ProbAcc(VerdictMeasure):
         return self.rho
 
     def stem(self, radius: float) -> str:
-        return f"probacc/{self.label(radius)}"
+        at = "" if self.rho == ProbAcc.model_fields["rho"].default else f"-{self.rho:.6g}"
+        return f"probacc{at}/{self.label(radius)}"
 
     def claim(self) -> str:
         return f"PR >= {1.0 - self.rho:.6g}"

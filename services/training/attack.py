@@ -84,12 +84,16 @@ def ascended(
     """`steps` of `x <- clip(x + step * sign(gradient), low, high)` in evaluation mode."""
     with evaluating(network):
         for _ in range(steps):
-            at = _ascend(network, at, objective, step, low, high)
+            at, _ = ascend(network, at, objective, step, low, high)
     return at
 
 
-def _ascend(network: nn.Module, at: Tensor, objective: Objective, step: float, low: Tensor, high: Tensor) -> Tensor:
+def ascend(
+    network: nn.Module, at: Tensor, objective: Objective, step: float, low: Tensor, high: Tensor
+) -> tuple[Tensor, Tensor]:
+    """One such step in the network's present mode: the images it leads to, and the logits of those it starts from."""
     at = at.detach().requires_grad_()
     with torch.enable_grad():
-        (gradient,) = torch.autograd.grad(objective(network(at)), at)
-    return torch.add(at.detach(), gradient.sign_(), alpha=step).clamp_(low, high)
+        logits = network(at)
+        (gradient,) = torch.autograd.grad(objective(logits), at)
+    return torch.add(at.detach(), gradient.sign_(), alpha=step).clamp_(low, high), logits.detach()

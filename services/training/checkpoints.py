@@ -1,15 +1,16 @@
 """Weights and progress as safetensors, written whole or not at all, on a local path or any fsspec URL.
 
 Two files in a run's storage. `model.safetensors` is a plain state dict of the selected weights, ready for
-`factory:...?weights=FILE`. `progress.safetensors` is what a resumed run needs: weights, momentum, class-wise state and
-the records so far. No generator state is kept, for every draw is keyed by (seed, epoch, step). Nothing is pickled.
+`factory:...?weights=FILE`. `progress.safetensors` is what a resumed run needs: weights, their average, momentum,
+class-wise state and the records so far. No generator state is kept, for every draw is keyed by (seed, epoch, step).
+Nothing is pickled.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import safetensors.torch
@@ -39,6 +40,7 @@ class Progress:
         records: one an epoch done.
         stopped: "" while epochs remain; else "finished", "early-stop" or "diverged".
         reason: a sentence on why.
+        average: averaged state dict; empty before the first epoch is taken in, and without averaging.
     """
 
     identity: str
@@ -48,6 +50,7 @@ class Progress:
     records: tuple[EpochRecord, ...]
     stopped: str = ""
     reason: str = ""
+    average: dict[str, Tensor] = field(default_factory=dict)
 
 
 def save_weights(url: str, weights: Mapping[str, Tensor], facts: Mapping[str, Any] | None = None) -> None:
@@ -69,6 +72,7 @@ def save_progress(folder: str, progress: Progress) -> None:
     """Replace the progress of a run."""
     tensors = {f"model.{name}": value for name, value in progress.model.items()}
     tensors |= {f"momentum.{name}": value for name, value in progress.momentum.items()}
+    tensors |= {f"average.{name}": value for name, value in progress.average.items()}
     facts = {
         "identity": progress.identity,
         "state": progress.state,
@@ -97,6 +101,7 @@ def load_progress(folder: str) -> Progress | None:
         records=tuple(_record(fields) for fields in facts["records"]),
         stopped=facts["stopped"],
         reason=facts["reason"],
+        average=_below("average.", tensors),
     )
 
 
@@ -127,7 +132,7 @@ def _record(fields: dict[str, Any]) -> EpochRecord:
         else ClassCounts(**{name: _tuple(value) for name, value in fields[key].items()})
         for key in ("train", "validation")
     }
-    return EpochRecord(**{**fields, **counts})
+    return EpochRecord(**{**fields, **counts, "held_losses": _tuple(fields.get("held_losses"))})
 
 
 def _tuple(value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -13,7 +14,7 @@ from torch.nn import functional as F
 
 from services.training.attack import by_cross_entropy, craft, evaluating
 from services.training.keys import Purpose, number
-from services.training.methods.base import Budget
+from services.training.methods.base import Batch, Budget, Method
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +52,12 @@ class EpochRecord:
         rate: learning rate.
         samples, loss_sum: training samples seen, and the sum of the method's loss over them.
         train: counts on the training stream while the weights moved (what CFA steers by).
-        validation: counts on the held-out split after the epoch; None without one.
+        validation: counts on the held-out split after the epoch, with the weights that would be returned; None without
+            a split.
         seconds: wall time, validation included.
+        held_losses: sums by class of the losses that the method steers by, on the held-out split and with the epoch's
+            own weights; None when it asks for none.
+        averaged: whether the epoch's weights went into the average; None without averaging.
     """
 
     epoch: int
@@ -62,6 +67,8 @@ class EpochRecord:
     train: ClassCounts
     validation: ClassCounts | None
     seconds: float
+    held_losses: tuple[float, ...] | None = None
+    averaged: bool | None = None
 
 
 class Held(Protocol):
@@ -129,13 +136,31 @@ def evaluate(network: nn.Module, held: Held, classes: int, *, attack: Budget, ba
     """
     tally = Tally(classes)
     with evaluating(network), torch.no_grad():
-        for index, start in enumerate(range(0, len(held), batch)):
-            rows = np.arange(start, min(start + batch, len(held)))
-            x, y = held.rows(rows), held.labels[start : start + batch]
-            source = torch.Generator(x.device).manual_seed(number(seed, Purpose.VALIDATION, index))
+        for x, y, source in _batches(held, batch, seed, Purpose.VALIDATION):
             clean = network(x)
             tally.step(y, clean, _attacked(network, x, y, clean, attack, source), losses=True)
     return tally.counts()
+
+
+def held_losses(
+    network: nn.Module, method: Method, held: Held, classes: int, *, batch: int, seed: int
+) -> tuple[float, ...] | None:
+    """Sums by class of the losses that the method steers by, in evaluation mode; None when it asks for none."""
+    sums = torch.zeros(classes, dtype=torch.float64, device=held.labels.device)
+    with evaluating(network), torch.no_grad():
+        for x, y, source in _batches(held, batch, seed, Purpose.STEERING):
+            losses = method.held_losses(network, Batch(x, y, classes, source))
+            if losses is None:
+                return None
+            sums.index_add_(0, y, losses.to(torch.float64))
+    return tuple(sums.tolist())
+
+
+def _batches(held: Held, batch: int, seed: int, purpose: Purpose) -> Iterator[tuple[Tensor, Tensor, torch.Generator]]:
+    for index, start in enumerate(range(0, len(held), batch)):
+        x = held.rows(np.arange(start, min(start + batch, len(held))))
+        source = torch.Generator(x.device).manual_seed(number(seed, purpose, index))
+        yield x, held.labels[start : start + batch], source
 
 
 def _attacked(

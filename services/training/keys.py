@@ -18,6 +18,7 @@ class Purpose(IntEnum):
     VALIDATION = 4
     SPLIT = 5
     WEIGHTS = 6
+    STEERING = 7
 
 
 def generator(seed: int, purpose: Purpose, *parts: int) -> np.random.Generator:

@@ -50,7 +50,7 @@ def train(
         images: (N, C, H, W) uint8, or float32 in [0, 1].
         labels: (N,) whole numbers in [0, K).
         method: what the loss is.
-        recipe: optimiser, schedule, augmentation, selection; `knobs` replace its fields (`epochs=3, lr=0.1`).
+        recipe: optimiser, schedule, augmentation, averaging, selection; `knobs` replace its fields (`lr=0.1`).
         validation: held-out images and labels; None splits `recipe.holdout` of each class off, if that is above 0.
         classes: K; None takes the largest label.
         storage: folder or URL for checkpoints; a run found there goes on, if it is the same run.
@@ -58,8 +58,8 @@ def train(
 
     Raises:
         SourceError: images or labels are malformed, or a class has no sample.
-        ConfigError: the recipe is invalid, selection or the method needs a held-out split and there is none, or
-            `storage` holds another run.
+        ConfigError: the recipe is invalid, selection, averaging or the method needs a held-out split and there is none,
+            or `storage` holds another run.
     """
     recipe = (recipe or Recipe()).changed(**knobs)
     data, held = _split(checked(images, labels, classes, "training data"), validation, recipe)
@@ -118,6 +118,7 @@ def require_held_out(method: Method, recipe: Recipe, held: bool) -> None:
         f"method {method.name}": method.needs_validation,
         f"select={recipe.select}": recipe.select != "last",
         f"patience={recipe.patience}": recipe.patience is not None,
+        "averaging=fair-ema": recipe.averaging is not None and recipe.averaging.kind == "fair-ema",
     }
     remedy = "give validation data or a recipe.holdout above 0; the test set is never used for selection"
     if not held and any(asked.values()):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -12,10 +13,21 @@ MART_FLOOR = 1e-12
 """Keeps MART's `log(1 - p)` finite when another class takes all probability."""
 
 
+def cross_entropies(logits: Tensor, labels: Tensor) -> Tensor:
+    """`-log p_y`, (n,)."""
+    return F.cross_entropy(logits, labels, reduction="none")
+
+
 def divergence(clean: Tensor, robust: Tensor) -> Tensor:
     """`KL(softmax(clean) || softmax(robust))`, (n,), >= 0 up to rounding; differentiable in both."""
     reference, other = F.log_softmax(clean, dim=1), F.log_softmax(robust, dim=1)
     return F.kl_div(other, reference, reduction="none", log_target=True).sum(1)
+
+
+def from_uniform(logits: Tensor) -> Tensor:
+    """`KL(softmax(logits) || uniform) = log K - entropy`, (n,), in [0, log K]."""
+    logs = F.log_softmax(logits, dim=1)
+    return (logs.exp() * logs).sum(1) + math.log(logits.shape[1])
 
 
 def softmax_distance(clean: Tensor, robust: Tensor) -> Tensor:
@@ -30,14 +42,14 @@ def margin(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def boosted_cross_entropy(robust: Tensor, labels: Tensor) -> Tensor:
-    """`-log p_y - log(1 - max_{j != y} p_j)`, (n,), of the perturbed images (MART, Wang et al. 2020, eq. 8)."""
+    """`-log p_y - log(1 - max_{j != y} p_j)`, (n,), of the perturbed images (MART, Wang et al. 2020)."""
     logs = F.log_softmax(robust, dim=1)
     other = logs.exp().scatter(1, labels[:, None], 0.0).amax(1)
     return -logs.gather(1, labels[:, None])[:, 0] - torch.log((1 - other).clamp(min=MART_FLOOR))
 
 
 def misclassification_weight(clean: Tensor, labels: Tensor) -> Tensor:
-    """`1 - p_y` of the clean images, (n,), in [0, 1]; gradients flow through it (MART, eq. 11)."""
+    """`1 - p_y` of the clean images, (n,), in [0, 1]; gradients flow through it (MART)."""
     return 1 - F.softmax(clean, dim=1).gather(1, labels[:, None])[:, 0]
 
 

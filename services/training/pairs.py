@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -15,10 +17,13 @@ from services.training.attack import (
     evaluating,
     started,
 )
-from services.training.losses import divergence, margin, of_class, per_class
+from services.training.losses import cross_entropies, divergence, margin, of_class, per_class
 from services.training.methods.base import Batch, Budget
 from services.training.noise import Kind, draws
-from services.training.risk import cvar_weights, kl_ball_weights
+from services.training.risk import cvar_weights, likelihood_ball_weights
+
+OpenRows = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""Which samples (n,) bool a filter lets pass, from clean logits, perturbed logits and labels."""
 
 
 def craft_by_loss(network: nn.Module, batch: Batch, budget: Budget, *, epsilon: Tensor | None = None) -> Tensor:
@@ -45,7 +50,7 @@ def trades_terms(network: nn.Module, batch: Batch, budget: Budget, beta: float) 
     """`CE(clean) + beta KL(clean || robust)`, (n,), and both logits."""
     perturbed = craft_by_divergence(network, batch, budget)
     clean, robust = network(batch.images), network(perturbed)
-    return _cross_entropies(clean, batch.labels) + beta * divergence(clean, robust), clean, robust
+    return cross_entropies(clean, batch.labels) + beta * divergence(clean, robust), clean, robust
 
 
 def base_terms(
@@ -55,7 +60,7 @@ def base_terms(
     if base == "trades":
         return trades_terms(network, batch, budget, beta)
     robust = network(craft_by_loss(network, batch, budget))
-    return _cross_entropies(robust, batch.labels), None, robust
+    return cross_entropies(robust, batch.labels), None, robust
 
 
 def class_wise_terms(
@@ -65,18 +70,18 @@ def class_wise_terms(
     epsilon = of_class(radii, batch.labels) * batch.strength
     if betas is None:
         robust = network(craft_by_loss(network, batch, budget, epsilon=epsilon))
-        return _cross_entropies(robust, batch.labels), None, robust
+        return cross_entropies(robust, batch.labels), None, robust
     perturbed = craft_by_divergence(network, batch, budget, epsilon=epsilon)
     clean, robust = network(batch.images), network(perturbed)
     beta = of_class(betas, batch.labels)
-    loss = (_cross_entropies(clean, batch.labels) + beta * divergence(clean, robust)) / (1 + beta)
+    loss = (cross_entropies(clean, batch.labels) + beta * divergence(clean, robust)) / (1 + beta)
     return loss, clean, robust
 
 
 def filtered_terms(
-    network: nn.Module, batch: Batch, budget: Budget, beta: float, probe: int, gap: float
+    network: nn.Module, batch: Batch, budget: Budget, beta: float, probe: int, open_rows: OpenRows
 ) -> tuple[Tensor, Tensor]:
-    """TRADES' loss (n,) without the divergence of samples that `probe` steps leave correct by `gap`; clean logits."""
+    """TRADES' loss (n,), its divergence only for samples still open after `probe` steps; and the clean logits."""
     with evaluating(network), torch.no_grad():
         reference = network(batch.images)
     budget = budget.scaled(batch.strength)
@@ -84,9 +89,10 @@ def filtered_terms(
     at = started(batch.images, budget.epsilon, low, high, batch.generator) if budget.random_start else batch.images
     first = min(probe, budget.steps)
     at = ascended(network, at, by_divergence(reference), budget.step, first, low, high)
-    rows = _open(network, at, batch.labels, gap)
+    with evaluating(network), torch.no_grad():
+        rows = torch.nonzero(open_rows(reference, network(at), batch.labels))[:, 0]
     clean = network(batch.images)
-    loss = _cross_entropies(clean, batch.labels)
+    loss = cross_entropies(clean, batch.labels)
     if not len(rows):
         return loss, clean
     objective, left = by_divergence(reference[rows]), budget.steps - first
@@ -94,23 +100,20 @@ def filtered_terms(
     return loss.index_add(0, rows, beta * divergence(clean[rows], network(at))), clean
 
 
-def farthest(network: nn.Module, batch: Batch, budget: Budget, candidates: int) -> Tensor:
-    """Of several independent attacks on each image the perturbed image with the largest wrong margin."""
-    best, depth = batch.images, torch.full(batch.labels.shape, -torch.inf, device=batch.labels.device)
-    for _ in range(candidates):
-        perturbed = craft_by_loss(network, batch, budget)
-        with evaluating(network), torch.no_grad():
-            reached = margin(network(perturbed), batch.labels)
-        deeper = reached > depth
-        best = torch.where(deeper.view(-1, 1, 1, 1), perturbed, best)
-        depth = torch.where(deeper, reached, depth)
-    return best
+def hurt(clean: Tensor, probed: Tensor, labels: Tensor) -> Tensor:
+    """Samples (n,) bool whose cross-entropy the perturbation did not lower."""
+    return cross_entropies(probed, labels) >= cross_entropies(clean, labels)
+
+
+def unsafe(clean: Tensor, probed: Tensor, labels: Tensor, *, gap: float) -> Tensor:
+    """Samples (n,) bool whose label does not lead by `gap` in probability under the perturbation; all of them at 1."""
+    return -margin(F.softmax(probed, dim=1), labels) < gap if gap < 1 else torch.ones_like(labels, dtype=torch.bool)
 
 
 def draw_losses(network: nn.Module, batch: Batch, kind: Kind, radius: float, count: int) -> Tensor:
     """Cross-entropies (n, count) of random perturbations."""
     images = draws(batch.images, kind, radius, count, batch.generator)
-    return _cross_entropies(network(images), batch.labels.repeat_interleave(count)).view(-1, count)
+    return cross_entropies(network(images), batch.labels.repeat_interleave(count)).view(-1, count)
 
 
 def tail_loss(network: nn.Module, batch: Batch, kind: Kind, radius: float, count: int, tail: float) -> Tensor:
@@ -118,36 +121,23 @@ def tail_loss(network: nn.Module, batch: Batch, kind: Kind, radius: float, count
     images = draws(batch.images, kind, radius, count, batch.generator)
     labels = batch.labels.repeat_interleave(count)
     with evaluating(network), torch.no_grad():
-        losses = torch.cat([_cross_entropies(network(x), y) for x, y in _chunks(images, labels, len(batch.labels))])
+        losses = torch.cat([cross_entropies(network(x), y) for x, y in _chunks(images, labels, len(batch.labels))])
     weights = cvar_weights(losses.view(-1, count), tail).flatten()
     rows = torch.nonzero(weights)[:, 0]
-    kept = _cross_entropies(network(images[rows]), labels[rows])
+    kept = cross_entropies(network(images[rows]), labels[rows])
     return (weights[rows] * kept).sum() / len(batch.labels)
 
 
-def worst_distribution(robust: Tensor, labels: Tensor, classes: int, tau: float, by: str) -> Tensor:
-    """`sum_k q_k L_k` with the worst class distribution q within KL radius tau of uniform (FAAL)."""
-    losses = _cross_entropies(robust, labels)
+def worst_distribution(losses: Tensor, judged: Tensor, labels: Tensor, classes: int, tau: float) -> Tensor:
+    """`sum_k q_k L_k` with the class distribution q, `KL(uniform || q) <= tau`, that makes `judged` largest (FAAL).
+
+    L_k and what is judged are means of the values (n,) over a class; classes that the labels lack take no part.
+    """
     means, counts = per_class(losses, labels, classes)
     present = torch.nonzero(counts)[:, 0]
-    judged = means if by == "loss" else _margins(robust, labels, classes)
-    weights = kl_ball_weights(judged.detach()[present][None], tau)[0]
+    scores = per_class(judged.detach(), labels, classes)[0]
+    weights = likelihood_ball_weights(scores[present][None], tau)[0]
     return (weights * means[present]).sum()
-
-
-def _open(network: nn.Module, at: Tensor, labels: Tensor, gap: float) -> Tensor:
-    """Rows whose label does not lead by `gap` in probability."""
-    with evaluating(network), torch.no_grad():
-        lead = -margin(F.softmax(network(at), dim=1), labels)
-    return torch.nonzero(lead < gap)[:, 0] if gap < 1 else torch.arange(len(labels), device=labels.device)
-
-
-def _margins(robust: Tensor, labels: Tensor, classes: int) -> Tensor:
-    return per_class(margin(F.softmax(robust, dim=1), labels), labels, classes)[0]
-
-
-def _cross_entropies(logits: Tensor, labels: Tensor) -> Tensor:
-    return F.cross_entropy(logits, labels, reduction="none")
 
 
 def _chunks(images: Tensor, labels: Tensor, size: int) -> list[tuple[Tensor, Tensor]]:

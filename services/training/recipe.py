@@ -6,9 +6,10 @@ import json
 import math
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from services.errors import ConfigError
+from services.training.averaging import Averaging
 from services.training.methods.base import Budget
 from services.training.problems import from_validation
 
@@ -36,6 +37,8 @@ class Recipe(BaseModel):
         select: which epoch's weights are returned, judged on the held-out split; "last" needs none.
         patience: epochs without a better held-out score before training stops; None never stops early.
         attack: how the held-out split is attacked; None takes the method's own budget.
+        averaging: "ema" or "fair-ema", or the fields of one (`{"kind": "fair-ema", "threshold": 0.1}`): the weights'
+            average over epochs is judged and returned in their place. None, or "none", averages nothing.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -64,6 +67,14 @@ class Recipe(BaseModel):
     select: Literal["last", "clean", "robust", "worst-class"] = "last"
     patience: int | None = Field(default=None, ge=1)
     attack: Budget | None = None
+    averaging: Averaging | None = None
+
+    @field_validator("averaging", mode="before")
+    @classmethod
+    def _from_name(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            return None if value == "none" else {"kind": value}
+        return value
 
     def rate(self, epoch: int) -> float:
         """Learning rate of epoch 0, 1, ..., epochs - 1."""
@@ -79,8 +90,9 @@ class Recipe(BaseModel):
         return 1.0 if self.ramp == 0 else min(1.0, (epoch + (step + 1) / steps) / self.ramp)
 
     def canonical(self) -> str:
-        """Canonical JSON, without the device: where a network was trained is not how."""
-        return json.dumps(self.model_dump(mode="json", exclude={"device"}), sort_keys=True)
+        """Canonical JSON, without the device: where a network was trained is not how. No averaging leaves no trace."""
+        left_out = {"device"} if self.averaging else {"device", "averaging"}
+        return json.dumps(self.model_dump(mode="json", exclude=left_out), sort_keys=True)
 
     def changed(self, **knobs: Any) -> Recipe:
         """A copy with some fields replaced, validated.

@@ -27,3 +27,11 @@ class TrainReport:
     resumed_at: int
     method: str
     recipe: str
+
+    @property
+    def averaged(self) -> int | None:
+        """Epochs in the average that was returned; 0: the selected epoch's own weights were. None without averaging."""
+        done = [
+            record.averaged for record in self.records if self.selected is not None and record.epoch <= self.selected
+        ]
+        return sum(map(bool, done)) if done and done[-1] is not None else None

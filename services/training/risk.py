@@ -1,20 +1,21 @@
-"""Tail risks of a finite sample as weights on its values: CVaR, EVaR and the worst distribution in a KL ball.
+"""Tail risks of a finite sample as weights on its values: CVaR, EVaR and the worst distribution in either KL ball.
 
-All three are `max_q sum_j q_j v_j` over a set of distributions q around the uniform one, and by the envelope theorem
+All of them are `max_q sum_j q_j v_j` over a set of distributions q around the uniform one, and by the envelope theorem
 the gradient of the maximum is that of the weighted sum with q held fixed. So each is computed as its maximising q,
-exactly (CVaR) or by bisection to machine precision (KL ball), without any inner stochastic descent.
+exactly (CVaR) or by bisection to machine precision (KL balls), without any inner stochastic descent.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 BISECTIONS = 60
 SPAN = 30.0
-"""Half-width of the bisection in the natural logarithm of the tilt, whose unit is the range of the values."""
+"""Half-width of the bisection in the natural logarithm of a tilt or a gap, whose unit is the range of the values."""
 
 
 def cvar_weights(values: Tensor, tail: float) -> Tensor:
@@ -38,17 +39,27 @@ def kl_ball_weights(values: Tensor, radius: float) -> Tensor:
     It is `q_j ~ exp(t v_j)`; KL grows with t, from 0 to log(M / multiplicity of the largest), and t is found by
     bisection. A radius beyond that puts all weight on the largest values; constant values give the uniform one.
     """
-    exact = values.double()
-    below = exact - exact.amax(1, keepdim=True)
-    spread = (-below).amax(1, keepdim=True).clamp(min=torch.finfo(torch.float64).tiny)
-    scaled = below / spread
-    low = torch.full_like(spread, -SPAN)
-    high = torch.full_like(spread, SPAN)
-    for _ in range(BISECTIONS):
-        middle = (low + high) / 2
-        inside = _divergence(scaled * middle.exp()) <= radius
-        low, high = torch.where(inside, middle, low), torch.where(inside, high, middle)
-    return torch.softmax(scaled * low.exp(), dim=1).to(values.dtype)
+    scaled = _scaled(values)
+    tilt = _largest(lambda t: _divergence(scaled * t.exp()) <= radius, scaled)
+    return torch.softmax(scaled * tilt.exp(), dim=1).to(values.dtype)
+
+
+@torch.no_grad()
+def likelihood_ball_weights(values: Tensor, radius: float) -> Tensor:
+    """The distribution q (n, M) that maximises `sum_j q_j v_j` subject to `KL(uniform || q) <= radius`.
+
+    The stationary points of its Lagrangian are `q_j ~ 1 / (max v + g - v_j)`; KL falls with the gap g, from infinity
+    to 0, and g is found by bisection. So every q_j is positive; constant values give the uniform distribution.
+    """
+    below = -_scaled(values)
+
+    def logs(narrowing: Tensor) -> Tensor:
+        return torch.log_softmax(-torch.log(below + torch.exp(-narrowing)), dim=1)
+
+    def inside(narrowing: Tensor) -> Tensor:
+        return -logs(narrowing).mean(1, keepdim=True) - math.log(values.shape[1]) <= radius
+
+    return logs(_largest(inside, below)).exp().to(values.dtype)
 
 
 def evar_weights(values: Tensor, tail: float) -> Tensor:
@@ -58,6 +69,23 @@ def evar_weights(values: Tensor, tail: float) -> Tensor:
     `KL(q || uniform) <= log(1 / tail)` (Ahmadi-Javid 2012, theorem 3.3); so CVaR <= EVaR <= max.
     """
     return kl_ball_weights(values, math.log(1 / tail))
+
+
+def _scaled(values: Tensor) -> Tensor:
+    """Values (n, M) in double precision, shifted and scaled by row to [-1, 0]; constant rows are 0."""
+    exact = values.double()
+    below = exact - exact.amax(1, keepdim=True)
+    return below / (-below).amax(1, keepdim=True).clamp(min=torch.finfo(torch.float64).tiny)
+
+
+def _largest(inside: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
+    """The largest number (n, 1) in [-SPAN, SPAN] at which `inside` holds, which it stops to do as the number grows."""
+    low, high = torch.full_like(rows[:, :1], -SPAN), torch.full_like(rows[:, :1], SPAN)
+    for _ in range(BISECTIONS):
+        middle = (low + high) / 2
+        kept = inside(middle)
+        low, high = torch.where(kept, middle, low), torch.where(kept, high, middle)
+    return low
 
 
 def _divergence(tilted: Tensor) -> Tensor:

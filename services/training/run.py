@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
 from services import storage as files
 from services.errors import ConfigError, Problem, StorageError
+from services.training.averaging import FairEma, averaged
 from services.training.batches import Epoch, Images
 from services.training.checkpoints import (
     MODEL,
@@ -21,7 +23,7 @@ from services.training.checkpoints import (
     save_weights,
 )
 from services.training.data import Labelled, identity_of
-from services.training.evaluation import ClassCounts, EpochRecord, Tally, evaluate
+from services.training.evaluation import ClassCounts, EpochRecord, Tally, evaluate, held_losses
 from services.training.forward import Forward
 from services.training.keys import Purpose, number, seed_layers
 from services.training.methods.base import Batch, Method, StepResult
@@ -122,20 +124,46 @@ class Run:
         try:
             record = self._epoch(len(before.records), before)
         except Diverged as error:
-            self._save(
-                Progress(
-                    before.identity, before.model, before.momentum, before.state, before.records, "diverged", str(error)
-                )
-            )
+            self._save(replace(before, stopped="diverged", reason=str(error)))
             return False
+        weights, average = self._weights(), dict[str, Tensor]()
+        if self.peers.rank == 0:
+            record, average = self._judged(record, weights, before)
+        record = self.peers.agree(record)
         records = (*before.records, record)
         stopped, reason = self._stop(records)
         state = self.method.next_state(before.state, record)
-        weights = self._weights()
         if best_epoch(records, self.recipe.select) == record.epoch:
-            self._keep(weights, record.epoch)
-        self._save(Progress(before.identity, weights, self._momentum(), state, records, stopped, reason))
+            self._keep(average or weights, record.epoch)
+        self._save(Progress(before.identity, weights, self._momentum(), state, records, stopped, reason, average))
         return True
+
+    def _judged(
+        self, record: EpochRecord, weights: dict[str, Tensor], before: Progress
+    ) -> tuple[EpochRecord, dict[str, Tensor]]:
+        """The record with what the held-out split says of it, and the average after the epoch."""
+        began, losses = time.perf_counter(), self._held_losses()
+        average, held, taken = self._averaged(record.epoch, weights, before)
+        mark = taken if self.recipe.averaging else None
+        seconds = record.seconds + time.perf_counter() - began
+        return replace(record, validation=held, held_losses=losses, averaged=mark, seconds=seconds), average
+
+    def _averaged(
+        self, epoch: int, weights: dict[str, Tensor], before: Progress
+    ) -> tuple[dict[str, Tensor], ClassCounts | None, bool]:
+        """The average after an epoch, how the weights that would be returned do, and whether the epoch was taken in."""
+        rule = self.recipe.averaging
+        if rule is None or not rule.is_due(epoch, self.recipe.epochs):
+            return {}, self._validate(), False
+        if isinstance(rule, FairEma):
+            own = self._validate()
+            if own is None or not rule.is_fair(own):
+                return before.average, before.records[-1].validation if before.average else own, False
+        average = averaged(before.average, weights, rule.decay)
+        self.network.load_state_dict(average)
+        held = self._validate()
+        self.network.load_state_dict(weights)
+        return average, held, True
 
     def _stop(self, records: tuple[EpochRecord, ...]) -> tuple[str, str]:
         if len(records) >= self.recipe.epochs:
@@ -174,10 +202,8 @@ class Run:
                 self._require_finite(total, epoch, step)
         self._require_finite(total + sum(p.detach().sum() for p in self.network.parameters()), epoch, step)
         self._level_buffers()
-        loss, train = sum(self.peers.gather(float(total))), added(self.peers.gather(tally.counts()))
-        held = self._validate() if self.peers.rank == 0 else None
-        seconds = time.perf_counter() - began
-        return self.peers.agree(EpochRecord(epoch, rate, len(self.data), loss, train, held, seconds))
+        loss, train = float(sum(self.peers.gather(float(total)))), added(self.peers.gather(tally.counts()))
+        return EpochRecord(epoch, rate, len(self.data), loss, train, None, time.perf_counter() - began)
 
     def _key(self, purpose: Purpose, epoch: int, step: int) -> int:
         """The first worker draws as a worker alone would, the others otherwise."""
@@ -208,6 +234,13 @@ class Run:
             attack=self.recipe.attack or self.method.attack(),
             batch=self.recipe.batch,
             seed=self.recipe.seed,
+        )
+
+    def _held_losses(self) -> tuple[float, ...] | None:
+        if self.held is None or not self.method.needs_validation:
+            return None
+        return held_losses(
+            self.forward, self.method, self.held, self.classes, batch=self.recipe.batch, seed=self.recipe.seed
         )
 
     def _require_finite(self, value: Tensor, epoch: int, step: int) -> None:

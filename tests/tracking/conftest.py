@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from services.records import (
     ThreatModel,
     digest_of,
 )
+from tracking.leaderboard import Board, Entry, Metric, Standing
 
 BOUND = math.sqrt(math.pi / 2)
 GREAT = Series("great", "GREAT score (sigmoid, T=1)", BOUND, unit="L2 distance")
@@ -213,16 +214,57 @@ def hostile_audit(make_audit: Callable[..., AuditResult]) -> AuditResult:
 
 
 @pytest.fixture(scope="session")
-def migrated_store(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], str]:
-    """A function of a folder to the URI of a SQLite store in it; the schema is made once and copied."""
-    template = tmp_path_factory.mktemp("template") / "mlflow.db"
+def browser() -> Iterator[Any]:
+    """Headless Chromium, and its console in the log "browser"; the test is skipped where it is not installed."""
+    driver = shutil.which("chromedriver")
+    if driver is None:
+        pytest.skip("Chromium's driver (chromedriver) is not installed")
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
 
-    def copy(folder: Path) -> str:
-        from mlflow import MlflowClient
+    options = webdriver.ChromeOptions()
+    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1280,1000"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    found = webdriver.Chrome(service=Service(driver), options=options)
+    yield found
+    found.quit()
 
-        if not template.exists():
-            MlflowClient(f"sqlite:///{template}").search_experiments(max_results=1)
-        shutil.copy(template, folder / "mlflow.db")
-        return f"sqlite:///{folder}/mlflow.db"
 
-    return copy
+@pytest.fixture(scope="session")
+def make_board() -> Callable[..., Board]:
+    """A function to a board of so many rows and metrics; the last row of three or more lacks the second metric."""
+    keys = ["clean", "pgd20/linf-0.03137", "pr/uniform-0.08", "probacc/uniform-0.03137"]
+    known = [*(f"{key}/aggregate" for key in keys), "ge/pgd20/linf-0.03137", "ge/pr/uniform-0.08"]
+    known += ["train/seconds_per_epoch"]
+
+    def make(rows: int, *, metrics: int = 2, names: Sequence[str] = (), dataset: str = "mnist", seed: int = 3) -> Board:
+        draw = np.random.default_rng(seed)
+        named = ("acc", "ar", "pr", "probacc", "ge_ar", "ge_pr", "time")[:metrics]
+        entries = []
+        for index in range(rows):
+            numbers = {}
+            for key in known[:metrics]:
+                value = float(draw.uniform(0.1, 0.9))
+                limits = () if key.startswith("train/") else (value - 0.05, value + 0.05)
+                numbers[key] = Estimate(value, *limits)
+            if rows > 2 and index == rows - 1 and metrics > 1:
+                del numbers[known[1]]
+            numbers |= {"pgd20/linf-0.03137/wcr": Estimate(0.1, 0.05), "pgd20/linf-0.03137/nrgc": Estimate(0.2)}
+            facts = (f"arch{index % 3}", f"method {index % 4}", "Linf 0.0313725")
+            name = names[index] if names else f"model {index:03d}"
+            entries.append(Entry(name, dataset, *facts, numbers, samples="npz:x", models=(name,)))
+        columns = tuple(Metric(name, key, name, 1.0) for name, key in zip(named, known, strict=False))
+        standings = tuple(
+            Standing(None, Estimate(None, reason="ar not measured"), None, None)
+            if len(entry.numbers) < metrics + 2
+            else Standing(place + 1, Estimate(0.9 - place / 100, 0.5, 0.95), place % 2 == 0, place < 2)
+            for place, entry in enumerate(entries)
+        )
+        criteria = tuple(known[: min(metrics, 3)])
+        lens = "pgd20/linf-0.03137"
+        return Board(
+            dataset, "Linf 0.0313725", "npz:x", 150, columns, (), criteria, lens, tuple(entries), standings, ("a note",)
+        )
+
+    return make

@@ -6,7 +6,15 @@ from dataclasses import replace
 from mlflow.utils.validation import _validate_metric_name, _validate_param_name, _validate_tag_name
 
 from services.records import AuditResult, Estimate
-from tracking.layout import MAX_PARAM, MAX_TABLE_ROWS, MAX_TAG, child_content, parent_content, table_rows
+from tracking.layout import (
+    MAX_PARAM,
+    MAX_TABLE_ROWS,
+    MAX_TAG,
+    MODELS_TAG,
+    child_content,
+    parent_content,
+    table_rows,
+)
 from tracking.summary import leaderboard
 
 
@@ -82,3 +90,23 @@ def test_the_tags_of_a_model_are_tags_of_its_run(small_audit: AuditResult) -> No
     tagged = replace(model, spec=replace(model.spec, tags=(("dataset", "mnist"), ("method", "pgd"))))
     tags = child_content(replace(small_audit, models=(tagged,)), 0).tags
     assert tags["classwise.tag.method"] == "pgd" and tags["classwise.tag.dataset"] == "mnist"
+
+
+def test_audits_of_the_same_models_on_the_same_samples_say_so(small_audit: AuditResult) -> None:
+    def told(audit: AuditResult) -> str:
+        return parent_content(audit).tags[MODELS_TAG]
+
+    first = small_audit.models[0]
+    again = replace(small_audit, audit_id="later", models=small_audit.models[::-1])
+    tagged = replace(first, spec=replace(first.spec, tags=(("method", "ERM"),)))
+    assert told(again) == told(small_audit) == told(replace(small_audit, models=(tagged, *small_audit.models[1:])))
+    others = [
+        replace(small_audit, models=small_audit.models[1:]),
+        replace(small_audit, samples=replace(small_audit.samples, digest="aa")),
+        replace(small_audit, models=(replace(first, spec=replace(first.spec, threat_model=None)), *again.models[:2])),
+        replace(
+            small_audit,
+            models=(replace(first, spec=replace(first.spec, tags=(("dataset", "x"),))), *small_audit.models[1:]),
+        ),
+    ]
+    assert len({told(audit) for audit in [small_audit, *others]}) == 5

@@ -20,6 +20,7 @@ import pytest
 
 from services.records import AuditResult
 from tracking import bundle
+from tracking.leaderboard_runs import read_models
 from tracking.mlflow_store import log_audit, sync
 
 pytestmark = pytest.mark.filterwarnings("default::DeprecationWarning", "default::FutureWarning")
@@ -149,3 +150,16 @@ def test_an_audit_with_hostile_names_goes_through_a_real_server(
     assert client.get_run(late.child_run_ids[0]).data.tags["classwise.outcome"] == hostile.models[0].outcome.value
     everything = client.search_runs([run.experiment_id for run in client.search_experiments()])
     assert len(everything) == 4 and {run.info.status for run in everything} == {"FINISHED"}
+
+
+def test_a_leaderboard_is_read_from_the_server_and_from_its_database(
+    server: str, postgres: str, board_audit: Callable[..., AuditResult], log_board: Callable[..., list[str]]
+) -> None:
+    tags = {"method": "it's", "dataset": "mnist"}
+    models = {name: (tags if name == "a" else {}, {"clean": 0.9, "pgd20/linf-0.03137": 0.4}) for name in "abc"}
+    runs = log_board(board_audit("board", models, fleet="board"), server, {"a": {"ge/clean": 0.1}})
+    for uri in (server, postgres):
+        found = read_models(uri, experiments=["board"], page=2)
+        assert {model.run_id for model in found.models} == set(runs) and found.runs == 3
+        (one,) = read_models(uri, filters={"method": ["it's"], "dataset": ["mnist"]}).models
+        assert one.name == "a" and one.numbers["ge/clean"].value == 0.1 and one.count == 150

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -107,23 +106,6 @@ def test_refuted_claims_stand_beside_the_verdict(attacked_audit: AuditResult, sm
     assert {row[8] for row in table["rows"] if row[1] == 1} == {None}
     untested = render(small_audit)
     assert "refuted" not in re.sub(r"<script.*?</script>", "", untested, flags=re.S)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    driver = shutil.which("chromedriver")
-    if driver is None:
-        pytest.skip("Chromium's driver (chromedriver) is not installed")
-    from selenium import webdriver
-    from selenium.webdriver.chrome.service import Service
-
-    options = webdriver.ChromeOptions()
-    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1280,1000"):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    found = webdriver.Chrome(service=Service(driver), options=options)
-    yield found
-    found.quit()
 
 
 def test_a_browser_draws_sorts_and_filters_without_a_fault(

@@ -1,11 +1,5 @@
-"use strict";
 (() => {
-  const collator = new Intl.Collator(undefined, { numeric: true });
-  const missing = (value) => value === null || value === "";
-  const compare = (a, b, direction) => {
-    if (missing(a) || missing(b)) return missing(a) - missing(b);
-    return direction * (typeof a === "number" && typeof b === "number" ? a - b : collator.compare(String(a), String(b)));
-  };
+  const { compare, mark, option } = classwise;
 
   // Figures: drawn when they come into view, the library run before the first one, so that a large report opens at once.
   const style = () => getComputedStyle(document.documentElement);
@@ -70,10 +64,6 @@
   }
 
   // The verdict table sorts by its cells.
-  const mark = (head, column, direction) => [...head.querySelectorAll("th")].forEach((cell, place) => {
-    if (place === column) cell.setAttribute("aria-sort", direction > 0 ? "ascending" : "descending");
-    else cell.removeAttribute("aria-sort");
-  });
   const verdicts = document.getElementById("verdicts");
   const valueOf = (row, column) => {
     const cell = row.cells[column];
@@ -103,7 +93,6 @@
   const everyClass = () => {
     const table = JSON.parse(document.getElementById("table-data").textContent);
     const form = document.getElementById("filters");
-    const option = (value, text) => Object.assign(document.createElement("option"), { value, textContent: text.length > 80 ? text.slice(0, 79) + "…" : text });
     table.models.forEach((name, place) => form.elements.model.append(option(place, name)));
     table.series.forEach((name, place) => form.elements.series.append(option(place, name)));
     form.elements.series.append(option("", "all"));

@@ -3,9 +3,10 @@
 ``|x - x0|^2 + c max(z_y - max_{j != y} z_j, 0)`` is minimised by Adam over ``x = (tanh w + 1) / 2``, for constants c
 that a binary search chooses sample by sample.
 
-Two departures make it quick: the first c comes from the clean margin m and its gradient g, for if the margin were
-linear, any ``c >= 2 m / |g|^2`` would lead to the boundary; and a sample leaves the batch, for this c, as soon as a
-tenth of the steps has not lowered its own objective.
+Three departures make it quick: the first c comes from the clean margin m and its gradient g, for if the margin were
+linear, any ``c >= 2 m / |g|^2`` would lead to the boundary, at distance ``m / |g|``; Adam's step size is a multiple of
+that distance a pixel, so that images near the boundary and far from it are both reached in few steps; and a sample
+leaves the batch, for this c, as soon as a tenth of the steps has not lowered its own objective.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ from services.measures.attacks.tally import Tally
 MARGIN = 0.001
 """How far from its ends the range of w starts. At the usual 1e-6 a black pixel needs hundreds of steps to move."""
 
+RATES = (0.003, 0.1)
+"""Smallest and largest first step size of Adam."""
+
 
 @dataclass(frozen=True, slots=True)
 class CarliniWagner:
@@ -29,26 +33,31 @@ class CarliniWagner:
     Attributes:
         searches: constants tried for each sample.
         steps: Adam steps for each constant at most.
-        rate: Adam's step size for the first constant; a third of it for the next, and so on.
+        rate: Adam's step size for the first constant, over the distance of a linear margin a pixel, ``m / |g|`` over
+            the root of the number of pixels; half of it for the next constant, and so on.
     """
 
     searches: int = 5
     steps: int = 100
-    rate: float = 0.05
+    rate: float = 3.0
 
     def __call__(
         self, network: Network, images: torch.Tensor, labels: torch.Tensor, tally: Tally, rows: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        state = Search(images, labels, _first_constant(network, images, labels, tally, rows))
+        margin, slope = _linear(network, images, labels, tally, rows)
+        state = Search(images, labels, (4 * margin / slope.square()).clamp(1e-6, 1e6))
+        rates = (self.rate * margin / slope / images[0].numel() ** 0.5).clamp(*RATES)
         for number in range(self.searches):
-            state.narrow(self._descend(network, state, self.rate / 3**number, tally, rows))
+            state.narrow(self._descend(network, state, rates / 2**number, tally, rows))
         return state.best, state.nearest.isfinite()
 
-    def _descend(self, network: Network, state: Search, rate: float, tally: Tally, rows: torch.Tensor) -> torch.Tensor:
+    def _descend(
+        self, network: Network, state: Search, rates: torch.Tensor, tally: Tally, rows: torch.Tensor
+    ) -> torch.Tensor:
         """Minimise the objective for the constants of `state`; return which samples flipped on the way, (n,)."""
         flipped = torch.zeros(len(state.images), dtype=torch.bool, device=state.images.device)
         alive = torch.arange(len(state.images), device=state.images.device)
-        adam = Adam(state.origin.clone(), rate)
+        adam = Adam(state.origin.clone(), rates.view(-1, 1, 1, 1))
         checked = torch.full((len(alive),), torch.inf, device=state.images.device)
         block = max(1, self.steps // 10)
         for number in range(self.steps):
@@ -100,10 +109,10 @@ class Search:
 
 
 class Adam:
-    """Adam (Kingma & Ba 2015) on a batch that may shrink."""
+    """Adam (Kingma & Ba 2015) on a batch that may shrink, with a step size for each sample, (n, 1, 1, 1)."""
 
-    def __init__(self, values: torch.Tensor, rate: float) -> None:
-        self.values, self.rate, self.number = values, rate, 0
+    def __init__(self, values: torch.Tensor, rates: torch.Tensor) -> None:
+        self.values, self.rates, self.number = values, rates, 0
         self.mean, self.square = torch.zeros_like(values), torch.zeros_like(values)
 
     def step(self, slope: torch.Tensor) -> None:
@@ -112,20 +121,20 @@ class Adam:
         self.mean.lerp_(slope, 0.1)
         self.square.mul_(0.999).addcmul_(slope, slope, value=0.001)
         spread = (self.square / (1 - 0.999**self.number)).sqrt_().add_(1e-8)
-        self.values = self.values.addcdiv(self.mean, spread, value=-self.rate / (1 - 0.9**self.number))
+        self.values = self.values.addcdiv(self.mean * self.rates, spread, value=-1 / (1 - 0.9**self.number))
 
     def select(self, rows: torch.Tensor) -> None:
         """Keep some samples only."""
         if len(rows) < len(self.values):
-            self.values, self.mean, self.square = (
-                part.index_select(0, rows) for part in (self.values, self.mean, self.square)
+            self.values, self.rates, self.mean, self.square = (
+                part.index_select(0, rows) for part in (self.values, self.rates, self.mean, self.square)
             )
 
 
-def _first_constant(
+def _linear(
     network: Network, images: torch.Tensor, labels: torch.Tensor, tally: Tally, rows: torch.Tensor
-) -> torch.Tensor:
-    """Twice what a linear margin would need, ``4 m / |g|^2``, (n,)."""
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The margin and the length of its gradient at the images, (n,) each, both finite, the length above 0."""
     points = images.detach().requires_grad_()
     with torch.enable_grad():
         logits = passes(network, points)
@@ -133,5 +142,4 @@ def _first_constant(
     tally.saw(rows, margin)
     slope = gradient(logits, points, ascent(logits.detach(), labels, "margin"))
     tally.sloped(rows, slope)
-    need = 4 * torch.nan_to_num(margin).clamp(min=0.0) / lengths_of(slope).flatten().square().clamp(min=1e-12)
-    return need.clamp(1e-6, 1e6)
+    return torch.nan_to_num(margin).clamp(min=0.0), lengths_of(slope).flatten().clamp(min=1e-6)

@@ -25,16 +25,22 @@ class Tally:
         self.margin = torch.full((n,), torch.inf, dtype=torch.float32, device=device)
         self.unreal = torch.zeros(n, dtype=torch.bool, device=device)
 
-    def saw(self, rows: torch.Tensor, margin: torch.Tensor) -> None:
-        """One forward pass of `rows` with these margins (NaN for logits that are not finite)."""
-        self.queries[rows] += 1
-        self.unreal[rows] |= margin.isnan()
-        self.margin[rows] = torch.fmin(self.margin[rows], margin.float())
+    def saw(self, rows: torch.Tensor, margin: torch.Tensor, counted: torch.Tensor | None = None) -> None:
+        """One forward pass of `rows` with these margins (NaN for logits that are not finite).
 
-    def sloped(self, rows: torch.Tensor, slope: torch.Tensor) -> None:
-        """One input gradient (m, C, H, W) of `rows`."""
-        self.slopes[rows] += 1
-        self.zeros[rows] += (slope.abs().amax(dim=(1, 2, 3)) == 0).long()
+        `counted` (m,) says which of them it is noted for; by default all.
+        """
+        if counted is None:
+            counted = torch.ones_like(margin, dtype=torch.bool)
+        self.queries[rows] += counted
+        self.unreal[rows] |= margin.isnan() & counted
+        self.margin[rows] = torch.fmin(self.margin[rows], torch.where(counted, margin.float(), torch.inf))
+
+    def sloped(self, rows: torch.Tensor, slope: torch.Tensor, counted: torch.Tensor | None = None) -> None:
+        """One input gradient (m, C, H, W) of `rows`, noted for those that are `counted`."""
+        zero = slope.abs().amax(dim=(1, 2, 3)) == 0
+        self.slopes[rows] += 1 if counted is None else counted
+        self.zeros[rows] += zero if counted is None else zero & counted
 
     def columns(self) -> dict[str, NDArray[np.float64]]:
         """Extras of a score table, (n,) each, all finite.

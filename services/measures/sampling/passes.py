@@ -70,11 +70,17 @@ class Passes:
 
     def perturbed(self, kind: Kind, strengths: tuple[float, ...], rows: Ints, draws: Ints) -> Iterator[torch.Tensor]:
         """For at most one pass of pairs: the perturbed images at each strength, all from the same unit draws."""
-        unit = unit_draws(kind, seed=self.seed, ids=self.ids[rows], draws=draws, dimension=self.dimension)
+        keys, threads = self.ids[rows], torch.get_num_threads()
+        unit = unit_draws(kind, seed=self.seed, ids=keys, draws=draws, dimension=self.dimension, threads=threads)
         device_unit = torch.from_numpy(unit).to(self.images.device)
         images = self.images[self.index(rows)]
         for strength in strengths:
             yield perturb(kind, images, device_unit, strength)
+
+    def gaussian(self, rows: Ints, draws: Ints) -> NDArray[np.float32]:
+        """Standard normal noise (m, dimension), made on as many threads as the network may use."""
+        keys, threads = self.ids[rows], torch.get_num_threads()
+        return unit_noise("gaussian", seed=self.seed, ids=keys, draws=draws, dimension=self.dimension, threads=threads)
 
     def failed(self, kind: Kind, strengths: tuple[float, ...], rows: Ints, draws: Ints) -> NDArray[np.bool_]:
         """(len(strengths), m) whether f(perturbed) differs from the label, for each pair (rows[i], draws[i])."""
@@ -92,9 +98,7 @@ class Passes:
         """(m,) class of f(x + N(0, sigma^2 I)) for each pair, not clipped to [0, 1]; -1 for NaN or infinite logits."""
         out = np.empty(len(rows), dtype=np.int64)
         for part in _slices(len(rows), self.size):
-            noise = unit_noise(
-                "gaussian", seed=self.seed, ids=self.ids[rows[part]], draws=draws[part], dimension=self.dimension
-            )
+            noise = self.gaussian(rows[part], draws[part])
             noise *= np.float32(sigma)
             images = self.images[self.index(rows[part])]
             logits = self.logits(images + torch.from_numpy(noise).to(images.device).view_as(images))

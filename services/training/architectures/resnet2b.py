@@ -21,14 +21,15 @@ class PlainBlock(nn.Module):
 
 
 class ResNet2b(nn.Module):
-    """(N, 3, 32, 32) to logits (N, 10)."""
+    """(N, 3, 32, 32) to logits (N, classes)."""
 
-    def __init__(self) -> None:
+    def __init__(self, classes: int, width: float) -> None:
         super().__init__()
-        self.conv1 = nn.Conv2d(3, 8, 3, 2, 1)
-        self.layer1 = nn.Sequential(PlainBlock(8, 16, 2), PlainBlock(16, 16, 1))
-        self.linear1 = nn.Linear(1024, 100)
-        self.linear2 = nn.Linear(100, 10)
+        first, second, hidden = (max(1, round(width * n)) for n in (8, 16, 100))
+        self.conv1 = nn.Conv2d(3, first, 3, 2, 1)
+        self.layer1 = nn.Sequential(PlainBlock(first, second, 2), PlainBlock(second, second, 1))
+        self.linear1 = nn.Linear(64 * second, hidden)
+        self.linear2 = nn.Linear(hidden, classes)
 
     def forward(self, x: Tensor) -> Tensor:
         out = self.layer1(F.relu(self.conv1(x)))
@@ -36,6 +37,6 @@ class ResNet2b(nn.Module):
         return logits
 
 
-def resnet2b() -> ResNet2b:
-    """The network of `cifar10_resnet2b`."""
-    return ResNet2b()
+def resnet2b(classes: int = 10, width: float = 1.0) -> ResNet2b:
+    """At width 1 the network of `cifar10_resnet2b`: 112,006 parameters."""
+    return ResNet2b(classes, width)

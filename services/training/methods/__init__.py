@@ -21,6 +21,7 @@ METHODS: Registry[type[Method]] = Registry(
     {
         "alp": "services.training.methods.pairing:Alp",
         "at-pr": "services.training.methods.at_pr:AtPr",
+        "bat": "services.training.methods.bat:Bat",
         "cfa": "services.training.methods.cfa:Cfa",
         "clp": "services.training.methods.pairing:Clp",
         "corruption": "services.training.methods.corruption:Corruption",

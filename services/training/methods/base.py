@@ -100,6 +100,14 @@ class Method(BaseModel):
         """The loss of one batch; `network` is in training mode and maps images in [0, 1] to float32 logits."""
         raise NotImplementedError(f"{type(self).__name__} does not say how a step is made")
 
+    def held_losses(self, network: torch.nn.Module, batch: Batch) -> Tensor | None:
+        """Losses (n,) of held-out samples by which the method steers; `network` is in evaluation mode.
+
+        Asked of methods that need validation, of the epoch's own weights; their sums by class reach `next_state` as
+        `record.held_losses`. None when the counts of `record.validation` are enough.
+        """
+        return None
+
     def attack(self) -> Budget:
         """The attack by which the held-out split is judged when the recipe names none."""
         return getattr(self, "budget", Budget())

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from services.training.methods.base import Batch, Method, RandomBudget, State, StepResult
 
@@ -19,10 +19,16 @@ class Cfa(Method):
     """Adversarial training whose radius, and for TRADES whose beta, is set for each class by how robust it is.
 
     With `t_k` the training robust accuracy of class k in the last epoch: `epsilon_k = (radius_base + t_k) epsilon` (the
-    paper's class-wise calibrated margin) and `beta_k = (beta_base + t_k) beta` (its class-wise calibrated
-    regularisation), so a hard class gets an easier task. The TRADES loss of a sample is then
-    `(CE + beta_k KL) / (1 + beta_k)`. During the first `warmup` epochs the classes are alike. The third part of the
-    paper, averaging weights when no class lags, is left out.
+    class-wise calibrated margin, eq. 6) and `beta_k = (beta_base + t_k) beta` (the class-wise calibrated
+    regularisation, eq. 7), so a hard class gets an easier task. The TRADES loss of a sample is then
+    `(CE + beta_k KL) / (1 + beta_k)` (eq. 8). `t_k` counts the perturbed images of the epoch as they were trained on,
+    within radius epsilon_k. During the first `warmup` epochs the classes are alike. The third part, fairness-aware
+    weight averaging, is not of the loss: set `averaging: fair-ema` in the recipe.
+
+    Source: Wei et al., "CFA: Class-wise Calibrated Fair Adversarial Training", CVPR 2023, and the authors' code.
+    `radius_base` is 0.5 for PGD and 0.3 for TRADES unless given (section 5.1). `warmup` is 0 as in Algorithm 1; the
+    authors' code waits for 10 epochs. We depart from both at the start of the TRADES attack alone: uniform in the ball
+    of the class, as in `trades`.
     """
 
     name: Literal["cfa"] = "cfa"
@@ -32,6 +38,13 @@ class Cfa(Method):
     radius_base: float = Field(default=0.5, ge=0)
     beta_base: float = Field(default=0.5, ge=0)
     warmup: int = Field(default=0, ge=0)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _radius_of_base(cls, fields: Any) -> Any:
+        if isinstance(fields, dict) and fields.get("base") == "trades":
+            return {"radius_base": 0.3, **fields}
+        return fields
 
     def next_state(self, state: Mapping[str, tuple[float, ...]], record: EpochRecord) -> State:
         counts = record.train

@@ -1,4 +1,4 @@
-"""MART, misclassification aware adversarial training (Wang et al. 2020, eq. 11)."""
+"""MART: misclassification aware adversarial training (Wang et al. 2020)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,13 @@ if TYPE_CHECKING:
 class Mart(Method):
     """`mean_i BCE(f(x_i'), y_i) + weight KL(f(x_i) || f(x_i')) (1 - p_y(x_i))`, x' by cross-entropy.
 
-    BCE is the boosted cross-entropy `-log p_y - log(1 - max_{j != y} p_j)`.
+    BCE is the boosted cross-entropy `-log p_y - log(1 - max_{j != y} p_j)`. Gradients flow through the factor
+    `1 - p_y` too.
+
+    Source: Wang et al., "Improving Adversarial Robustness Requires Revisiting Misclassified Examples", ICLR 2020, and
+    science.md section 10 for the weight 5. The paper's text was not to be had; the terms, the direction of KL and the
+    weight are those of the authors' code. That code has `log(1.0001 - p)` where `log(1 - p)` is exact here down to
+    `losses.MART_FLOOR`, and starts its attack at 0.001 times a normal variable, here uniformly in the ball.
     """
 
     name: Literal["mart"] = "mart"

@@ -110,3 +110,10 @@ def test_stream_is_pinned(kind, expected):
 
 def test_no_pairs_give_no_rows():
     assert _noise("uniform", np.zeros(0, dtype=int), np.zeros(0, dtype=int)).shape == (0, 48)
+
+
+@pytest.mark.parametrize("kind", ["uniform", "gaussian", "laplace"])
+def test_threads_change_nothing(kind) -> None:
+    ids, draws = np.repeat(np.arange(40), 5), np.tile(np.arange(5), 40)
+    alone = unit_noise(kind, seed=3, ids=ids, draws=draws, dimension=3072)
+    assert np.array_equal(unit_noise(kind, seed=3, ids=ids, draws=draws, dimension=3072, threads=4), alone)

@@ -172,10 +172,10 @@ def test_parameters_are_checked_and_round_trip():
 
 
 def test_real_networks_under_noise(shared_data):
-    from benchmarks import zoo_prob
+    from benchmarks import zoo
 
-    images, labels = zoo_prob.images(shared_data, 40)
-    network = zoo_prob.load(shared_data, "cifar10_base_kw")
+    images, labels, _ = zoo.images(shared_data, "cifar10/test.npz", slice(0, 40))
+    network = zoo.Counted(zoo.load(shared_data, "cifar10_base_kw"))
     measure = ProbAcc(radii=("8/255",))
     found = measure.from_model(network, images, labels, np.arange(40), seed=0)
     correct = (network(images).argmax(1) == labels).numpy()
@@ -183,3 +183,9 @@ def test_real_networks_under_noise(shared_data):
     assert (verdict[correct] > 0).mean() > 0.8
     assert (verdict[~correct] < 0).mean() > 0.8
     assert network.count < 40 * 200
+
+
+def test_two_rates_in_one_fleet_have_two_names() -> None:
+    keys = [series.key for rho in (0.05, 0.1, 0.01) for series in ProbAcc(rho=rho).series()]
+    assert len(set(keys)) == len(keys) and keys[0].startswith("probacc/")
+    assert any(key.startswith("probacc-0.1/") for key in keys)

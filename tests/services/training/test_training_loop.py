@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,10 +17,11 @@ from torch import nn
 
 from services.errors import ConfigError, SourceError, StorageError
 from services.training import checkpoints
-from services.training.evaluation import EpochRecord
+from services.training.batches import Images
+from services.training.evaluation import EpochRecord, evaluate
 from services.training.loop import TrainReport, train
 from services.training.methods import METHODS, method_from
-from services.training.methods.base import Batch, Method, StepResult
+from services.training.methods.base import Batch, Budget, Method, StepResult
 from services.training.recipe import Recipe
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -117,9 +119,19 @@ class Stop(Exception):
     """Raised in a test between two epochs."""
 
 
-@pytest.mark.parametrize("name", ["pgd", "cfa", "wat"])
-def test_a_run_stopped_between_epochs_goes_on_to_the_same_weights(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "averaging"),
+    [
+        ("pgd", None),
+        ("cfa", None),
+        ("wat", None),
+        ("wat", {"kind": "ema", "start": 0}),
+        ("pgd", {"kind": "fair-ema", "start": 0, "threshold": 0.3}),
+    ],
+)
+def test_a_run_stopped_between_epochs_goes_on_to_the_same_weights(name: str, averaging: Any, tmp_path: Path) -> None:
     options: dict[str, Any] = {"method": method_from(name), "validation": samples(40, 1), "crop": 1, "select": "robust"}
+    options["averaging"] = averaging
     whole, halves = network(norm=True), network(norm=True)
     expected = run(whole, **options)
 
@@ -135,8 +147,70 @@ def test_a_run_stopped_between_epochs_goes_on_to_the_same_weights(name: str, tmp
     assert report.resumed_at == 1 and again.resumed_at == 3
     assert same(weights(whole), weights(resumed))
     assert same(checkpoints.load_weights(str(tmp_path / checkpoints.MODEL)), weights(whole))
-    assert [r.validation for r in report.records] == [r.validation for r in expected.records]
+    for a, b in zip(report.records, expected.records, strict=True):
+        assert replace(a, seconds=0) == replace(b, seconds=0)
     assert report.selected == expected.selected == again.selected
+
+
+def trajectory(**options: Any) -> tuple[TrainReport, list[dict[str, torch.Tensor]], nn.Module]:
+    """A run, its own weights after each epoch, and the network with the weights that it returned."""
+    net, seen = network(norm=True), []
+    report = run(net, on_epoch=lambda _: seen.append(weights(net)), epochs=5, **options)
+    return report, seen, net
+
+
+HELD: dict[str, Any] = {"validation": samples(80, 1), "attack": {"epsilon": 0.12, "step": 0.04, "steps": 4}, "lr": 0.3}
+
+
+def test_averaging_leaves_training_as_it_is_and_returns_the_closed_form() -> None:
+    _, plain, _ = trajectory(**HELD)
+    report, own, net = trajectory(averaging={"kind": "ema", "decay": 0.6, "start": 0.4}, **HELD)
+    assert all(same(a, b) for a, b in zip(plain, own, strict=True))
+    assert [record.averaged for record in report.records] == [False, False, True, True, True]
+    assert report.averaged == 3
+    for name, value in weights(net).items():
+        want = 0.36 * own[2][name] + 0.24 * own[3][name] + 0.4 * own[4][name] if "num" not in name else own[4][name]
+        assert torch.allclose(value, want, atol=1e-6)
+
+
+def test_the_held_out_split_judges_the_average() -> None:
+    plain, _, _ = trajectory(**HELD)
+    report, _, net = trajectory(averaging={"kind": "ema", "start": 0}, **HELD)
+    held = Images(*HELD["validation"], torch.device("cpu"))
+    want = evaluate(net, held, 4, attack=Budget(**HELD["attack"]), batch=16, seed=0)
+    assert report.records[-1].validation == want != plain.records[-1].validation
+
+
+def test_only_fair_epochs_are_taken_in() -> None:
+    rough = {**HELD, "lr": 2.0}
+    plain, own, _ = trajectory(**rough)
+    worst = [record.validation.accuracy("worst-class") for record in plain.records if record.validation]
+    taken = [score >= worst[0] for score in worst]
+    report, _, net = trajectory(averaging={"kind": "fair-ema", "threshold": worst[0], "start": 0}, **rough)
+    assert False in taken and taken[-1] and [record.averaged for record in report.records] == taken
+    rows = [i for i, fair in enumerate(taken) if fair]
+    average = own[rows[0]]["0.weight"]
+    for i in rows[1:]:
+        average = 0.85 * average + 0.15 * own[i]["0.weight"]
+    assert torch.allclose(weights(net)["0.weight"], average, atol=1e-6)
+    for i in range(1, 5):
+        unchanged = report.records[i].validation == report.records[i - 1].validation
+        assert taken[i] or unchanged
+
+
+def test_without_a_fair_epoch_the_own_weights_are_returned() -> None:
+    report, own, net = trajectory(averaging={"kind": "fair-ema", "threshold": 1.0, "start": 0}, **HELD)
+    assert report.averaged == 0 and same(weights(net), own[-1])
+    assert trajectory(averaging="none", **HELD)[0].averaged is None
+
+
+def test_a_recipe_without_averaging_is_what_it_was() -> None:
+    assert "averaging" not in Recipe().canonical() and Recipe(averaging="none") == Recipe()
+    recipe = Recipe(averaging="fair-ema")
+    assert Recipe.model_validate_json(recipe.canonical()) == recipe.changed(lr=0.01)
+    for wrong in ("swa", {"kind": "ema", "threshold": 0.1}, {"kind": "ema", "decay": 1}):
+        with pytest.raises(ConfigError, match=r"recipe\.averaging"):
+            Recipe().changed(averaging=wrong)
 
 
 CHILD = """
@@ -235,7 +309,9 @@ def test_patience_stops_early() -> None:
     assert "2 epochs" in report.reason
 
 
-@pytest.mark.parametrize("knobs", [{"select": "robust"}, {"patience": 1}, {"method": method_from("wat")}])
+@pytest.mark.parametrize(
+    "knobs", [{"select": "robust"}, {"patience": 1}, {"method": method_from("wat")}, {"averaging": "fair-ema"}]
+)
 def test_what_needs_a_held_out_split_says_so_before_training(knobs: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="held-out split"):
         run(network(), **knobs)

@@ -37,6 +37,13 @@ def test_divergence_of_equal_logits_is_zero() -> None:
     assert float(losses.divergence(z, z)) == pytest.approx(0, abs=1e-7)
 
 
+def test_distance_from_uniform(logits: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
+    a, _, _ = logits
+    want = [sum(p * math.log(p * K) for p in softmax(row)) for row in a]
+    assert losses.from_uniform(torch.tensor(a)).numpy() == pytest.approx(want)
+    assert float(losses.from_uniform(torch.tensor([[200.0, 0.0, 0.0]]))) == pytest.approx(math.log(3))
+
+
 def test_softmax_distance(logits: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
     a, b, _ = logits
     want = [sum((p - q) ** 2 for p, q in zip(softmax(x), softmax(z), strict=True)) for x, z in zip(a, b, strict=True)]

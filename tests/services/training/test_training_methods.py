@@ -13,9 +13,10 @@ import torch
 from torch import nn
 
 from services.errors import ConfigError
+from services.training.boundary import boundary_pair
 from services.training.evaluation import ClassCounts, EpochRecord
 from services.training.methods import METHODS, method_from
-from services.training.methods.base import Batch, Method
+from services.training.methods.base import Batch, Budget, Method
 
 N, K, D = 12, 4, 9
 BUDGET = {"epsilon": 0.2, "step": 0.07, "steps": 3}
@@ -52,14 +53,42 @@ class Case:
         p, q = self.p(self.x), self.p(x)
         return (p * np.log(p / q)).sum(1)
 
-    def attacked(self, by: str, radius: Array | float = 0.2, start: Array | None = None, steps: int = 3) -> Array:
+    def attacked(
+        self, by: str, radius: Array | float = 0.2, start: Array | None = None, steps: int = 3, step: float = 0.07
+    ) -> Array:
         radius = np.broadcast_to(np.asarray(radius, float), N)[:, None]
         low, high = np.maximum(self.x - radius, 0), np.minimum(self.x + radius, 1)
         at = np.clip(self.x + radius * (self.starts()[0] if start is None else start), low, high)
         target = np.eye(K)[self.y] if by == "ce" else self.p(self.x)
         for _ in range(steps):
-            at = np.clip(at + 0.07 * np.sign((self.p(at) - target) @ self.w), low, high)
+            at = np.clip(at + step * np.sign((self.p(at) - target) @ self.w), low, high)
         return at
+
+    def is_wrong(self, at: Array, i: int) -> bool:
+        return bool((at @ self.w.T + self.b).argmax() != self.y[i])
+
+    def way_back(self, image: Array, i: int, step: float = 0.07, limit: int = 70) -> float:
+        at, own = image, np.eye(K)[self.y[i]]
+        for _ in range(limit):
+            if not self.is_wrong(at, i):
+                break
+            at = np.clip(at - step * np.sign((self.p(at[None])[0] - own) @ self.w), 0, 1)
+        return float(np.abs(at - image).max())
+
+    def boundary_pair(self, i: int, steps: int = 3) -> tuple[Array, Array, str]:
+        """BAT's two points of a sample and what kind of way it had, point by point."""
+        low, high = np.maximum(self.x[i] - 0.2, 0), np.minimum(self.x[i] + 0.2, 1)
+        at, clean = np.clip(self.x[i] + 0.2 * self.starts()[0][i], low, high), self.p(self.x)[i]
+        way = [at]
+        for _ in range(steps):
+            if sum(self.is_wrong(point, i) for point in way) == 2 and self.is_wrong(way[-1], i):
+                break
+            at = np.clip(at + 0.07 * np.sign((self.p(at[None])[0] - clean) @ self.w), low, high)
+            way.append(at)
+        wrong = [self.is_wrong(point, i) for point in way]
+        first = wrong.index(True) if any(wrong) else len(way)
+        kind = {0: "start", steps: "end", len(way): "never"}.get(first, "crossed")
+        return way[max(first - 1, 0)], way[-1], kind
 
 
 def trades(case: Case) -> float:
@@ -80,15 +109,24 @@ def pair(case: Case, *, clean: bool) -> float:
 
 
 def at_pr(case: Case) -> float:
-    candidates = [case.attacked("ce", start=start) for start in case.starts(5)]
-    own = np.eye(K, dtype=bool)[case.y]
-
-    def depth(x: Array) -> Array:
-        z = x @ case.w.T + case.b
-        return np.where(own, -np.inf, z).max(1) - z[own]
-
-    chosen = np.argmax([depth(x) for x in candidates], axis=0)
+    source = torch.Generator().manual_seed(9)
+    rows = torch.rand(4, 3, generator=source).tolist()
+    budgets = [(0.2 - 0.02 * r, 0.07 + 0.003 * (2 * s - 1), max(1, 1 + int(8 * n))) for r, s, n in rows]
+    candidates = []
+    for radius, step, steps in [(0.2, 0.07, 3), *budgets]:
+        start = torch.empty(N, D, dtype=torch.float64).uniform_(-1, 1, generator=source).numpy()
+        candidates.append(case.attacked("ce", radius, start, steps, step))
+    chosen = [int(np.argmax([case.way_back(x[i], i) for x in candidates])) for i in range(N)]
+    assert len(set(chosen)) > 2
     return float(np.mean([case.ce(candidates[c])[i] for i, c in enumerate(chosen)]))
+
+
+def bat(case: Case) -> float:
+    pairs = [case.boundary_pair(i) for i in range(N)]
+    assert {kind for _, _, kind in pairs} == {"never", "start", "crossed"}
+    inside, beyond = (np.stack([pair[side] for pair in pairs]) for side in (0, 1))
+    leaning = sum(np.sum(case.p(x) * np.log(K * case.p(x)), axis=1) for x in (inside, beyond))
+    return float(np.mean(case.ce(inside) + 6 * case.kl(beyond) + leaning))
 
 
 def drawn(case: Case) -> Array:
@@ -121,10 +159,11 @@ ORACLES: dict[str, tuple[dict[str, Any], Callable[[Case], float]]] = {
     "alp": ({"budget": BUDGET}, lambda case: pair(case, clean=False)),
     "clp": ({"budget": BUDGET}, lambda case: pair(case, clean=True)),
     "at-pr": ({"budget": BUDGET}, at_pr),
+    "bat": ({"budget": BUDGET}, bat),
     "cvar": ({"radius": 0.2}, cvar),
     "evar": ({"radius": 0.2}, evar),
     "corruption": ({"radius": 0.2}, lambda case: float(case.ce(np.clip(case.x + 0.2 * case.starts()[0], 0, 1)).mean())),
-    "filtered-trades": ({"base": {"budget": BUDGET}, "margin": 1.0}, trades),
+    "filtered-trades": ({"base": {"budget": BUDGET}, "by": "lead", "margin": 1.0}, trades),
 }
 
 
@@ -150,15 +189,30 @@ def test_every_method_gives_a_gradient_and_the_same_loss_twice(name: str) -> Non
     assert all(g is not None and torch.isfinite(g).all() and g.abs().sum() > 0 for g in gradients)
 
 
-def test_filtered_trades_leaves_out_safe_samples_and_only_those() -> None:
+@pytest.mark.parametrize("by", ["loss", "lead"])
+def test_filtered_trades_leaves_out_safe_samples_and_only_those(by: str) -> None:
     case = Case()
-    probed = case.p(case.attacked("kl", steps=1))
-    own = np.eye(K, dtype=bool)[case.y]
-    unsafe = probed[own] - np.where(own, 0, probed).max(1) < 0.5
-    assert 0 < unsafe.sum() < N
-    want = np.mean(case.ce(case.x) + 6 * unsafe * case.kl(case.attacked("kl")))
-    method = method_from({"name": "filtered-trades", "base": {"budget": BUDGET}, "probe": 1, "margin": 0.5})
+    at = case.attacked("kl", steps=1)
+    probed, own = case.p(at), np.eye(K, dtype=bool)[case.y]
+    ahead = probed[own] - np.where(own, 0, probed).max(1) >= 0.5
+    open_rows = ~ahead if by == "lead" else case.ce(at) >= case.ce(case.x)
+    assert 0 < open_rows.sum() < N
+    want = np.mean(case.ce(case.x) + 6 * open_rows * case.kl(case.attacked("kl")))
+    method = method_from({"name": "filtered-trades", "base": {"budget": BUDGET}, "by": by, "probe": 1})
     assert float(method.step(case.network, case.batch()).loss.detach()) == pytest.approx(want, rel=1e-6)
+
+
+def test_the_points_at_the_boundary_are_those_of_a_walk_sample_by_sample() -> None:
+    kinds = set()
+    for steps in (1, 2, 4):
+        case = Case()
+        budget = Budget(epsilon=0.2, step=0.07, steps=steps)
+        points = [part.flatten(1).numpy() for part in boundary_pair(case.network, case.batch(), budget)]
+        for i in range(N):
+            *want, kind = case.boundary_pair(i, steps)
+            kinds.add(kind)
+            assert np.stack([part[i] for part in points]) == pytest.approx(np.stack(want))
+    assert kinds == {"start", "crossed", "end", "never"}
 
 
 def test_cvar_has_the_gradient_of_all_draws() -> None:
@@ -181,13 +235,19 @@ def test_cfa_sets_radius_and_beta_by_class(base: str) -> None:
     case, robust = Case(), (0.0, 0.25, 0.5, 1.0)
     method = method_from({"name": "cfa", "base": base, "budget": BUDGET})
     share = np.array(robust)[case.y]
-    radius, beta = (0.5 + share) * 0.2, (0.5 + share) * 6
+    radius, beta = ((0.3 if base == "trades" else 0.5) + share) * 0.2, (0.5 + share) * 6
     if base == "pgd":
         want = case.ce(case.attacked("ce", radius)).mean()
     else:
         want = np.mean((case.ce(case.x) + beta * case.kl(case.attacked("kl", radius))) / (1 + beta))
     loss = method.step(case.network, case.batch({"robust": robust})).loss
     assert float(loss.detach()) == pytest.approx(want, rel=1e-5)
+
+
+def test_a_radius_base_that_is_given_is_kept() -> None:
+    method = method_from({"name": "cfa", "base": "trades", "radius_base": 0.5})
+    assert method_from(method.canonical()) == method
+    assert '"radius_base": 0.5' in method.canonical()
 
 
 def test_cfa_without_history_is_its_base() -> None:
@@ -211,27 +271,37 @@ def test_cfa_learns_the_classes_robust_accuracies() -> None:
     assert method_from({"name": "cfa", "warmup": 2}).next_state({}, record()) == {}
 
 
-@pytest.mark.parametrize(("tau", "by"), [(0.5, "loss"), (0.5, "margin"), (0.0, "loss"), (5.0, "loss")])
-def test_faal_weighs_the_worst_classes(tau: float, by: str) -> None:
+@pytest.mark.parametrize(
+    ("tau", "by", "base"),
+    [
+        (0.5, "loss", "pgd"),
+        (0.5, "margin", "pgd"),
+        (0.0, "loss", "pgd"),
+        (3.0, "loss", "pgd"),
+        (0.5, "margin", "trades"),
+    ],
+)
+def test_faal_weighs_the_worst_classes(tau: float, by: str, base: str) -> None:
     from scipy.optimize import minimize
 
     case = Case()
-    at = case.attacked("ce")
+    case.y = np.array([0, 0, 0, 0, 0, 0, 1, 1, 1, 2, 2, 3])
+    at = case.attacked("ce" if base == "pgd" else "kl")
     p, own = case.p(at), np.eye(K, dtype=bool)[case.y]
-    margins = np.where(own, 0, p).max(1) - p[own]
-    scores = case.ce(at) if by == "loss" else margins
-    means, judged = (np.array([v[case.y == k].mean() for k in range(K)]) for v in (case.ce(at), scores))
+    losses = case.ce(at) if base == "pgd" else case.ce(case.x) + 6 * case.kl(at)
+    scores = losses if by == "loss" else np.where(own, 0, p).max(1) - p[own]
+    means, judged = (np.array([v[case.y == k].mean() for k in range(K)]) for v in (losses, scores))
     q = minimize(
         lambda q: -q @ judged,
         np.full(K, 1 / K),
         bounds=[(1e-9, 1)] * K,
         constraints=[
             {"type": "eq", "fun": lambda q: q.sum() - 1},
-            {"type": "ineq", "fun": lambda q: tau - np.sum(q * np.log(q * K))},
+            {"type": "ineq", "fun": lambda q: tau + np.mean(np.log(q * K))},
         ],
         options={"ftol": 1e-13, "maxiter": 500},
     ).x
-    method = method_from({"name": "faal", "budget": BUDGET, "tau": tau, "by": by})
+    method = method_from({"name": "faal", "base": base, "budget": BUDGET, "tau": tau, "by": by})
     loss = float(method.step(case.network, case.batch()).loss.detach())
     assert loss == pytest.approx(float(q @ means), rel=1e-3)
 
@@ -243,22 +313,33 @@ def test_faal_ignores_classes_that_a_batch_lacks() -> None:
     assert float(loss.detach()) == pytest.approx(case.ce(case.attacked("ce")).mean(), rel=1e-6)
 
 
-def test_wat_plays_hedge_on_held_out_losses() -> None:
+def test_wat_plays_hedge_on_held_out_losses_of_the_classes_and_their_mean() -> None:
     method = method_from({"name": "wat", "budget": BUDGET, "eta": 0.5})
-    state = method.next_state(method.initial_state(K), record())
-    assert state == {"losses": pytest.approx((0.8, np.log(4), 0.0, 0.1))}
+    state = method.next_state(method.initial_state(K), record(held_losses=(8.0, 40.0, 0.0, 1.0)))
+    state = method.next_state(state, record(held_losses=(2.0, 0.0, 0.0, 4.0)))
+    assert state == {"costs": pytest.approx((1.0, 4.0, 0.0, 0.5, 49 / 30 + 6 / 30))}
     case = Case()
-    weights = np.exp(0.5 * np.array(state["losses"]))
+    weights = np.exp(0.5 * np.array(state["costs"]))
     weights = K * weights / weights.sum()
     per_sample = case.ce(case.x) + 6 * case.kl(case.attacked("kl"))
     loss = method.step(case.network, case.batch(state)).loss
-    assert float(loss.detach()) == pytest.approx(np.mean(weights[case.y] * per_sample), rel=1e-6)
+    want = np.mean((weights[case.y] + weights[K]) * per_sample)
+    assert float(loss.detach()) == pytest.approx(want, rel=1e-6)
 
 
-def test_wat_demands_held_out_losses() -> None:
+@pytest.mark.parametrize("base", ["pgd", "trades"])
+def test_wat_costs_the_loss_of_its_base(base: str) -> None:
+    case, method = Case(), method_from({"name": "wat", "base": base, "budget": BUDGET})
+    want = case.ce(case.attacked("ce")) if base == "pgd" else case.ce(case.x) + 6 * case.kl(case.attacked("kl"))
+    losses = method.held_losses(case.network.eval(), case.batch())
+    assert losses is not None and losses.detach().numpy() == pytest.approx(want, rel=1e-6)
+
+
+@pytest.mark.parametrize("change", [{"validation": None, "held_losses": (1.0,) * K}, {"held_losses": None}])
+def test_wat_demands_held_out_losses(change: dict[str, Any]) -> None:
     method = method_from("wat")
     with pytest.raises(ConfigError, match="held-out"):
-        method.next_state(method.initial_state(K), record(validation=None))
+        method.next_state(method.initial_state(K), record(**change))
 
 
 def test_canonical_json_gives_the_method_back() -> None:

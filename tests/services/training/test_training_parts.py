@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from services.training.averaging import Ema, FairEma, averaged
 from services.training.batches import Epoch, Images, cropped
-from services.training.evaluation import ClassCounts, EpochRecord, correct, evaluate
-from services.training.methods.base import Budget
+from services.training.evaluation import ClassCounts, EpochRecord, correct, evaluate, held_losses
+from services.training.methods.base import Batch, Budget, Method
 from services.training.selection import best_epoch, is_out_of_patience
 from services.training.sgd import Sgd
 from services.training.splits import holdout
@@ -137,3 +138,51 @@ def test_evaluation_counts_like_a_loop() -> None:
     assert out.total == (8, 8, 7) and out.clean == want and out.robust == want
     strong = evaluate(net, data, 3, attack=Budget(epsilon=1.0, step=0.5), batch=7, seed=0)
     assert strong.clean == want and strong.robust is not None and sum(strong.robust) <= sum(want)
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.85])
+def test_a_moving_average_has_its_closed_form(decay: float) -> None:
+    epochs = [
+        {"w": torch.randn(3, 2, generator=torch.Generator().manual_seed(t)), "steps": torch.tensor(t)} for t in range(5)
+    ]
+    average: dict[str, torch.Tensor] = {}
+    for weights in epochs:
+        average = averaged(average, weights, decay)
+    shares = np.array([decay**4, *((1 - decay) * decay ** (4 - t) for t in range(1, 5))])
+    want = sum(share * weights["w"].numpy() for share, weights in zip(shares, epochs, strict=True))
+    assert average["w"].numpy() == pytest.approx(want, abs=1e-6)
+    assert average["steps"] == 4 and average["steps"].dtype == torch.int64
+
+
+def test_averaging_begins_after_its_share_of_the_epochs() -> None:
+    assert [Ema().is_due(epoch, 200) for epoch in (0, 49, 50, 199)] == [False, False, True, True]
+    assert [Ema(start=1).is_due(epoch, 3) for epoch in range(3)] == [False, False, True]
+
+
+def test_an_epoch_is_fair_from_the_threshold_on() -> None:
+    counts = ClassCounts((10, 5, 0), (10, 5, 0), (9, 1, 0), (0.0,) * 3)
+    assert FairEma().is_fair(counts) and not FairEma(threshold=0.21).is_fair(counts)
+    assert not FairEma(threshold=0).is_fair(ClassCounts((0,), (0,), (0,)))
+
+
+class Judging(Method):
+    """A method whose held-out loss is the first logit plus noise of the batch's generator."""
+
+    name: str = "judging"
+
+    def held_losses(self, network: nn.Module, batch: Batch) -> torch.Tensor:
+        noise = torch.empty(len(batch.labels)).uniform_(generator=batch.generator)
+        return network(batch.images)[:, 0] + noise * 0.1
+
+
+def test_held_out_losses_are_summed_by_class_in_evaluation_mode() -> None:
+    net = nn.Sequential(nn.Flatten(), nn.Linear(16, 3), nn.Dropout(0.9)).train()
+    data = images()
+    sums = held_losses(net, Judging(), data, 3, batch=10, seed=0)
+    assert sums is not None and net.training
+    logits = net.eval()(data.rows(np.arange(23)))[:, 0].detach().numpy()
+    plain = np.array([logits[np.arange(23) % 3 == k].sum() for k in range(3)])
+    assert (plain < sums).all() and (sums < plain + 0.8).all()
+    assert sums == held_losses(net, Judging(), data, 3, batch=10, seed=0)
+    assert sums != held_losses(net, Judging(), data, 3, batch=10, seed=1)
+    assert held_losses(net, Method(name="none"), data, 3, batch=10, seed=0) is None

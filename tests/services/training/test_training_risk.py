@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize, stats
 
-from services.training.risk import cvar_weights, evar_weights, kl_ball_weights
+from services.training.risk import cvar_weights, evar_weights, kl_ball_weights, likelihood_ball_weights
 
 # Multiples of 1/8: a difference below the resolution of float32 is a tie to the code and not to the oracle.
 VALUES = st.lists(st.integers(-160, 160).map(lambda eighths: eighths / 8), min_size=2, max_size=12)
@@ -105,7 +106,14 @@ def test_the_ball_is_kept_and_met_where_it_binds(values: list[float], radius: fl
         assert spent == pytest.approx(min(radius, math.log(len(q) / values.count(max(values)))), abs=0.05)
 
 
-def test_the_worst_distribution_beats_every_other_in_the_ball() -> None:
+@pytest.mark.parametrize(
+    ("ball", "spent"),
+    [
+        (kl_ball_weights, lambda q: np.sum(q * np.log(q * 5))),
+        (likelihood_ball_weights, lambda q: -np.mean(np.log(q * 5))),
+    ],
+)
+def test_the_worst_distribution_beats_every_other_in_the_ball(ball: Any, spent: Any) -> None:
     values, radius = np.array([0.3, -0.2, 1.4, 0.9, 0.1]), 0.4
     found = optimize.minimize(
         lambda q: -q @ values,
@@ -113,12 +121,29 @@ def test_the_worst_distribution_beats_every_other_in_the_ball() -> None:
         bounds=[(1e-9, 1)] * 5,
         constraints=[
             {"type": "eq", "fun": lambda q: q.sum() - 1},
-            {"type": "ineq", "fun": lambda q: radius - np.sum(q * np.log(q * 5))},
+            {"type": "ineq", "fun": lambda q: radius - spent(q)},
         ],
         options={"ftol": 1e-13, "maxiter": 500},
     )
     row = torch.from_numpy(values)[None]
-    assert total(kl_ball_weights(row, radius), row) == pytest.approx(-found.fun, abs=1e-6)
+    assert total(ball(row, radius), row) == pytest.approx(-found.fun, abs=1e-6)
+
+
+@pytest.mark.parametrize("radius", [0.0, 0.1, 0.5, 2.0])
+def test_the_likelihood_ball_of_two_values_in_closed_form(radius: float) -> None:
+    q = likelihood_ball_weights(torch.tensor([[-1.0, 3.0]], dtype=torch.float64), radius)[0]
+    want = (1 + math.sqrt(1 - math.exp(-2 * radius))) / 2
+    assert q.tolist() == pytest.approx([1 - want, want], abs=1e-7)
+
+
+@settings(max_examples=30, deadline=None)
+@given(values=VALUES, radius=st.floats(0, 3))
+def test_the_likelihood_ball_is_met_and_favours_larger_values(values: list[float], radius: float) -> None:
+    q = likelihood_ball_weights(torch.tensor([values], dtype=torch.float64), radius)[0].numpy()
+    spent = float(-np.mean(np.log(len(q) * q)))
+    assert q.sum() == pytest.approx(1) and (q > 0).all()
+    assert all(q[i] >= q[j] - 1e-12 for i, a in enumerate(values) for j, b in enumerate(values) if a >= b)
+    assert spent == pytest.approx(radius if len(set(values)) > 1 else 0, abs=1e-9)
 
 
 def test_the_gradient_is_that_of_the_risk_itself() -> None:

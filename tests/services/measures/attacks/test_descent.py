@@ -108,3 +108,18 @@ def test_seed_and_id_decide_the_start(plane: Any) -> None:
         attack_curve(network, images, labels, ids, how, seed=seed)
     starts = network.seen[1::3]
     assert torch.equal(starts[0], starts[1]) and not torch.equal(starts[0], starts[2])
+
+
+@pytest.mark.parametrize("norm", ["Linf", "L2"])
+def test_looking_seldom_changes_no_column(plane: Any, monkeypatch: pytest.MonkeyPatch, norm: Any) -> None:
+    network, images, labels, ids = plane(4)
+    order = 1 if norm == "Linf" else 2
+    radii = tuple(float(np.quantile(network.distances(images, labels, order), share)) for share in (0.3, 0.7))
+    measure, found = Pgd(epsilons=radii, steps=9, norm=norm, restarts=2), []
+    for look in (1, 4, 100):
+        monkeypatch.setattr("services.measures.attacks.pgd.LOOK", {"cpu": look})
+        found.append(measure.from_model(network, images, labels, ids, seed=0))
+    assert 0 < found[0][measure.series()[1].key].sum() < len(images)
+    for other in found[1:]:
+        for key, column in found[0].items():
+            assert np.array_equal(other[key], column), key

@@ -115,3 +115,18 @@ def test_nan_for_an_answer_is_broken(plane: Any) -> None:
     columns = measure.from_model(sick, images[:3], labels[:3], ids[:3], seed=0)
     assert columns[measure.series()[0].key].tolist() == [0, 0, 0]
     assert columns["non_finite"].tolist() == [1, 1, 1]
+
+
+def test_a_class_that_is_broken_costs_nothing_more(plane: Any) -> None:
+    network, images, labels, ids = plane(4)
+    weak = labels == labels[0]
+    images[weak] = 0.5 + 1e-3 * (images[weak] - 0.5)
+    epsilon = float(network.distances(images[~weak], labels[~weak], 1).min() / 2)
+    measure = AutoAttackSurvival(epsilons=(epsilon / 2, epsilon), attacks=STANDARD[:3])
+    network.seen.clear()
+    columns = measure.from_model(network, images, labels, ids, seed=0)
+    assert set(columns["broken_by"][weak.numpy()]) == {CODES["apgd-ce"]}
+    assert set(columns["broken_by"][~weak.numpy()]) == {-1}
+    ended = columns["queries"][weak.numpy()].max()
+    assert 10 * ended < columns["queries"][~weak.numpy()].min()
+    assert sum(len(batch) for batch in network.seen) < columns["queries"].sum() + 3 * len(images)

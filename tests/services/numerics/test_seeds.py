@@ -1,0 +1,59 @@
+"""Means over seeds: the textbook interval, what is undefined, and what the limits cover."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from services.errors import MeasureError
+from services.numerics.seeds import over_seeds
+from services.records import Estimate
+
+
+def test_mean_spread_and_the_t_interval_of_scipy() -> None:
+    values = [0.50, 0.52, 0.57]
+    found = over_seeds([Estimate(value, value, value) for value in values])
+    low, high = stats.t.interval(0.95, 2, loc=np.mean(values), scale=stats.sem(values))
+    assert (found.mean.value, found.spread) == (pytest.approx(np.mean(values)), pytest.approx(np.std(values, ddof=1)))
+    assert (found.mean.low, found.mean.high) == (pytest.approx(low), pytest.approx(high))
+
+
+def test_the_networks_own_intervals_are_added() -> None:
+    found = over_seeds([Estimate(0.5, 0.4, 0.65), Estimate(0.5, 0.4, 0.65)]).mean
+    assert (found.low, found.value, found.high) == (pytest.approx(0.4), 0.5, pytest.approx(0.65))
+
+
+def test_one_network_keeps_its_interval_and_has_no_spread() -> None:
+    one = Estimate(0.5, 0.4, 0.6)
+    assert over_seeds([one]).mean is one and over_seeds([one]).spread is None
+
+
+def test_a_network_without_a_value_leaves_the_mean_undefined() -> None:
+    found = over_seeds([Estimate(0.5), Estimate(None, reason="all scores 0")])
+    assert found.mean == Estimate(None, reason="undefined for 1 of 2 networks: all scores 0") and found.spread is None
+
+
+def test_a_side_that_one_network_lacks_is_unknown() -> None:
+    found = over_seeds([Estimate(0.5, 0.4), Estimate(0.6, 0.5, 0.7)]).mean
+    assert found.high is None and found.low is not None
+
+
+def test_limits_stay_in_the_range_of_the_metric() -> None:
+    found = over_seeds([Estimate(0.95, 0.9, 0.99), Estimate(0.99, 0.94, 1.0)], least=0.0, most=1.0).mean
+    assert found.high == 1.0 and 0.0 < found.low < 0.95
+
+
+def test_no_network_is_refused() -> None:
+    with pytest.raises(MeasureError, match="networks"):
+        over_seeds([])
+
+
+def test_the_limits_cover_the_mean_over_all_seeds() -> None:
+    draw = np.random.default_rng(3)
+    inside = 0
+    for _ in range(400):
+        values = draw.normal(0.6, 0.02, 3)
+        found = over_seeds([Estimate(float(value), float(value), float(value)) for value in values]).mean
+        inside += bool(found.low <= 0.6 <= found.high)
+    assert 364 <= inside <= 396, "95 % of 400 within four standard deviations"

@@ -1,0 +1,163 @@
+"""The records of a leaderboard: keys and their order, flat tables, and the table for the terminal."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from rich.console import Console
+
+from services.estimates import Estimate
+from tracking.leaderboard import (
+    Board,
+    Entry,
+    board_json,
+    csv_text,
+    fill_parquet,
+    flat_rows,
+    lower_is_better,
+    natural,
+    range_of,
+    reading_order,
+    told,
+)
+from tracking.leaderboard_table import MOST_ROWS, board_text
+
+Make = Callable[..., Board]
+
+
+def test_table_4_comes_first_and_in_its_order() -> None:
+    expected = [
+        "clean/aggregate",
+        "pgd10/linf-0.03137/aggregate",
+        "pgd20/linf-0.03137/aggregate",
+        "cw20/linf-0.03137/aggregate",
+        "autoattack/linf-0.03137/aggregate",
+        "great-softmax/aggregate",
+        "pr/uniform-0.03137/aggregate",
+        "pr/uniform-0.08/aggregate",
+        "pr/uniform-0.1/aggregate",
+        "pr/uniform-0.12/aggregate",
+        "probacc/uniform-0.03137/aggregate",
+        "mine/aggregate",
+        "ge/pgd20/linf-0.03137",
+        "ge/pr/uniform-0.08",
+        "clean/wcr",
+        "pgd20/linf-0.03137/wcr",
+        "pgd20/linf-0.03137/nrgc",
+        "train/seconds_per_epoch",
+    ]
+    mixed = random.Random(1).sample(expected, len(expected))
+    assert mixed != expected and sorted(mixed, key=reading_order) == expected
+
+
+def test_numbers_in_names_are_compared_as_numbers() -> None:
+    names = ["pgd100", "pgd20", "a", "pgd9x2", "pgd9"]
+    assert sorted(names, key=natural) == ["a", "pgd9", "pgd9x2", "pgd20", "pgd100"]
+
+
+@pytest.mark.parametrize(
+    ("key", "lower"),
+    [
+        ("clean/aggregate", False),
+        ("great/wcr", False),
+        ("great/fp", False),
+        ("great/rdi", True),
+        ("pgd20/linf-0.1/nrgc", True),
+        ("great/falsified", True),
+        ("ge/clean", True),
+        ("train/seconds_per_epoch", True),
+    ],
+)
+def test_which_numbers_are_better_when_smaller(key: str, lower: bool) -> None:
+    assert lower_is_better(key) is lower
+
+
+def test_the_range_that_a_key_tells() -> None:
+    assert range_of("pgd20x5/linf-0.1/wcr") == range_of("great/nrgc") == (0.0, 1.0)
+    assert range_of("great-softmax/aggregate") == (0.0, float("inf"))
+    assert range_of("ge/clean")[0] == range_of("clean/fp")[0] == -float("inf")
+
+
+def test_numbers_are_told_in_five_characters() -> None:
+    told_ = [told("a", value) for value in (0.8341, -0.0124, 1.2049, 12.345, 1.0, 0.0, None)]
+    assert told_ == [".834", "-.012", "1.205", "12.35", "1.000", ".000", "–"]
+    assert [told("train/seconds_per_epoch", value) for value in (0.041, 3.0, 61.24, 164.4)] == [
+        "0.04",
+        "3.00",
+        "61.2",
+        "164",
+    ]
+
+
+def test_csv_and_parquet_hold_every_number_with_its_limits(make_board: Make, tmp_path: Path) -> None:
+    boards = [make_board(3), make_board(2, dataset='d,"x"\n')]
+    rows = list(csv.DictReader(io.StringIO(csv_text(boards))))
+    with (tmp_path / "rows.parquet").open("wb") as file:
+        fill_parquet(boards, file)
+    table = pq.read_table(tmp_path / "rows.parquet").to_pylist()
+    assert table == flat_rows(boards) and len(rows) == len(table) == 5
+    assert [float(row["clean/aggregate"]) for row in rows] == [row["clean/aggregate"] for row in table]
+    assert table[0]["clean/aggregate_low"] is not None and rows[3]["dataset"] == 'd,"x"\n'
+    assert table[2]["pgd20/linf-0.03137/aggregate"] is None and rows[2]["pgd20/linf-0.03137/aggregate"] == ""
+    assert table[2]["score_reason"] == "ar not measured" and table[2]["place"] is None
+
+
+def test_json_is_plain_and_holds_the_standing(make_board: Make) -> None:
+    body = json.loads(json.dumps(board_json(make_board(3)), allow_nan=False))
+    assert [row["place"] for row in body["rows"]] == [1, 2, None]
+    assert body["metrics"][1]["lower_is_better"] is False and body["rows"][0]["n"] == 1
+
+
+def printed(board: Board, width: int = 80) -> list[str]:
+    page = io.StringIO()
+    Console(file=page, width=width).print(board_text(board, width))
+    return page.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("metrics", [1, 2, 7])
+@pytest.mark.parametrize("width", [80, 140])
+def test_fifty_rows_fit_the_terminal_and_keep_their_names_apart(make_board: Make, metrics: int, width: int) -> None:
+    board = make_board(50, metrics=metrics)
+    lines = printed(board, width)
+    assert max(map(len, lines)) <= width
+    body = [line for line in lines if "model" in line and "." in line and "note" not in line]
+    assert len(body) == 50 and len({line[4:] for line in body}) == 50
+    assert ("low to high" in "\n".join(lines)) == (metrics < 7 or width > 80)
+
+
+def test_a_table_of_many_rows_is_cut_and_says_so(make_board: Make) -> None:
+    text = "\n".join(printed(make_board(MOST_ROWS + 5)))
+    assert f"{MOST_ROWS} of {MOST_ROWS + 5} rows; --csv" in text
+
+
+def test_marks_tell_front_separation_and_source(make_board: Make) -> None:
+    board = make_board(4)
+    entries = (*board.entries[:3], replace(board.entries[3], source="others"))
+    marks = ((1, True, True), (2, None, False), (3, False, True), (None, None, None))
+    standings = tuple(
+        replace(one, place=place, with_leader=near, front=front)
+        for one, (place, near, front) in zip(board.standings, marks, strict=True)
+    )
+    lines = printed(replace(board, entries=entries, standings=standings))
+    firsts = [line.split()[0] for line in lines if " model 0" in line]
+    assert firsts == ["1*", "2?", "3*", "–†"]
+
+
+def test_hostile_names_stay_on_their_line(make_board: Make) -> None:
+    board = make_board(2, names=["[red]x[/red]\n\x1b[31m‮", "y" * 500], dataset="a\nb")
+    lines = printed(board)
+    assert max(map(len, lines)) <= 80 and "[red]x[/re" in "\n".join(lines)
+    assert not any(char in "\n".join(lines) for char in "\x1b‮")
+
+
+def test_an_entry_counts_its_models() -> None:
+    entry = Entry("a", "", "", "", "", {"clean/aggregate": Estimate(0.5)})
+    assert entry.count == 1 and replace(entry, models=("a", "b")).count == 2
