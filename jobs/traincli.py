@@ -11,6 +11,7 @@ import typer
 
 from jobs import console
 from services.trials import SweepResult, TrialResult
+from tracking.names import shorten
 
 if TYPE_CHECKING:
     from jobs.sweepfile import Sweep
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from jobs.trainaudit import TrainedAndAudited
     from jobs.trainplan import TrainPlan
     from jobs.trainreport import TrainReporter
+
+NAME = 21
+"""Characters of a name in a table of 80 columns."""
 
 SEVERITY = (2, 1, 3, 0)
 """Exit codes, the one that counts first: error, fail, undecided, pass."""
@@ -152,16 +156,16 @@ def _trials_table(trials: Sequence[TrialResult], title: str) -> Any:
 
     from jobs.trainreport import STYLES, cells, duration
 
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    table.add_column("trial", overflow="fold")
-    table.add_column("state")
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 0, 0, 0), pad_edge=False)
+    table.add_column("trial", no_wrap=True)
+    table.add_column("state", no_wrap=True)
     for name in ("epochs", "kept", "loss", "clean", "robust", "worst", "time"):
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", no_wrap=True)
     for trial in trials:
         kept = "-" if trial.selected is None else str(trial.selected + 1)
         state = Text(trial.state, STYLES[trial.state])
         time = duration(trial.seconds)
-        table.add_row(Text(trial.name), state, str(trial.epochs), kept, *cells(trial.chosen), time)
+        table.add_row(Text(shorten(trial.name, NAME)), state, str(trial.epochs), kept, *cells(trial.chosen), time)
     return table
 
 
@@ -170,13 +174,15 @@ def _gaps_table(trials: Sequence[TrialResult]) -> Any:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title="generalisation error: train minus test", title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    title = "generalisation error: train minus test"
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 0, 0, 0), pad_edge=False)
     for name in ("trial", "measure"):
-        table.add_column(name, overflow="fold")
+        table.add_column(name, no_wrap=True)
     for name in ("train", "test", "GE", "low", "high"):
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", no_wrap=True, min_width=6)
     for trial in trials:
-        for gap in trial.generalisation:
+        for index, gap in enumerate(trial.generalisation):
+            head = "" if index else shorten(trial.name, NAME)
             values = (gap.train.value, gap.test.value, gap.gap.value, gap.gap.low, gap.gap.high)
-            table.add_row(Text(trial.name), gap.lens, *("-" if v is None else f"{v:.3f}" for v in values))
+            table.add_row(Text(head), shorten(gap.lens, NAME), *("-" if v is None else f"{v:.3f}" for v in values))
     return table
