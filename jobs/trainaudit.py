@@ -21,6 +21,7 @@ from jobs.sweepconfig import SweepConfig
 from jobs.sweepfile import Sweep
 from jobs.train import Trained
 from jobs.trainplan import TrainPlan
+from jobs.trialresult import contract_of
 from jobs.yamlfile import Locator, read_yaml
 from services import storage
 from services.errors import ClasswiseError, ConfigError, Problem, SourceError
@@ -117,12 +118,12 @@ def audit_trained(
 def entry_of(trial: TrialResult) -> dict[str, Any]:
     """A trained network as an entry of a fleet file."""
     threat = trial.threat_model
-    recipe = trial.recipe
+    contract = contract_of(trial)
     return _entry(
         trial.name,
         trial.uri,
-        recipe.get("mean"),
-        recipe.get("std"),
+        contract.mean,
+        contract.std,
         trial.tags,
         **({"threat_model": {"norm": threat.norm, "epsilon": threat.epsilon}} if threat else {}),
     )

@@ -6,8 +6,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from jobs.sweepconfig import SweepConfig
-from jobs.trialresult import model_spec
-from services.errors import Problem, SourceError, TrackingError
+from jobs.trialresult import contract_of
+from services.errors import TrackingError
 from services.trials import SweepResult, TrialResult
 from tracking.training_bundle import read_curves
 
@@ -92,17 +92,17 @@ def training_log(config: dict[str, Any], uri: str) -> TrainingLog:
         uri,
         tracking.get("experiment") or config["sweep"],
         config["sweep"],
-        network=(lambda result: network_of(result, tuple(config["factories"]))) if tracking["log_models"] else None,
+        network=network_of if tracking["log_models"] else None,
         register=(lambda result: template.format(**result.tags)) if template else None,
     )
 
 
-def network_of(result: TrialResult, factories: tuple[str, ...]) -> nn.Module:
+def network_of(result: TrialResult) -> nn.Module:
     """The trained network as audits see it, images in [0, 1] to logits, on the CPU, to be traced with any batch."""
     from services.loading.contracted import ContractedNetwork, Graphable
-    from services.loading.models import load_model
+    from services.training.architectures.registry import build
+    from services.training.checkpoints import load_weights
 
-    network = load_model(model_spec(result), allowed_factories=factories).network
-    if not isinstance(network, ContractedNetwork):
-        raise SourceError(Problem(result.name, "a network to run", type(network).__name__))
-    return Graphable(network).eval()
+    network = build(result.architecture, seed=result.seed, **result.options)
+    network.load_state_dict(load_weights(result.weights))
+    return Graphable(ContractedNetwork(network, contract_of(result), where=result.name)).eval()

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from jobs.trainplan import PlannedTrial
 from services import storage
-from services.records import InputContract, ModelSpec, ThreatModel
+from services.records import InputContract, ThreatModel
 from services.training.methods.base import Method
 from services.training.networks import ARCHITECTURES
 from services.training.recipe import Recipe
@@ -55,10 +55,10 @@ def factory_uri(architecture: str, options: dict[str, Any], weights: str) -> str
     return f"factory:{module}:{function}?{pairs}"
 
 
-def model_spec(result: TrialResult) -> ModelSpec:
-    """The trained network as audits load it, with the normalisation that it was trained under."""
-    mean, std = (_tuple(result.recipe.get(key)) for key in ("mean", "std"))
-    return ModelSpec(result.name, result.uri, InputContract(mean=mean, std=std), threat_model=result.threat_model)
+def contract_of(result: TrialResult) -> InputContract:
+    """What the trained network expects: the normalisation that it was trained under."""
+    mean, std = (result.recipe.get(key) for key in ("mean", "std"))
+    return InputContract(mean=tuple(mean) if mean else None, std=tuple(std) if std else None)
 
 
 def threat_of(method: Method, recipe: Recipe) -> ThreatModel | None:
@@ -70,7 +70,3 @@ def threat_of(method: Method, recipe: Recipe) -> ThreatModel | None:
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
-
-
-def _tuple(values: Any) -> tuple[float, ...] | None:
-    return None if values is None else tuple(values)

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any, Self
 from services import storage
 from services.trials import EpochPoint, SweepResult, TrialResult
 from tracking import marker, training_bundle
-from tracking.layout import RunContent
+from tracking.layout import MAX_TAG, RunContent
 from tracking.mlflow_client import connect
 from tracking.mlflow_networks import log_network, register_network
 from tracking.mlflow_runs import COMPLETE, RunWriter, experiment_of
-from tracking.reach import CALL_SECONDS, bounded_calls, run_url, translated
+from tracking.reach import CALL_SECONDS, bounded_calls, is_foreign, run_url, translated
 from tracking.training_layout import (
     CONTENT,
     SWEEP_NAME,
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from torch import nn
 
 IDENTITY = (SWEEP_NAME, "classwise.role", TRIAL_KEY)
+NO_MODEL = "classwise.no_model"
+"""Why a trial's network was not logged."""
+
 REMEDY = "the training is complete on disk; run `classwise sync` on its folder once the server answers"
 
 
@@ -151,9 +154,21 @@ class TrainingLog:
                 (Path(local) / path).write_text(text, encoding="utf-8")
             runs.client.log_artifacts(run_id, local)
         if self._network is not None and result.usable and result.uri:
-            model = log_network(runs, run_id, result, self._network)
-            if self._register is not None:
-                register_network(runs.client, run_id, model, self._register(result), result)
+            self._fill_network(runs, run_id, result, self._network)
+
+    def _fill_network(
+        self, runs: RunWriter, run_id: str, result: TrialResult, network: Callable[[TrialResult], nn.Module]
+    ) -> None:
+        """Log and register the network. One that cannot be traced is a tag: everything else is worth having."""
+        try:
+            model = log_network(runs, run_id, result, network)
+        except Exception as error:
+            if is_foreign(error):
+                raise
+            runs.client.set_tag(run_id, NO_MODEL, f"{type(error).__name__}: {error}"[:MAX_TAG])
+            return
+        if self._register is not None:
+            register_network(runs.client, run_id, model, self._register(result), result)
 
 
 def sync_training(folder: str, log: TrainingLog, tracking_uri: str) -> bool:

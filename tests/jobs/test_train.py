@@ -25,6 +25,8 @@ from jobs.trainreport import QuietTraining
 from jobs.traintell import network_of
 from jobs.trialresult import trial_result
 from services.errors import ClasswiseError, ConfigError, Interrupted, PreflightError, StorageError
+from services.loading.models import load_model
+from services.records import ModelSpec
 from services.training.architectures.registry import build
 from services.training.checkpoints import load_weights
 from services.training.loop import train as train_bare
@@ -39,7 +41,7 @@ pytestmark = pytest.mark.filterwarnings("default::DeprecationWarning", "default:
 BUDGET = {"epsilon": 0.1, "step": 0.05, "steps": 2}
 
 
-def sweep(storage: Path, **changes: Any) -> Sweep:
+def sweep(storage: Path | str, **changes: Any) -> Sweep:
     """Two methods on 300 digits, small enough to train in a second."""
     data = {
         "sweep": "small",
@@ -128,10 +130,13 @@ def test_the_factory_uri_opens_the_trained_network(done: Trained) -> None:
     trial = done.result.trials[1]
     assert trial.uri.startswith("factory:services.training.architectures.small_cnn:small_cnn?")
     images = torch.from_numpy(done.plan.sets["digits"].train.images[:5])
-    network = network_of(trial, ("services.training.*",))
     expected = build("small_cnn", seed=1, width=4)
     expected.load_state_dict(load_weights(trial.weights))
-    assert torch.equal(network(images), expected.eval()(images))
+    opened = load_model(ModelSpec("m", trial.uri)).network
+    assert opened is not None
+    assert torch.equal(opened(images), expected.eval()(images)) and torch.equal(
+        network_of(trial)(images), opened(images)
+    )
     assert trial.threat_model is not None and trial.threat_model.epsilon == 0.1
     assert done.result.trials[0].threat_model is None
     assert trial.tags["sweep"] == "small" and trial.tags["method"] == "pgd"
@@ -350,3 +355,46 @@ def test_a_signal_stops_cleanly_and_the_next_run_goes_on(tmp_path: Path) -> None
     with pytest.raises(Interrupted):
         run_sweep(long, heard)
     assert heard.begins[0][1] >= 1 and heard.epochs[0][1] == heard.begins[0][1]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A tracking store that tests share, each in an experiment of its own."""
+    return f"sqlite:///{tmp_path_factory.mktemp('store') / 'm.db'}"
+
+
+def trial_run(store: str, experiment: str) -> Any:
+    """The only trial of an experiment."""
+    from mlflow import MlflowClient
+
+    client = MlflowClient(store)
+    found = client.get_experiment_by_name(experiment)
+    (run,) = client.search_runs([found.experiment_id], "tags.`classwise.role` = 'trial'")
+    return run
+
+
+def test_remote_storage_holds_all_that_local_storage_does(store: str) -> None:
+    far = sweep("memory://far/runs", methods=["erm"], tracking={"uri": store, "experiment": "far"})
+    trained = run_sweep(far, Heard())
+    (trial,) = trained.result.trials
+    assert trial.weights.startswith("memory://far/runs/training/small/erm-small_cnn-digits-s0-")
+    heard = Heard()
+    again = run_sweep(far, heard)
+    assert heard.begins == [] and heard.notes == [] and again.result.trials == trained.result.trials
+    run = trial_run(store, "far")
+    assert run.outputs.model_outputs and "classwise.no_model" not in run.data.tags
+
+
+def test_a_network_that_cannot_be_logged_costs_nothing_else(store: str, done: Trained) -> None:
+    from tracking.mlflow_training import TrainingLog
+
+    def broken(result: TrialResult) -> torch.nn.Module:
+        raise RuntimeError("data-dependent control flow")
+
+    trial, folder = done.result.trials[0], done.plan.trials[0].task.folder
+    with TrainingLog(store, "untraceable", "small", network=broken) as log:
+        log.trial(trial, read_curves(folder), folder)
+        log.finish(done.result, done.folder)
+    run = trial_run(store, "untraceable")
+    assert run.data.tags["classwise.no_model"] == "RuntimeError: data-dependent control flow"
+    assert (run.info.status, run.data.tags["classwise.complete"]) == ("FINISHED", "true")

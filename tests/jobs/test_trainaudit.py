@@ -253,9 +253,10 @@ def test_the_same_command_again_trains_and_logs_nothing_twice(ran: Ran, client: 
     assert CliRunner().invoke(app, ["sync", ran.body["folder"]]).stdout.rstrip().endswith("mlflow.db")
 
 
-def test_an_unreachable_server_costs_no_training_and_sync_tells_later(tmp_path: Path) -> None:
+def test_an_unreachable_server_costs_no_training_and_sync_tells_later(ran: Ran, client: Any, tmp_path: Path) -> None:
     data = {
         **sweep_data(tmp_path / "runs"),
+        "sweep": "later",
         "methods": ["erm"],
         "register": None,
         "tracking": {"uri": "http://127.0.0.1:9"},
@@ -266,13 +267,10 @@ def test_an_unreachable_server_costs_no_training_and_sync_tells_later(tmp_path: 
     assert found.exit_code == 0, found.output
     assert "MLflow was not told" in found.stderr
     later = next(line.split()[-1] for line in found.stdout.splitlines() if line.startswith("later"))
-    uri = f"sqlite:///{tmp_path / 'm.db'}"
-    done = CliRunner().invoke(app, ["sync", later, "--tracking-uri", uri])
+    done = CliRunner().invoke(app, ["sync", later, "--tracking-uri", ran.uri])
     assert done.exit_code == 0 and done.stdout.startswith("uploaded"), done.output
-    assert "is already at" in CliRunner().invoke(app, ["sync", later, "--tracking-uri", uri]).stdout
-    from mlflow import MlflowClient
-
-    assert set(runs(MlflowClient(uri), "digits")) == {"sweep digits", "erm-small_cnn-digits-s0"}
+    assert "is already at" in CliRunner().invoke(app, ["sync", later, "--tracking-uri", ran.uri]).stdout
+    assert set(runs(client, "later")) == {"sweep later", "erm-small_cnn-digits-s0"}
 
 
 @pytest.mark.parametrize(
