@@ -256,7 +256,7 @@ def test_the_same_command_again_trains_and_logs_nothing_twice(ran: Ran, client: 
 def test_an_unreachable_server_costs_no_training_and_sync_tells_later(ran: Ran, client: Any, tmp_path: Path) -> None:
     data = {
         **sweep_data(tmp_path / "runs"),
-        "sweep": "later",
+        "sweep": "afterwards",
         "methods": ["erm"],
         "register": None,
         "tracking": {"uri": "http://127.0.0.1:9"},
@@ -270,7 +270,7 @@ def test_an_unreachable_server_costs_no_training_and_sync_tells_later(ran: Ran, 
     done = CliRunner().invoke(app, ["sync", later, "--tracking-uri", ran.uri])
     assert done.exit_code == 0 and done.stdout.startswith("uploaded"), done.output
     assert "is already at" in CliRunner().invoke(app, ["sync", later, "--tracking-uri", ran.uri]).stdout
-    assert set(runs(client, "later")) == {"sweep later", "erm-small_cnn-digits-s0"}
+    assert set(runs(client, "afterwards")) == {"sweep afterwards", "erm-small_cnn-digits-s0"}
 
 
 @pytest.mark.parametrize(
