@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from services.errors import ClasswiseError, ConfigError, Problem, SourceError
 from services.loading.models import fingerprint
 from services.loading.samples import open_samples
 from services.records import GapResult
+from services.training.networks import ARCHITECTURES
 from services.trials import DataFacts, TrialResult
 from tracking.bundle import write_bundle
 from tracking.layout import SECONDS_PER_EPOCH
@@ -75,7 +77,8 @@ def check_template(template: Template, sweep: Sweep, plan: TrainPlan, **options:
     fleet = _fleet(template, sweep.config, entries, **options)
     own = {model.get("name") for model in template.data.get("models") or () if isinstance(model, dict)}
     samples = open_samples(fleet.config.sample_spec(), allowed_factories=fleet.config.factories)
-    problems = [*_storage_problems(sweep.config), *_data_problems(fleet, plan, samples.shape, samples.classes)]
+    problems = [*_storage_problems(sweep.config), *_factory_problems(fleet, sweep)]
+    problems += _data_problems(fleet, plan, samples.shape, samples.classes)
     if problems:
         raise ConfigError(problems)
     faults: list[Problem] = []
@@ -170,6 +173,16 @@ def _storage_problems(sweep: SweepConfig) -> list[Problem]:
         return []
     remedy = "train into a folder that all nodes share, or audit the logged networks by their mlflow: sources"
     return [Problem("storage", "a local or shared folder, when trained networks are audited", sweep.storage, remedy)]
+
+
+def _factory_problems(fleet: Fleet, sweep: Sweep) -> Iterator[Problem]:
+    """Networks of modules that the audit may not import."""
+    allowed = fleet.config.factories
+    for name in dict.fromkeys(trial.architecture.name for trial in sweep.trials):
+        module, _ = ARCHITECTURES.location(name)
+        if not any(fnmatchcase(module, pattern) for pattern in allowed):
+            remedy = f"add {module!r} to factories if you trust its code"
+            yield Problem(f"architecture {name}", f"a module that matches {', '.join(allowed)}", module, remedy)
 
 
 def _data_problems(fleet: Fleet, plan: TrainPlan, shape: Sequence[int], classes: Sequence[str]) -> list[Problem]:

@@ -283,6 +283,7 @@ def test_an_unreachable_server_costs_no_training_and_sync_tells_later(ran: Ran, 
         ({"models": [{"name": "mine", "uri": "export:none.pt2"}]}, SourceError, "none.pt2"),
         ({"models": [{"name": "pgd-small_cnn-digits-s0", "uri": "export:n.pt2"}]}, ConfigError, "must be unique"),
         ({"models": 3}, ConfigError, "models"),
+        ({"factories": ["mine.*"]}, ConfigError, "expected a module that matches mine.*, found services.training"),
     ],
 )
 def test_a_template_that_cannot_be_audited_is_told_before_training(
@@ -293,7 +294,7 @@ def test_a_template_that_cannot_be_audited_is_told_before_training(
     text = yaml.safe_dump({**FLEET, **changes}).replace("{colour}", str(colour))
     path = tmp_path / "fleet.yaml"
     path.write_text(text)
-    sweep = validate_sweep(sweep_data(tmp_path / "runs"))
+    sweep = validate_sweep({**sweep_data(tmp_path / "runs"), "factories": []})
     with pytest.raises(error) as raised:
         check_template(load_template(path), sweep, plan_training(sweep))
     assert message in str(raised.value) and not (tmp_path / "runs").exists()
