@@ -96,7 +96,7 @@ class Settings(Part):
         return value
 
 
-KIND = Kind("settings file", "storage, tokens and allow", Settings)
+KIND = Kind("settings file", "storage, tokens and allow")
 
 
 def load_settings(path: str | Path) -> Settings:

@@ -113,7 +113,18 @@ def test_every_option_has_help() -> None:
     scheduled = [
         f"schedule {name}" for name in ("add", "list", "history", "pause", "resume", "remove", "run-now", "run")
     ]
-    for command in ("audit", "validate", "schema", "show", "sync", "demo", "leaderboard", *submitted, *scheduled):
+    for command in (
+        "audit",
+        "train",
+        "validate",
+        "schema",
+        "show",
+        "sync",
+        "demo",
+        "leaderboard",
+        *submitted,
+        *scheduled,
+    ):
         ran = run(*command.split(), "--help")
         assert ran.exit_code == 0
         assert ran.stdout.count("--") >= 1
