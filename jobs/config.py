@@ -10,8 +10,9 @@ import re
 import unicodedata
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, field_validator, model_validator
 
+from services.fields import Fields
 from services.records import InputContract, ModelSpec, SampleSpec, ThreatModel
 
 JOINERS = "\u200c\u200d"
@@ -37,19 +38,10 @@ TagValue = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_l
 Uri = Annotated[str, Field(min_length=3, max_length=4000, pattern=r"^[A-Za-z][A-Za-z0-9+.-]*:.+")]
 
 
-class Part(BaseModel):
+class Part(Fields):
     """A part of the fleet file: frozen, and strict about unknown fields. NaN and infinity are no numbers here."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _truth_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
-        """YAML reads yes, no, on and off as true and false, and Python takes true for 1."""
-        field = cls.model_fields[info.field_name or ""]
-        if isinstance(value, bool) and field.annotation is not bool:
-            raise ValueError("another value than true or false (put yes, no, on and off in quotes)")
-        return value
 
 
 class InputConfig(Part):
