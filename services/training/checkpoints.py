@@ -54,8 +54,11 @@ class Progress:
 
 
 def save_weights(url: str, weights: Mapping[str, Tensor], facts: Mapping[str, Any] | None = None) -> None:
-    """Write a state dict atomically; `facts` go into the header as JSON."""
-    header = {"schema_version": str(SCHEMA_VERSION), "facts": json.dumps(facts or {}, sort_keys=True)}
+    """Write a state dict atomically; `facts` go into the header as JSON.
+
+    Under one key, for safetensors writes several in any order, and equal weights shall be equal files.
+    """
+    header = {"facts": json.dumps({"schema_version": SCHEMA_VERSION, **(facts or {})}, sort_keys=True)}
     storage.write_bytes(url, safetensors.torch.save({name: plain(value) for name, value in weights.items()}, header))
 
 

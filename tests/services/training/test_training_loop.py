@@ -385,3 +385,10 @@ def test_other_schedules() -> None:
     assert Recipe(schedule="constant", epochs=10).rate(9) == 0.01
     assert [Recipe(warmup=4, lr=1).rate(epoch) for epoch in range(5)] == pytest.approx([0.25, 0.5, 0.75, 1, 1])
     assert [Recipe(ramp=2).strength(epoch, step, 4) for epoch, step in ((0, 0), (1, 3), (5, 0))] == [0.125, 1, 1]
+
+
+def test_equal_weights_are_equal_files(tmp_path: Path) -> None:
+    weights = network().state_dict()
+    for name in "abcdefgh":
+        checkpoints.save_weights(str(tmp_path / name), weights, {"epoch": 1})
+    assert len({path.read_bytes() for path in tmp_path.iterdir()}) == 1
