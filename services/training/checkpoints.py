@@ -26,6 +26,7 @@ from services.training.methods.base import State
 
 MODEL = "model.safetensors"
 PROGRESS = "progress.safetensors"
+_FACTS = ("identity", "state", "records", "stopped", "reason")
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,9 @@ def load_progress(folder: str) -> Progress | None:
     if not storage.exists(url):
         return None
     tensors, facts = _load(url)
+    if missing := [name for name in _FACTS if name not in facts]:
+        found = f"one without {', '.join(missing)}"
+        raise StorageError(Problem(url, "the progress of a training run", found, "remove the file and train again"))
     return Progress(
         identity=facts["identity"],
         model=_below("model.", tensors),

@@ -332,6 +332,12 @@ def test_a_damaged_checkpoint_is_named(tmp_path: Path) -> None:
         run(network(), epochs=1, storage=str(tmp_path))
 
 
+def test_a_foreign_file_in_the_place_of_a_checkpoint_is_named(tmp_path: Path) -> None:
+    checkpoints.save_weights(str(tmp_path / checkpoints.PROGRESS), network().state_dict())
+    with pytest.raises(StorageError, match="the progress of a training run, found one without identity"):
+        run(network(), epochs=1, storage=str(tmp_path))
+
+
 def test_unknown_knobs_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"recipe\.leraning_rate"):
         run(network(), leraning_rate=1)
