@@ -138,8 +138,8 @@ def _gap(successes: Ints, trials: Ints, level: float, known: Bools | None = None
     most = np.where(other, pairs, -np.inf).max(axis=(-2, -1))
     value = _over(rates, known, -np.inf).max(axis=-1) - _over(rates, known, np.inf).min(axis=-1)
     defined = known.sum(axis=-1) >= 2
-    found = (np.where(defined, one, np.nan) for one in (value, np.maximum(least, 0.0), np.minimum(most, 1.0)))
-    return Gaps(*found, defined, ~known)
+    value, low, high = (np.where(defined, one, np.nan) for one in (value, np.maximum(least, 0), np.minimum(most, 1)))
+    return Gaps(value, low, high, defined, ~known)
 
 
 def _over(values: Floats, known: Bools, other: float) -> Floats:
