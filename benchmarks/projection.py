@@ -1,4 +1,4 @@
-"""Projection perturbation against the loop that Algorithm 1 is printed as: the same positions, at least 20 times faster.
+"""Projection perturbation against the loop that Algorithm 1 is printed as: the same positions, 20 times faster.
 
 Usage: python -m benchmarks.projection [--samples 12] [--rounds 3] [--device cpu]
 
@@ -95,7 +95,8 @@ def main() -> int:
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     options = parser.parse_args()
     torch.set_num_threads(1)
-    return int(not all([compare(edge, options.samples, options.rounds, options.device) for edge in (8, 28)]))
+    kept = [compare(edge, options.samples, options.rounds, options.device) for edge in (8, 28)]
+    return int(not all(kept))
 
 
 if __name__ == "__main__":
