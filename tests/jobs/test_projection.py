@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import torch
 
@@ -97,3 +98,20 @@ def test_a_missing_mapper_is_named_before_the_measure_runs(fleet: dict[str, Any]
     fleet["measures"][1]["mapper"] += ".absent"
     with pytest.raises(ClasswiseError, match="expected a file at"):
         audit(fleet)
+
+
+def test_a_lost_shard_alone_is_done_again(fleet: dict[str, Any], tmp_path: Path) -> None:
+    fleet["models"] = fleet["models"][:1]
+    first = audit(fleet).models[0]
+    shards = sorted((tmp_path / "runs").rglob("*.parquet"))
+    scores = [path for path in shards if "scores" in path.parts and "projection" in str(_columns(path))]
+    lost = next(path for path in scores if "cache" in str(path))
+    lost.unlink()
+    again = audit(fleet).models[0]
+    assert 0 < again.forwards < first.forwards
+    assert again.series == first.series
+    assert lost.exists()
+
+
+def _columns(path: Path) -> list[str]:
+    return list(pq.read_schema(path).names)

@@ -91,3 +91,17 @@ def test_strokes_of_photographs_and_a_name_that_is_taken_are_refused(photographs
         open_samples(SampleSpec(f"{photographs}?attributes=contrast"))
     with pytest.raises(SourceError, match="a column of the source, found 'brightnes'; did you mean 'brightness'"):
         open_samples(SampleSpec(f"{photographs}?attributes=brightness", groups=("brightnes",)))
+
+
+def test_real_photographs_are_cut_in_halves_that_differ(shared_data: Path) -> None:
+    uri = f"npz:{shared_data}/cifar10/test.npz?attributes=brightness,contrast,colour"
+    names = ("brightness", "contrast", "colour")
+    samples = open_samples(SampleSpec(uri, per_class=20, groups=names))
+    images = samples.images(0, len(samples))
+    for name, plain in {"brightness": images.mean(axis=(1, 2, 3)), "contrast": images.std(axis=(1, 2, 3))}.items():
+        above = np.char.startswith(samples.groups[name], "from")
+        assert above.sum() == 100
+        assert plain[above].mean() > 1.3 * plain[~above].mean()
+    grey = (images.max(axis=1) - images.min(axis=1)).mean(axis=(1, 2))
+    above = np.char.startswith(samples.groups["colour"], "from")
+    assert grey[above].mean() > 2 * grey[~above].mean()
