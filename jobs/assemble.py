@@ -14,6 +14,7 @@ from jobs.plan import ModelPlan
 from jobs.scores import Scores
 from services.errors import MeasureError, Problem
 from services.loading.protocols import Samples
+from services.measures.base import Measure
 from services.numerics.disparity import Disparity, disparity
 from services.numerics.intervals import Intervals, Method, simultaneous
 from services.numerics.metric_intervals import aggregate_interval, metric_intervals, not_separated, wcr_interval
@@ -67,10 +68,8 @@ def series_results(
     for table in item.tables:
         if table.measure is None:
             continue
-        listed = table.measure.series()
-        prefix = f"{listed[0].key}:"
-        extras = {name.removeprefix(prefix): v for name, v in scores.items() if name.startswith(prefix)}
-        for series in listed:
+        extras = extras_of(scores, table.measure)
+        for series in table.measure.series():
             for grouping in groups:
                 yield series_result(series, scores[series.key], extras, grouping, config)
 
@@ -91,10 +90,7 @@ def series_result(
     value = found.wcr.value
     wcr = found.wcr if value is None else wcr_interval(value, scores, codes, n_groups, **how)
     metrics = metric_intervals(found, box, wcr)
-    stratified = config.samples.per_class is not None or config.samples.limit is not None
-    aggregate = aggregate_interval(scores, stratified=stratified, **how)
-    if aggregate.value is None and series.conditional:
-        aggregate = replace(aggregate, reason=NONE_CORRECT)
+    aggregate, _ = aggregate_of(series, values, extras, config, delta=how["delta"])
     near = not_separated(box, found.worst[0]) if found.worst else ()
     totals = _totals(series, values, counted, extras)
     return SeriesResult(
@@ -114,6 +110,25 @@ def series_result(
         extras=totals,
         notes=tuple(_notes(series, found, box, aggregate, totals, grouping)),
     )
+
+
+def aggregate_of(
+    series: Series, values: NDArray[Any], extras: Scores, config: FleetConfig, *, delta: float
+) -> tuple[Estimate, int]:
+    """Mean of the scores that count, with its interval at level delta, and how many those are."""
+    scores = values[_counted(series, values, extras)]
+    stratified = config.samples.per_class is not None or config.samples.limit is not None
+    how: _Options = {**_options(series, config), "delta": delta}
+    found = aggregate_interval(scores, stratified=stratified, **how)
+    if found.value is None and series.conditional:
+        found = replace(found, reason=NONE_CORRECT)
+    return found, len(scores)
+
+
+def extras_of(scores: Scores, measure: Measure) -> Scores:
+    """A measure's columns besides its series, as it named them."""
+    prefix = f"{measure.series()[0].key}:"
+    return {name.removeprefix(prefix): values for name, values in scores.items() if name.startswith(prefix)}
 
 
 class _Options(TypedDict):

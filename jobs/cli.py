@@ -23,7 +23,15 @@ app = typer.Typer(
 )
 
 FleetFile = Annotated[Path, typer.Argument(help="Fleet file (YAML); deploy/examples/ has one a case.")]
-Bundle = Annotated[str, typer.Argument(help="Folder or URL of a bundle: STORAGE/audits/FLEET/AUDIT.")]
+JobFile = Annotated[Path, typer.Argument(help="Fleet file or sweep file (YAML).")]
+SweepFile = Annotated[Path, typer.Argument(help="Sweep file (YAML); deploy/examples/ has some.")]
+Template = Annotated[
+    Path | None, typer.Option("--audit", metavar="FILE", help="Audit the trained networks by this fleet file.")
+]
+Bundle = Annotated[
+    str,
+    typer.Argument(help="Folder or URL of a bundle, STORAGE/audits/FLEET/AUDIT, or a sweep, STORAGE/training/SWEEP."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output, and no progress.")]
 Junit = Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Also write the verdicts as JUnit XML.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress.")]
@@ -70,28 +78,61 @@ def demo(
 
 
 @app.command()
-def validate(fleet_file: FleetFile, json: Json = False) -> None:
-    """Check a fleet file and its sources without running a model."""
+def train(
+    sweep_file: SweepFile,
+    audit: Template = None,
+    storage: Storage = None,
+    runner: Runner = None,
+    track: Track = True,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Train a sweep of method x architecture x data set x seed, and audit what comes out."""
     with console.exits(json):
-        from jobs.audit import validate_sources
-        from jobs.fleetfile import load_fleet
+        from jobs import traincli
 
-        console.valid(load_fleet(fleet_file), validate_sources, json)
+        traincli.train(sweep_file, audit, storage=storage, runner=runner, track=track, json=json, quiet=quiet)
 
 
 @app.command()
-def schema() -> None:
-    """Print the JSON Schema of the fleet file, for editors."""
+def validate(job_file: JobFile, audit: Template = None, json: Json = False) -> None:
+    """Check a fleet file and its sources without running a model, or a sweep file up to its first epoch."""
+    with console.exits(json):
+        from jobs.yamlfile import has_key
+
+        if has_key(job_file, "sweep"):
+            from jobs import traincli
+
+            traincli.check(job_file, audit, json)
+            return
+        from jobs.audit import validate_sources
+        from jobs.fleetfile import load_fleet
+
+        console.valid(load_fleet(job_file), validate_sources, json)
+
+
+@app.command()
+def schema(
+    sweep: Annotated[bool, typer.Option("--sweep", help="Of the sweep file instead of the fleet file.")] = False,
+) -> None:
+    """Print the JSON Schema of the fleet file or of the sweep file, for editors."""
     with console.exits(json=False):
         from jobs.fleetfile import json_schema
+        from jobs.sweepfile import sweep_schema
 
-        console.print_json(json_schema())
+        console.print_json(sweep_schema() if sweep else json_schema())
 
 
 @app.command()
 def show(bundle: Bundle, json: Json = False) -> None:
-    """Print the verdict table of a finished audit."""
+    """Print the verdict table of a finished audit, or the trials of a finished sweep."""
     with console.exits(json):
+        from tracking.training_bundle import is_sweep
+
+        if is_sweep(bundle):
+            from jobs import traincli
+
+            traincli.show(bundle, json)
         from jobs.publish import read_published
 
         console.finish(read_published(bundle), json)
@@ -102,7 +143,7 @@ def sync(
     bundle: Bundle,
     tracking_uri: Annotated[str | None, typer.Option(help="MLflow server; default: the fleet file's.")] = None,
 ) -> None:
-    """Upload a bundle to MLflow, when it could not be reached during the audit."""
+    """Upload a bundle or a sweep to MLflow, when it could not be reached before."""
     with console.exits(json=False):
         from jobs.publish import sync_bundle
 

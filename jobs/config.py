@@ -36,6 +36,7 @@ def crossed(grouping: str) -> tuple[str, ...]:
 Share = Annotated[float, Field(ge=0, le=1)]
 Side = Annotated[int, Field(ge=1, le=8192)]
 Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_legible)]
+JobName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
 TagKey = Annotated[str, Field(max_length=40, pattern=r"^[a-z][a-z0-9_.-]*$")]
 TagValue = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_legible)]
 Uri = Annotated[str, Field(min_length=3, max_length=4000, pattern=r"^[A-Za-z][A-Za-z0-9+.-]*:.+")]
@@ -185,15 +186,14 @@ class GateConfig(Part):
         return self
 
 
-class TrackingConfig(Part):
+class ServerConfig(Part):
     """Where MLflow is."""
 
     enabled: bool = True
     uri: str | None = Field(
         None, description="MLflow tracking URI; default: MLFLOW_TRACKING_URI, else SQLite in storage."
     )
-    experiment: str | None = Field(None, description="Default: the fleet's name.")
-    tag_registry: bool = Field(True, description="Tag registry versions of mlflow: models with the verdict.")
+    experiment: str | None = Field(None, description="Default: the file's name of itself, `fleet` or `sweep`.")
 
     @field_validator("uri")
     @classmethod
@@ -205,26 +205,31 @@ class TrackingConfig(Part):
         return value
 
 
-class ResourcesConfig(Part):
-    """What the audit asks of the machine or the cluster."""
+class TrackingConfig(ServerConfig):
+    """Where MLflow is, and what an audit may write beside runs."""
+
+    tag_registry: bool = Field(True, description="Tag registry versions of mlflow: models with the verdict.")
+
+
+def _some(value: int | str) -> int | str:
+    if isinstance(value, int) and not 1 <= value <= 1024:
+        raise ValueError("auto or 1..1024")
+    return value
+
+
+Some = Annotated[int | Literal["auto"], AfterValidator(_some)]
+
+
+class PlacementConfig(Part):
+    """What a job asks of the machine or the cluster."""
 
     runner: Literal["ray", "local"] = Field(
         "ray", description="ray: actors, embedded or on a cluster; local: in process."
     )
     address: str | None = Field(None, description="Ray address; default: RAY_ADDRESS, else an embedded Ray.")
-    workers: int | Literal["auto"] = Field("auto", description="Actors; auto: one a GPU asked for, else one a core.")
     cpus: float = Field(1.0, ge=0, description="Cores a worker; also its torch threads.")
     gpus: float = Field(0.0, ge=0, le=8, description="GPUs a worker, or a share of one: 0.5 packs two a GPU.")
-    batch: int = Field(128, ge=1, le=65536, description="Largest batch; halved when memory runs out.")
-    shard: int = Field(1000, ge=1, le=1_000_000, description="Samples a shard: the unit of progress, retry and cache.")
     wait_seconds: float = Field(60.0, gt=0, description="How long to wait for workers before saying what is missing.")
-
-    @field_validator("workers")
-    @classmethod
-    def _positive(cls, value: int | str) -> int | str:
-        if isinstance(value, int) and not 1 <= value <= 1024:
-            raise ValueError("workers must be auto or 1..1024")
-        return value
 
     @field_validator("gpus")
     @classmethod
@@ -234,10 +239,18 @@ class ResourcesConfig(Part):
         return value
 
 
+class ResourcesConfig(PlacementConfig):
+    """What the audit asks of the machine or the cluster."""
+
+    workers: Some = Field("auto", description="Actors; auto: one a GPU asked for, else one a core.")
+    batch: int = Field(128, ge=1, le=65536, description="Largest batch; halved when memory runs out.")
+    shard: int = Field(1000, ge=1, le=1_000_000, description="Samples a shard: the unit of progress, retry and cache.")
+
+
 class FleetConfig(Part):
     """A fleet file."""
 
-    fleet: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")] = Field(
+    fleet: JobName = Field(
         description="Name of the fleet: letters, digits, dot, dash, underscore. It names the MLflow experiment."
     )
     models: tuple[ModelConfig, ...] = Field(min_length=1, max_length=10_000)

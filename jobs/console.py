@@ -108,7 +108,7 @@ def finish(published: Published, json: bool) -> None:
 
         print_json(as_json(published))
     else:
-        _print_result(published)
+        print_result(published)
     raise typer.Exit(result.outcome.exit_code)
 
 
@@ -126,7 +126,7 @@ def valid(fleet: Fleet, check: Callable[[Fleet], SampleFacts], json: bool) -> No
     say(f"valid: fleet {fleet.config.fleet}, {models_text}, series {', '.join(series)}")
 
 
-def _print_result(published: Published) -> None:
+def print_result(published: Published) -> None:
     from tracking.table import verdict_text
 
     show([verdict_text(published.result)], published.where_to_look)

@@ -17,7 +17,7 @@ from services.measures.registry import MEASURES
 from services.records import Series
 from services.registry import did_you_mean
 
-KIND = Kind("fleet file", "fleet, models and samples", FleetConfig, frozenset({"measures"}))
+KIND = Kind("fleet file", "fleet, models and samples")
 
 
 @dataclass(frozen=True)

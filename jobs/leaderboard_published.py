@@ -56,7 +56,7 @@ class PublishedFile(_Part):
     rows: list[PublishedRow] = Field(min_length=1, max_length=MOST_ROWS)
 
 
-KIND = Kind("file of published results", "schema_version, source, license, unit and rows", PublishedFile)
+KIND = Kind("file of published results", "schema_version, source, license, unit and rows")
 
 
 def read_published(path: str | Path) -> tuple[list[Entry], list[str]]:

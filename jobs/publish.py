@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from jobs.audit import run_audit
+from jobs.audit import Finished, run_audit
 from jobs.fleetfile import Fleet
 from jobs.progress import Reporter
 from jobs.session import RunnerFactory
@@ -20,6 +20,7 @@ from services.records import AuditResult
 from tracking.bundle import list_bundles, read_bundle
 from tracking.junit import write_junit
 from tracking.marker import without_secret
+from tracking.training_bundle import is_sweep, read_sweep
 
 HISTORY = 20
 """Earlier audits of the fleet that the report's trends show."""
@@ -41,7 +42,11 @@ def audit_and_publish(
 
     An MLflow server that cannot be reached is a note and not a failure: `classwise sync` uploads the bundle later.
     """
-    finished = run_audit(fleet, reporter, runner=runner)
+    return publish(fleet, run_audit(fleet, reporter, runner=runner), reporter, junit=junit)
+
+
+def publish(fleet: Fleet, finished: Finished, reporter: Reporter, *, junit: Path | None = None) -> Published:
+    """Write figures and report of a finished audit, then tell MLflow."""
     result, folder = finished.result, finished.folder
     if junit is not None:
         write_junit(result, str(junit))
@@ -68,28 +73,39 @@ def tracking_uri(storage_url: str, configured: str | None) -> str:
     """The MLflow tracking URI: the fleet file's, else the environment's, else SQLite in the storage."""
     if configured or os.environ.get("MLFLOW_TRACKING_URI"):
         return configured or os.environ["MLFLOW_TRACKING_URI"]
-    fs, path = storage.filesystem(storage_url)
-    if "file" not in (fs.protocol if isinstance(fs.protocol, tuple | list) else (fs.protocol,)):
+    _, path = storage.filesystem(storage_url)
+    if not storage.is_local(storage_url):
         remedy = "set tracking.uri or MLFLOW_TRACKING_URI"
         raise TrackingError(Problem("tracking.uri", "an MLflow server for remote storage", "nothing", remedy))
     return f"sqlite:///{Path(path) / 'mlflow.db'}"
 
 
 def sync_bundle(folder: str, uri: str | None) -> str:
-    """Upload a bundle and say what was done.
+    """Upload a bundle, or a sweep, and say what was done.
 
     Raises:
         TrackingError: the server is unreachable or refuses.
     """
-    from tracking.mlflow_store import sync
-
-    result = read_bundle(folder)
-    tracking = result.config.get("tracking", {})
-    target = tracking_uri(result.config.get("storage", "."), uri or tracking.get("uri"))
-    tag = bool(tracking.get("tag_registry", True))
-    done = sync(folder, target, experiment=tracking.get("experiment") or "", registry_models=tag)
+    config = (read_sweep(folder) if is_sweep(folder) else read_bundle(folder)).config
+    target = tracking_uri(config.get("storage", "."), uri or config.get("tracking", {}).get("uri"))
+    done = _sync_sweep(folder, target, config) if is_sweep(folder) else _sync_audit(folder, target, config)
     shown = without_secret(target)
     return f"uploaded {folder} to {shown}" if done else f"{folder} is already at {shown}"
+
+
+def _sync_audit(folder: str, target: str, config: dict[str, Any]) -> bool:
+    from tracking.mlflow_store import sync
+
+    tracking = config.get("tracking", {})
+    tag = bool(tracking.get("tag_registry", True))
+    return bool(sync(folder, target, experiment=tracking.get("experiment") or "", registry_models=tag))
+
+
+def _sync_sweep(folder: str, target: str, config: dict[str, Any]) -> bool:
+    from jobs.traintell import training_log
+    from tracking.mlflow_training import sync_training
+
+    return sync_training(folder, training_log(config, target), target)
 
 
 def _write_pages(fleet: Fleet, result: AuditResult, folder: str, reporter: Reporter) -> None:
@@ -112,7 +128,8 @@ def _readable(folders: Sequence[str], reporter: Reporter) -> Iterator[AuditResul
 
 
 def _track(fleet: Fleet, result: AuditResult, folder: str, reporter: Reporter) -> list[str]:
-    from tracking.mlflow_store import close_stale_runs, log_audit
+    from tracking.mlflow_runs import close_stale_runs
+    from tracking.mlflow_store import log_audit
 
     tracking = fleet.config.tracking
     try:

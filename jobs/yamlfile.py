@@ -32,14 +32,10 @@ class Kind:
     Attributes:
         name: in messages: "fleet file".
         keys: what its mapping holds: "fleet, models and samples".
-        tree: its typed tree.
-        open: fields whose mappings are validated by registered classes, not by the tree.
     """
 
     name: str
     keys: str
-    tree: type[BaseModel]
-    open: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -58,13 +54,13 @@ class Locator:
         line = self.lines.get(known)
         return f"{self.source}{f':{line}' if line else ''} {text}".rstrip()
 
-    def problem(self, detail: ErrorDetails) -> Problem:
-        """One complaint of pydantic in the file's terms."""
-        path: Path_ = tuple(detail["loc"])
+    def problem(self, detail: ErrorDetails, tree: type[BaseModel], above: Path_ = ()) -> Problem:
+        """One complaint of pydantic about a `tree` that stands at `above`, in the file's terms."""
+        path: Path_ = (*above, *detail["loc"])
         kind, context = detail["type"], detail.get("ctx", {})
         found = _shown(detail.get("input"))
         if kind == "extra_forbidden":
-            fields = sorted(self._siblings(path))
+            fields = sorted(_siblings(detail["loc"], tree))
             remedy = did_you_mean(str(path[-1]), fields) if fields else ""
             return Problem(self(path), "no such field", repr(path[-1]), remedy)
         if kind == "missing":
@@ -73,17 +69,6 @@ class Locator:
             return Problem(self(path), str(context.get("error", detail["msg"])).removeprefix("expected "), found)
         expected = _PLAIN.get(kind) or detail["msg"].removeprefix("Input should be ").strip()
         return Problem(self(path), expected.format(**context), found)
-
-    def _siblings(self, path: Path_) -> list[str]:
-        """Field names allowed beside the unknown one at `path`."""
-        model: Any = self.kind.tree
-        for part in path[:-1]:
-            if isinstance(part, int) or model is None:
-                continue
-            if part in self.kind.open:
-                return []
-            model = _part_model(model.model_fields[part].annotation) if part in model.model_fields else None
-        return [] if model is None else list(model.model_fields)
 
 
 def read_yaml(path: str | Path, kind: Kind) -> tuple[Any, Locator]:
@@ -95,12 +80,22 @@ def read_yaml(path: str | Path, kind: Kind) -> tuple[Any, Locator]:
     return _parse(_read(Path(path), kind), Locator(str(path), kind))
 
 
-def validated(data: dict[str, Any], tree: type[M], where: Locator) -> tuple[M | None, list[Problem]]:
-    """The typed tree, or what keeps the data from being one."""
+def has_key(path: str | Path, key: str) -> bool:
+    """Whether the file is a mapping with that key; what is wrong with it is told by whoever reads it."""
+    try:
+        data, _ = read_yaml(path, Kind("file", "fleet or sweep"))
+    except ConfigError:
+        return False
+    return isinstance(data, dict) and key in data
+
+
+def validated(data: Any, tree: type[M], where: Locator, path: Path_ = ()) -> tuple[M | None, list[Problem]]:
+    """The typed tree of what stands at `path`, or what keeps it from being one."""
     try:
         return tree.model_validate(data), []
     except ValidationError as error:
-        return None, [where.problem(detail) for detail in _causes(error.errors())]
+        found = _causes(error.errors())
+        return None, [where.problem(detail, tree, path) for detail in found]
 
 
 def registered(
@@ -111,9 +106,7 @@ def registered(
     if not isinstance(fields, dict) or not isinstance(fields.get("name"), str):
         return None, [Problem(where(path), f"a {what}'s name, or a mapping with name", repr(item)[:200])]
     try:
-        return registry.get(fields["name"], where=where(path)).model_validate(fields), []
-    except ValidationError as error:
-        return None, [where.problem({**detail, "loc": (*path, *detail["loc"])}) for detail in error.errors()]
+        return validated(fields, registry.get(fields["name"], where=where(path)), where, path)
     except ClasswiseError as error:
         return None, list(error.problems)
 
@@ -194,6 +187,14 @@ _PLAIN = {
     "finite_number": "a finite number",
 }
 """What pydantic says in Python's terms, in the file's."""
+
+
+def _siblings(path: Path_, tree: Any) -> list[str]:
+    """Field names allowed beside the unknown one at `path`."""
+    for part in path[:-1]:
+        if not isinstance(part, int) and tree is not None:
+            tree = _part_model(tree.model_fields[part].annotation) if part in tree.model_fields else None
+    return [] if tree is None else list(tree.model_fields)
 
 
 def _part_model(annotation: Any) -> Any:

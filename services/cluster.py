@@ -1,9 +1,9 @@
-"""Ray, and nothing else knows it: actors, placement, death and replacement.
+"""Ray: actors, placement, death and replacement. Beside `services.sweeps` nothing else knows it.
 
-Each worker is a `services.workers.Worker` as an actor that holds so many cores or so much of a GPU. Workers pull
-shards, at most `IN_FLIGHT` each, so that the next shard is there when one ends. An actor that dies, with its process or
-its node, is replaced and its shards are done again by whoever is free; an actor that cannot be placed is waited for
-only so long, and the message says what was asked for and what is there.
+A `Pool` holds workers, each a plain class as an actor that holds so many cores or so much of a GPU. Workers pull tasks,
+a few at a time, so that the next one is there when one ends. An actor that dies, with its process or its node, is
+replaced and its tasks are done again by whoever is free; an actor that cannot be placed is waited for only so long, and
+the message says what was asked for and what is there. `RayRunner` is the pool that audits.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
 import ray
 from ray.exceptions import RayError, RayTaskError
 
-from services.dispatch import Dispatcher
+from services.dispatch import REMEDY, Dispatcher, T
 from services.errors import ClasswiseError, Problem, ResourceError, WorkerError
 from services.records import Receipt, ShardTask, TaskFailure
 from services.runners import failure
 from services.workers import Worker
 
-IN_FLIGHT = 2
+R = TypeVar("R")
 START_ATTEMPTS = 3
 """Workers that may die in a row in one place before they are ready."""
 TICK_SECONDS = 0.5
@@ -40,7 +40,10 @@ class Ask:
     Attributes:
         address: of a cluster; None starts one in this process tree and ends it afterwards.
         workers: number of actors, or None for one a GPU (when `gpus`) or one a core.
+        most: the largest number of actors there is work for.
         cpus, gpus: of each actor. A GPU actor holds no core, else it would starve everything else.
+        threads: of torch in each; 0 means one a core held.
+        gang: workers that each actor starts and waits for; above 1 the actor itself holds nothing.
         wait_seconds: how long to be without any placed worker.
         factories: modules that `factory:` and `generator:` may import on the workers.
         environment: variables that the workers need (where the model registry is).
@@ -48,8 +51,11 @@ class Ask:
 
     address: str | None = None
     workers: int | None = None
+    most: int | None = None
     cpus: float = 1.0
     gpus: float = 0.0
+    threads: int = 0
+    gang: int = 1
     wait_seconds: float = 60.0
     factories: tuple[str, ...] = ()
     environment: tuple[tuple[str, str], ...] = ()
@@ -63,15 +69,20 @@ class _Slot:
     actor: Any
     starting: Any | None
     stillborn: int = 0
-    flying: dict[Any, ShardTask] = field(default_factory=dict)
+    flying: dict[Any, Any] = field(default_factory=dict)
 
 
-class RayRunner:
+class Pool(Generic[T, R]):
     """Runs tasks on Ray actors. Use as a context manager: leaving it gives every actor and GPU back.
+
+    A subclass says what a worker is and how a task is sent to it.
 
     Raises:
         ResourceError: on entering, when the cluster cannot be reached or is smaller than what is asked.
     """
+
+    in_flight: ClassVar[int] = 2
+    remedy: ClassVar[str] = REMEDY
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
@@ -98,7 +109,19 @@ class RayRunner:
         """How many workers there are."""
         return len(self._slots)
 
-    def run(self, tasks: Sequence[ShardTask]) -> Iterator[Receipt | TaskFailure]:
+    def _worker(self) -> tuple[type, tuple[Any, ...]]:
+        """The worker's class and the arguments of its constructor behind device and threads."""
+        raise NotImplementedError
+
+    def _send(self, actor: Any, task: T) -> Any:
+        """Ask an actor to do a task; returns what `ray.wait` waits for."""
+        return actor.run.remote(task)
+
+    def _take(self, ref: Any) -> tuple[R, Literal["begun", "advanced", "done"]]:
+        """The value that is ready, and how far its task is with it."""
+        return ray.get(ref), "done"
+
+    def run(self, tasks: Sequence[T]) -> Iterator[R | TaskFailure[T]]:
         """Run the tasks.
 
         Raises:
@@ -106,9 +129,9 @@ class RayRunner:
             WorkerError: workers keep dying before they are ready.
         """
         for index, slot in enumerate(self._slots):
-            if slot.flying:  # of a run that was closed before its end: nobody waits for these shards any more
+            if slot.flying:  # of a run that was closed before its end: nobody waits for these tasks any more
                 self._replace(index)
-        queue = Dispatcher(tasks)
+        queue: Dispatcher[T] = Dispatcher(tasks, remedy=self.remedy)
         deadline = time.monotonic() + self._ask.wait_seconds
         while not queue.finished:
             self._feed(queue)
@@ -123,13 +146,13 @@ class RayRunner:
 
     # --- one turn of the loop ------------------------------------------------------------------------------------
 
-    def _feed(self, queue: Dispatcher) -> None:
-        for _ in range(IN_FLIGHT):
+    def _feed(self, queue: Dispatcher[T]) -> None:
+        for _ in range(self.in_flight):
             for index, slot in enumerate(self._slots):
-                if slot.starting is None and len(slot.flying) < IN_FLIGHT:
+                if slot.starting is None and len(slot.flying) < self.in_flight:
                     task = queue.next_for(index)
                     if task is not None:
-                        slot.flying[slot.actor.run.remote(task)] = task
+                        slot.flying[self._send(slot.actor, task)] = task
 
     def _ready_refs(self) -> list[Any]:
         refs = [ref for slot in self._slots for ref in (slot.starting, *slot.flying) if ref is not None]
@@ -138,15 +161,15 @@ class RayRunner:
             ready, _ = ray.wait(refs, num_returns=len(refs), timeout=0)
         return list(ready)
 
-    def _settle(self, ref: Any, queue: Dispatcher) -> Receipt | TaskFailure | None:
-        """Take the result of a finished call: a receipt, a failure, or a death to recover from."""
+    def _settle(self, ref: Any, queue: Dispatcher[T]) -> R | TaskFailure[T] | None:
+        """Take the result of a finished call: a value, a failure, or a death to recover from."""
         index = next((i for i, s in enumerate(self._slots) if ref in s.flying or ref is s.starting), None)
         if index is None:
             return None  # of an actor already replaced in this turn
         slot = self._slots[index]
-        task = slot.flying.get(ref)
+        task: T | None = slot.flying.get(ref)
         try:
-            value = ray.get(ref)
+            value, stage = self._take(ref) if task is not None else (ray.get(ref), "done")
         except RayTaskError as error:
             return self._raised(index, ref, task, error, queue)
         except RayError as error:
@@ -154,15 +177,18 @@ class RayRunner:
         if task is None:
             slot.starting = None
             return None
-        del slot.flying[ref]
-        queue.succeeded(index, task)
-        receipt: Receipt = value
-        return receipt
+        if stage == "advanced":
+            queue.progressed(task)
+        elif stage == "done":
+            del slot.flying[ref]
+            queue.succeeded(index, task)
+        result: R = value
+        return result
 
-    def _lost(self, index: int, error: RayError, queue: Dispatcher) -> TaskFailure | None:
+    def _lost(self, index: int, error: RayError, queue: Dispatcher[T]) -> TaskFailure[T] | None:
         """Replace a worker that is gone, or whose result is: killed, out of memory, with its node, or unreachable.
 
-        Ray has a dozen errors for this. Shards are idempotent, so one answer does for all: end what may still live.
+        Ray has a dozen errors for this. Tasks are idempotent, so one answer does for all: end what may still live.
         """
         slot = self._slots[index]
         stillborn = slot.stillborn + 1 if slot.starting is not None else 0
@@ -183,15 +209,14 @@ class RayRunner:
         self._slots[index] = self._place(stillborn)
 
     def _raised(
-        self, index: int, ref: Any, task: ShardTask | None, error: RayTaskError, queue: Dispatcher
-    ) -> TaskFailure:
+        self, index: int, ref: Any, task: T | None, error: RayTaskError, queue: Dispatcher[T]
+    ) -> TaskFailure[T]:
         cause = error.cause if isinstance(error.cause, ClasswiseError) else None
         if task is None:
             raise cause or WorkerError(Problem("worker", "to start", _told(error))) from None
         del self._slots[index].flying[ref]
         queue.failed(index, task)
-        place = f"{task.model.name}, {task.kind}"
-        unknown = WorkerError(Problem(place, "the task to finish", _told(error)))
+        unknown = WorkerError(Problem(task.title, "the task to finish", _told(error)))
         return failure(task, cause or unknown)
 
     # --- the cluster ---------------------------------------------------------------------------------------------
@@ -213,24 +238,26 @@ class RayRunner:
         """How many actors to place, after comparing what is asked with what the cluster has."""
         ask, have = self._ask, ray.cluster_resources()
         cpus, gpus = have.get("CPU", 0.0), have.get("GPU", 0.0)
-        each = ask.gpus or ask.cpus
+        each = (ask.gpus or ask.cpus) * ask.gang
         possible = int((gpus if ask.gpus else cpus) / each) if each else (ask.workers or 1)
-        wanted = ask.workers or possible
+        wanted = ask.workers or min(possible, ask.most or possible)
         fits_a_node = any(_node_fits(node, ask) for node in ray.nodes() if node["Alive"])
         if wanted > possible or not possible or not fits_a_node:
-            need = f"{wanted or 1} workers x ({ask.cpus:g} CPU, {ask.gpus:g} GPU)"
+            need = f"{(wanted or 1) * ask.gang} workers x ({ask.cpus:g} CPU, {ask.gpus:g} GPU)"
             remedy = "lower resources.workers, cpus or gpus, or add nodes"
             raise ResourceError(Problem("resources", need, f"a cluster of {cpus:g} CPU and {gpus:g} GPU", remedy))
         return wanted
 
     def _place(self, stillborn: int = 0) -> _Slot:
         ask = self._ask
-        remote: Any = ray.remote(Worker)
-        options: dict[str, Any] = {"num_cpus": 0 if ask.gpus else ask.cpus, "num_gpus": ask.gpus, "max_restarts": 0}
+        worker, arguments = self._worker()
+        remote: Any = ray.remote(worker)
+        cpus, gpus = (0 if ask.gpus else ask.cpus, ask.gpus) if ask.gang == 1 else (0, 0)
+        options: dict[str, Any] = {"num_cpus": cpus, "num_gpus": gpus, "max_restarts": 0}
         device = "cuda" if ask.gpus else "cpu"
         if ask.environment:
             options["runtime_env"] = {"env_vars": dict(ask.environment)}
-        actor = remote.options(**options).remote(device, max(1, int(ask.cpus)), ask.factories)
+        actor = remote.options(**options).remote(device, ask.threads or max(1, int(ask.cpus)), *arguments)
         return _Slot(actor, actor.ready.remote(), stillborn)
 
     def _not_placed(self) -> Problem:
@@ -247,6 +274,13 @@ class RayRunner:
         finally:
             if self._own_cluster:
                 ray.shutdown()
+
+
+class RayRunner(Pool[ShardTask, Receipt]):
+    """Audits: each actor is a `services.workers.Worker` that does shards."""
+
+    def _worker(self) -> tuple[type, tuple[Any, ...]]:
+        return Worker, (self._ask.factories,)
 
 
 @contextmanager

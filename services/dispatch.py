@@ -1,34 +1,58 @@
-"""Which worker does which shard next: a pure policy, without clock, threads or Ray.
+"""Which worker does which task next: a pure policy, without clock, threads or Ray.
 
-Workers pull. A worker is given shards of the model it already holds while there are any; else it starts on the model
-with the most shards left, so that several workers share one model only at the end. A shard whose worker died is
-redone, at most `attempts` times; a shard that raised is not: a user's error does not get better by repeating it.
+Workers pull. Tasks come in groups: the shards of a model, or a trial of its own. A worker is given tasks of the group
+it already holds while there are any; else it starts on the group with the most tasks left, so that several workers
+share one model only at the end. A task whose worker died is redone, at most `attempts` times; one that raised is not: a
+user's error does not get better by repeating it.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Hashable, Iterable
+from typing import Generic, Protocol, TypeVar
 
 from services.errors import Problem, WorkerError
-from services.records import ShardTask
+
+ATTEMPTS = 3
+REMEDY = "look for the out-of-memory killer; lower resources.batch or resources.workers"
 
 
-class Dispatcher:
+class Task(Protocol):
+    """What can be handed out; hashable."""
+
+    @property
+    def group(self) -> str:
+        """Tasks of one group are dropped together."""
+        ...
+
+    @property
+    def title(self) -> str:
+        """For messages."""
+        ...
+
+    def __hash__(self) -> int: ...
+
+
+T = TypeVar("T", bound=Task)
+
+
+class Dispatcher(Generic[T]):
     """Hands out tasks and keeps count of what is pending, running and done.
 
     Args:
         tasks: the work, in the order in which it is preferred.
-        attempts: how often a task may kill its worker before the audit gives up.
+        attempts: how often a task may kill its worker before it is given up.
+        remedy: what to do about a task that does.
     """
 
-    def __init__(self, tasks: Iterable[ShardTask], *, attempts: int = 3) -> None:
-        self._pending: dict[str, deque[ShardTask]] = defaultdict(deque)
+    def __init__(self, tasks: Iterable[T], *, attempts: int = ATTEMPTS, remedy: str = REMEDY) -> None:
+        self._pending: dict[str, deque[T]] = defaultdict(deque)
         for task in tasks:
-            self._pending[task.model.name].append(task)
-        self._attempts = attempts
-        self._deaths: dict[ShardTask, int] = defaultdict(int)
-        self._running: dict[Hashable, list[ShardTask]] = defaultdict(list)
+            self._pending[task.group].append(task)
+        self._attempts, self._remedy = attempts, remedy
+        self._deaths: dict[T, int] = defaultdict(int)
+        self._running: dict[Hashable, list[T]] = defaultdict(list)
         self._holds: dict[Hashable, str] = {}
         self._dropped: set[str] = set()
 
@@ -46,54 +70,56 @@ class Dispatcher:
         """Tasks a worker has been given and not returned."""
         return len(self._running[worker])
 
-    def next_for(self, worker: Hashable) -> ShardTask | None:
+    def next_for(self, worker: Hashable) -> T | None:
         """The next task for a worker, or None when nothing is left to hand out."""
-        model = self._choose(worker)
-        if model is None:
+        group = self._choose(worker)
+        if group is None:
             return None
-        task = self._pending[model].popleft()
-        self._holds[worker] = model
+        task = self._pending[group].popleft()
+        self._holds[worker] = group
         self._running[worker].append(task)
         return task
 
-    def succeeded(self, worker: Hashable, task: ShardTask) -> None:
+    def succeeded(self, worker: Hashable, task: T) -> None:
         """Count a task as done."""
         self._running[worker].remove(task)
 
-    def failed(self, worker: Hashable, task: ShardTask) -> None:
-        """Count a task as failed for good and drop what is pending of its model."""
-        self._running[worker].remove(task)
-        self._drop(task.model.name)
+    def progressed(self, task: T) -> None:
+        """A task got on since its worker last died, so that death counts no more."""
+        self._deaths.pop(task, None)
 
-    def died(self, worker: Hashable) -> list[ShardTask]:
-        """Put a dead worker's tasks back at the front, but those of a model that was dropped, and return them.
+    def failed(self, worker: Hashable, task: T) -> None:
+        """Count a task as failed for good and drop what is pending of its group."""
+        self._running[worker].remove(task)
+        self._drop(task.group)
+
+    def died(self, worker: Hashable) -> list[T]:
+        """Put a dead worker's tasks back at the front, but those of a group that was dropped, and return them.
 
         Only the task it was working on, its oldest, is counted as a suspect.
 
         Raises:
-            WorkerError: that task has killed `attempts` workers; its model is dropped, and the others can go on.
+            WorkerError: that task has killed `attempts` workers; its group is dropped, and the others can go on.
         """
         running = self._running.pop(worker, [])
-        lost = [task for task in running if task.model.name not in self._dropped]
+        lost = [task for task in running if task.group not in self._dropped]
         self._holds.pop(worker, None)
         for task in reversed(lost):
-            self._pending[task.model.name].appendleft(task)
+            self._pending[task.group].appendleft(task)
         if lost and lost[0] is running[0]:
             self._suspect(lost[0])
         return lost
 
-    def _suspect(self, task: ShardTask) -> None:
+    def _suspect(self, task: T) -> None:
         self._deaths[task] += 1
         if self._deaths[task] >= self._attempts:
-            self._drop(task.model.name)
-            place = f"{task.model.name}, {task.kind}, rows {task.start} to {task.stop}"
-            remedy = "look for the out-of-memory killer; lower resources.batch or resources.workers"
+            self._drop(task.group)
             found = f"{self._deaths[task]} workers that died on it"
-            raise WorkerError(Problem(place, "a worker that survives this shard", found, remedy))
+            raise WorkerError(Problem(task.title, "a worker that survives it", found, self._remedy))
 
-    def _drop(self, model: str) -> None:
-        self._dropped.add(model)
-        self._pending.pop(model, None)
+    def _drop(self, group: str) -> None:
+        self._dropped.add(group)
+        self._pending.pop(group, None)
 
     def _choose(self, worker: Hashable) -> str | None:
         held = self._holds.get(worker)

@@ -75,3 +75,24 @@ class FalsifiedResult:
     untested: int
     delta: float
     notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GapResult:
+    """Generalisation error of one series: its aggregate on a training sample minus that on the test samples.
+
+    Attributes:
+        lens: metric prefix of the series in MLflow: ``great``, ``pgd20/linf-0.03137``.
+        gap: the difference; its interval holds with probability at least 1 - delta.
+        train, test: the aggregates, each with an interval at level delta / 2.
+        train_n, test_n: samples that count on each side.
+        delta: of the gap.
+    """
+
+    lens: str
+    gap: Estimate
+    train: Estimate
+    test: Estimate
+    train_n: int
+    test_n: int
+    delta: float

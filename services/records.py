@@ -10,10 +10,11 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
 
 from services.estimates import Estimate as Estimate
 from services.estimates import FalsifiedResult as FalsifiedResult
+from services.estimates import GapResult as GapResult
 from services.estimates import GroupScore as GroupScore
 
 SCHEMA_VERSION = 1
@@ -170,6 +171,17 @@ class ShardTask:
     payload: str = ""
     digest: str = ""
 
+    @property
+    def group(self) -> str:
+        """Tasks that are dropped together when one of them fails: those of a model."""
+        return self.model.name
+
+    @property
+    def title(self) -> str:
+        """For messages."""
+        rows = f", rows {self.start} to {self.stop}" if self.stop else ""
+        return f"{self.model.name}, {self.kind}{rows}"
+
 
 @dataclass(frozen=True)
 class Receipt:
@@ -192,11 +204,14 @@ class Receipt:
     arrays: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class TaskFailure:
-    """A task that raised: its problems, as (where, expected, found, remedy). The model's other tasks are dropped."""
+T = TypeVar("T")
 
-    task: ShardTask
+
+@dataclass(frozen=True)
+class TaskFailure(Generic[T]):
+    """A task that raised: its problems, as (where, expected, found, remedy). Other tasks of its group are dropped."""
+
+    task: T
     problems: tuple[tuple[str, str, str, str], ...]
 
 
@@ -313,6 +328,7 @@ class ModelResult:
         forwards: images that passed through the network in this audit; 0 when all came from the cache.
         seconds: worker time.
         falsified: for each GREAT series and grouping, the claims that attacks refuted; empty without `minimal`.
+        generalisation: train minus test by series; of models that were trained by the sweep that audits them.
     """
 
     spec: ModelSpec
@@ -326,6 +342,7 @@ class ModelResult:
     forwards: int = 0
     seconds: float = 0.0
     falsified: tuple[FalsifiedResult, ...] = ()
+    generalisation: tuple[GapResult, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ class Registry(Generic[T]):
     """
 
     def __init__(self, kind: str, group: str, builtin: Mapping[str, str]) -> None:
-        self._kind = kind
+        self.kind = kind
         self._group = group
         self._builtin = dict(builtin)
 
@@ -54,8 +54,14 @@ class Registry(Generic[T]):
                 loaded: T = point.load()
                 return loaded
         raise ConfigError(
-            Problem(where or self._kind, f"a known {self._kind}", repr(name), did_you_mean(name, self.names()))
+            Problem(where or self.kind, f"a known {self.kind}", repr(name), did_you_mean(name, self.names()))
         )
+
+    def location(self, name: str) -> tuple[str, str]:
+        """Module and attribute that a known name stands for, without importing it."""
+        points = {point.name: point.value for point in entry_points(group=self._group)}
+        module, _, attribute = {**points, **self._builtin}[name].partition(":")
+        return module, attribute
 
     @staticmethod
     def _load(path: str) -> T:

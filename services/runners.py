@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Protocol, Self
 
-from services.dispatch import Dispatcher
+from services.dispatch import Dispatcher, T
 from services.errors import ClasswiseError
 from services.records import Receipt, ShardTask, TaskFailure
 from services.workers import Worker
@@ -29,7 +29,7 @@ class Runner(Protocol):
         """How many workers there are."""
         ...
 
-    def run(self, tasks: Sequence[ShardTask]) -> Iterator[Receipt | TaskFailure]:
+    def run(self, tasks: Sequence[ShardTask]) -> Iterator[Receipt | TaskFailure[ShardTask]]:
         """Run the tasks. One that raises or keeps killing its workers ends as a `TaskFailure`; its model is dropped.
 
         Raises:
@@ -57,7 +57,7 @@ class LocalRunner:
         """How many workers there are."""
         return 1
 
-    def run(self, tasks: Sequence[ShardTask]) -> Iterator[Receipt | TaskFailure]:
+    def run(self, tasks: Sequence[ShardTask]) -> Iterator[Receipt | TaskFailure[ShardTask]]:
         """Run the tasks one after the other, a model's together."""
         queue = Dispatcher(tasks)
         while (task := queue.next_for("local")) is not None:
@@ -71,6 +71,6 @@ class LocalRunner:
                 yield receipt
 
 
-def failure(task: ShardTask, error: ClasswiseError) -> TaskFailure:
+def failure(task: T, error: ClasswiseError) -> TaskFailure[T]:
     """The record of a task that raised."""
     return TaskFailure(task, tuple((p.where, p.expected, p.found, p.remedy) for p in error.problems))

@@ -24,6 +24,12 @@ def filesystem(url: str) -> tuple[Any, str]:
     return fs, path
 
 
+def is_local(url: str) -> bool:
+    """Whether `url` lies on this machine's file system."""
+    fs, _ = filesystem(url)
+    return "file" in (fs.protocol if isinstance(fs.protocol, tuple | list) else (fs.protocol,))
+
+
 def join(base: str, *parts: str) -> str:
     """Join path parts to a local path or URL with single slashes."""
     return "/".join([base.rstrip("/"), *(part.strip("/") for part in parts)])
@@ -84,6 +90,13 @@ def require_writable(url: str, where: str) -> None:
         found = error.problems[0].found if isinstance(error, StorageError) else str(error)
         remedy = "free space, check the permissions, or name another folder or URL"
         raise StorageError(Problem(where, f"a folder that can be written at {url}", found, remedy)) from error
+
+
+def remove(url: str) -> None:
+    """Remove a file, or a folder with all in it; nothing happens when there is none."""
+    fs, path = filesystem(url)
+    if fs.exists(path):
+        fs.rm(path, recursive=True)
 
 
 def write_bytes(url: str, data: bytes) -> None:

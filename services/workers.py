@@ -140,14 +140,7 @@ class Worker:
 
     def _start(self) -> str:
         if not self._device:
-            import torch
-
-            if self._threads:
-                torch.set_num_threads(self._threads)
-            cuda = torch.cuda.is_available()
-            if self._wanted == "cuda" and not cuda:
-                raise ResourceError(Problem("resources.gpus", "a visible GPU", "none", "set gpus: 0 or check CUDA"))
-            self._device = "cuda" if cuda and self._wanted in ("auto", "cuda") else "cpu"
+            self._device = started(self._wanted, self._threads)
         return self._device
 
     def _open(self, spec: SampleSpec) -> Samples:
@@ -213,7 +206,7 @@ class Worker:
                 position = stop
                 continue
             except (RuntimeError, MemoryError) as error:
-                if not _is_out_of_memory(error):
+                if not is_out_of_memory(error):
                     raise
             # Outside the handler: the error's traceback holds the very tensors that have to go.
             batch = self._smaller(task, min(batch, stop - position))
@@ -248,7 +241,23 @@ _KINDS: dict[str, Callable[[Worker, ShardTask], tuple[dict[str, Any], dict[str, 
 }
 
 
-def _is_out_of_memory(error: BaseException) -> bool:
+def started(wanted: str, threads: int) -> str:
+    """Start torch with so many threads (0: its default) and return the device to use: "cpu" or "cuda".
+
+    Raises:
+        ResourceError: "cuda" is wanted and no GPU is visible.
+    """
+    import torch
+
+    if threads:
+        torch.set_num_threads(threads)
+    cuda = torch.cuda.is_available()
+    if wanted == "cuda" and not cuda:
+        raise ResourceError(Problem("resources.gpus", "a visible GPU", "none", "set gpus: 0 or check CUDA"))
+    return "cuda" if cuda and wanted in ("auto", "cuda") else "cpu"
+
+
+def is_out_of_memory(error: BaseException) -> bool:
     """Whether torch or the system ran out of memory; torch's CPU allocator says so only in words."""
     text = str(error).lower()
     return isinstance(error, MemoryError) or "out of memory" in text or "can't allocate memory" in text
@@ -260,12 +269,13 @@ def _changed(spec: ModelSpec) -> Problem:
 
 
 def _unexpected(task: ShardTask, error: BaseException) -> Problem:
+    remedy = "mend it and run the audit again; finished shards are kept"
+    return Problem(task.title, "the task to finish", raised_at(error), remedy)
+
+
+def raised_at(error: BaseException) -> str:
     """What was raised and in which line: the trace itself stays on the worker."""
-    rows = f", rows {task.start} to {task.stop}" if task.stop else ""
     text = " ".join(str(error).split())[:500]
     last = traceback.extract_tb(error.__traceback__)[-1:]
     line = "".join(f" ({PurePath(frame.filename).name}:{frame.lineno} in {frame.name})" for frame in last)
-    remedy = "mend it and run the audit again; finished shards are kept"
-    return Problem(
-        f"{task.model.name}, {task.kind}{rows}", "the task to finish", f"{type(error).__name__}: {text}{line}", remedy
-    )
+    return f"{type(error).__name__}: {text}{line}"

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from services.records import AuditResult, ModelResult, Outcome, SeriesResult, digest_of
+from services.records import AuditResult, ModelResult, Outcome, SeriesResult, ThreatModel, digest_of
 from tracking.names import group_key, metric_key, series_key, unique_name
 from tracking.summary import METRICS, bounds, lens, series_metrics
 from tracking.tables import finite, rows
@@ -23,6 +23,9 @@ MODEL_TAG = "classwise.tag."
 
 MODELS_TAG = "classwise.models"
 """On an audit: a digest of its models and samples. Of two audits with the same one the newer tells all."""
+
+SECONDS_PER_EPOCH = "seconds_per_epoch"
+"""Fact of a model that a sweep trained, and last part of its metric."""
 
 MAX_PARAM = 6_000
 MAX_TAG = 8_000
@@ -49,8 +52,12 @@ def child_content(audit: AuditResult, index: int) -> RunContent:
     metrics = {key: value for result in model.series for key, value in _metrics(result).items()}
     for tested in model.falsified:
         metrics |= bounds(metric_key(series_key(tested.series, tested.grouping), "falsified"), tested.overall)
+    for gap in model.generalisation:
+        metrics |= bounds(metric_key("ge", gap.lens), gap.gap)
+    if SECONDS_PER_EPOCH in model.facts:
+        metrics[f"train/{SECONDS_PER_EPOCH}"] = model.facts[SECONDS_PER_EPOCH]
     metrics |= {"undefined": float(len(undefined)), "forwards": float(model.forwards), "seconds": model.seconds}
-    return _bounded(model.spec.name, _params(audit, model), metrics, _tags(audit, index, undefined))
+    return bounded(model.spec.name, _params(audit, model), metrics, _tags(audit, index, undefined))
 
 
 def parent_content(audit: AuditResult) -> RunContent:
@@ -66,7 +73,7 @@ def parent_content(audit: AuditResult) -> RunContent:
         "classwise.versions": json.dumps(audit.versions, sort_keys=True),
         "mlflow.note.content": _note(audit),
     }
-    return _bounded(audit.audit_id, dict(_flat(audit.config)), metrics, tags)
+    return bounded(audit.audit_id, dict(flat(audit.config)), metrics, tags)
 
 
 def undefined_of(model: ModelResult) -> Iterator[tuple[str, str]]:
@@ -103,6 +110,11 @@ def table_rows(model: ModelResult) -> list[dict[str, Any]]:
     return kept
 
 
+def threat_text(threat: ThreatModel | None) -> str:
+    """A threat model as MLflow tells it."""
+    return f"{threat.norm} {threat.epsilon:.6g}" if threat else "not declared"
+
+
 def _group_metric(result: SeriesResult, key: str, side: str = "") -> str:
     kind = "class" if result.grouping == "class" else "group"
     return metric_key(lens(result), f"{kind}{side}", key)
@@ -122,12 +134,11 @@ def _metrics(result: SeriesResult) -> dict[str, float]:
 
 def _params(audit: AuditResult, model: ModelResult) -> dict[str, str]:
     spec = model.spec
-    threat = f"{spec.threat_model.norm} {spec.threat_model.epsilon:.6g}" if spec.threat_model else "not declared"
     found: dict[str, Any] = {
         "model": spec.name,
         "uri": spec.uri,
         "outputs": spec.outputs,
-        "threat_model": threat,
+        "threat_model": threat_text(spec.threat_model),
         "samples": audit.samples.uri,
         "temperature_policy": audit.calibration.policy,
         "temperature": audit.calibration.temperature,
@@ -149,7 +160,7 @@ def _tags(audit: AuditResult, index: int, undefined: list[tuple[str, str]]) -> d
         "classwise.outcome": model.outcome.value,
         "classwise.reasons": reasons,
         "classwise.model_digest": model.digest,
-        "classwise.threat_model": _params(audit, model)["threat_model"],
+        "classwise.threat_model": threat_text(model.spec.threat_model),
         "mlflow.note.content": "\n".join(lines),
         **{f"{MODEL_TAG}{key}": value for key, value in model.spec.tags},
     }
@@ -160,7 +171,7 @@ def _tags(audit: AuditResult, index: int, undefined: list[tuple[str, str]]) -> d
     return tags
 
 
-def _bounded(name: str, params: dict[str, str], metrics: dict[str, float], tags: dict[str, str]) -> RunContent:
+def bounded(name: str, params: dict[str, str], metrics: dict[str, float], tags: dict[str, str]) -> RunContent:
     """Move what MLflow would cut in silence into text artifacts; drop what is no number and what PostgreSQL refuses."""
     texts: dict[str, str] = {}
 
@@ -180,7 +191,7 @@ def _bounded(name: str, params: dict[str, str], metrics: dict[str, float], tags:
 
 def _models_digest(audit: AuditResult) -> str:
     """What makes runs of two audits runs of the same models in the same setting."""
-    named = [(model.spec.name, _params(audit, model)["threat_model"], dict(model.spec.tags)) for model in audit.models]
+    named = [(m.spec.name, threat_text(m.spec.threat_model), dict(m.spec.tags)) for m in audit.models]
     told = sorted((name, threat, tags.get("dataset", "")) for name, threat, tags in named)
     return digest_of(told, audit.samples.digest or audit.samples.uri)
 
@@ -210,12 +221,12 @@ def _note(audit: AuditResult) -> str:
     return "\n".join(lines)
 
 
-def _flat(value: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
+def flat(value: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
     """Dotted keys of a nested configuration; lists of plain values stay one parameter."""
     if isinstance(value, dict) and value:
         for key, inner in value.items():
             part = unique_name(str(key))
-            yield from _flat(inner, f"{prefix}.{part}" if prefix else part)
+            yield from flat(inner, f"{prefix}.{part}" if prefix else part)
     elif isinstance(value, list) and any(isinstance(item, dict) for item in value):
         yield prefix, json.dumps(value, sort_keys=True, default=str)
     elif value is not None:

@@ -67,14 +67,15 @@ def translated(tracking_uri: str, expected: str = ACCEPTS, remedy: str = SYNC_LA
     except (TrackingError, Interrupted):
         raise
     except Exception as error:
-        if not _is_foreign(error):
+        if not is_foreign(error):
             raise
         where = marker.without_secret(tracking_uri)
         detail = " ".join(str(error).split())[:500] or type(error).__name__
         raise TrackingError(Problem(where, expected, detail, remedy)) from error
 
 
-def _is_foreign(error: Exception) -> bool:
+def is_foreign(error: Exception) -> bool:
+    """Whether an error comes of the store or of the way to it."""
     names = {base.__module__.partition(".")[0] for base in type(error).__mro__}
     return isinstance(error, OSError | TimeoutError) or bool(names & {"mlflow", "sqlalchemy", "requests", "urllib3"})
 

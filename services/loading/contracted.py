@@ -93,6 +93,18 @@ class ContractedNetwork(nn.Module):
         return scores.clamp_min(PROBABILITY_FLOOR).log() if self.outputs == "probabilities" else scores
 
 
+class Graphable(nn.Module):
+    """The same without any look at the output: a graph traced through `to_logits` would serve one batch size only."""
+
+    def __init__(self, contracted: ContractedNetwork) -> None:
+        super().__init__()
+        self.contracted = contracted
+
+    def forward(self, images: Tensor) -> Tensor:
+        raw: Tensor = self.contracted.raw(images)
+        return raw.float()
+
+
 def _per_channel(values: tuple[float, ...] | None) -> Tensor | None:
     return None if values is None else torch.tensor(values, dtype=torch.float32).view(1, -1, 1, 1)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,9 +24,9 @@ class Images:
 
     def __init__(self, images: NDArray[Any], labels: NDArray[np.int64], device: torch.device) -> None:
         self._resident = images.nbytes <= RESIDENT_BYTES
-        self._pixels = torch.from_numpy(np.ascontiguousarray(images)).to(device) if self._resident else None
+        self._pixels = _tensor(images).to(device) if self._resident else None
         self._host, self._device = images, device
-        self.labels = torch.from_numpy(np.ascontiguousarray(labels, dtype=np.int64)).to(device)
+        self.labels = _tensor(labels.astype(np.int64, copy=False)).to(device)
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -37,23 +38,43 @@ class Images:
         return unit(torch.from_numpy(np.ascontiguousarray(self._host[rows])).to(self._device))
 
 
+def _tensor(values: NDArray[Any]) -> Tensor:
+    """The values without a copy; of read-only ones (an object store's) torch warns, but nothing writes to them."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable")
+        return torch.from_numpy(np.ascontiguousarray(values))
+
+
 class Epoch:
     """The batches of one epoch.
 
     The order is a permutation keyed by (seed, epoch); crop and flip of a sample are keyed by (seed, epoch, row) and do
     not change with the batch size. A last batch of one sample is joined to the one before: batch norm has no variance
-    of one.
+    of one. With `part` (r, w) the batches are those of the r-th of w workers: equal parts of the same batches, the last
+    of which has at least two samples a worker.
     """
 
-    def __init__(self, data: Images, *, batch: int, seed: int, epoch: int, crop: int, flip: bool) -> None:
-        self._data, self._batch, self._crop = data, batch, crop
+    def __init__(
+        self,
+        data: Images,
+        *,
+        batch: int,
+        seed: int,
+        epoch: int,
+        crop: int,
+        flip: bool,
+        part: tuple[int, int] = (0, 1),
+    ) -> None:
+        self._data, self._batch, self._crop, self._part = data, batch, crop, part
         self._order = generator(seed, Purpose.SHUFFLE, epoch).permutation(len(data))
         draws = generator(seed, Purpose.AUGMENT, epoch)
         self._shifts = draws.integers(0, 2 * crop + 1, (2, len(data))) if crop else None
         self._flips = draws.random(len(data)) < 0.5 if flip else None
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-        for rows in self.slices():
+        rank, workers = self._part
+        for whole in self.slices():
+            rows = np.array_split(whole, workers)[rank]
             labels = self._data.labels[torch.from_numpy(rows).to(self._data.labels.device)]
             yield self._augmented(self._data.rows(rows), rows), labels
 
@@ -61,9 +82,9 @@ class Epoch:
         return len(self.slices())
 
     def slices(self) -> list[NDArray[np.int64]]:
-        """The rows of each batch."""
+        """The rows of each batch, of all workers."""
         starts = list(range(0, len(self._order), self._batch))
-        if len(starts) > 1 and len(self._order) - starts[-1] == 1:
+        if len(starts) > 1 and len(self._order) - starts[-1] < 2 * self._part[1]:
             starts.pop()
         return np.split(self._order, starts[1:])
 

@@ -10,7 +10,7 @@ CPU a run that was killed anywhere and started again ends in the same weights, b
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -21,6 +21,7 @@ from services.errors import ConfigError, Problem
 from services.training.data import Labelled, checked
 from services.training.evaluation import EpochRecord
 from services.training.methods.base import Method
+from services.training.peers import Peers
 from services.training.recipe import Recipe
 from services.training.report import TrainReport
 from services.training.run import Run
@@ -62,9 +63,38 @@ def train(
     """
     recipe = (recipe or Recipe()).changed(**knobs)
     data, held = _split(checked(images, labels, classes, "training data"), validation, recipe)
-    _require_held_out(method, recipe, held)
-    with torch.random.fork_rng(devices=_forked(recipe.device)):
-        return Run(network, data, held, method, recipe, storage).go(on_epoch)
+    run = prepared(network, data, held, method=method, recipe=recipe, storage=storage)
+    for record in epochs(run):
+        if on_epoch:
+            on_epoch(record)
+    return run.report()
+
+
+def prepared(
+    network: nn.Module,
+    data: Labelled,
+    held: Labelled | None,
+    *,
+    method: Method,
+    recipe: Recipe,
+    storage: str | None,
+    peers: Peers | None = None,
+) -> Run:
+    """A run that is ready for its first or next epoch.
+
+    Raises:
+        ConfigError: selection or the method needs a held-out split and there is none, or `storage` holds another run.
+    """
+    require_held_out(method, recipe, held is not None)
+    run = Run(network, data, held, method, recipe, storage, peers)
+    run.resume()
+    return run
+
+
+def epochs(run: Run) -> Iterator[EpochRecord]:
+    """The epochs of a run that are left, with the caller's random state kept apart."""
+    with torch.random.fork_rng(devices=_forked(run.recipe.device)):
+        yield from run.epochs()
 
 
 def _split(
@@ -78,7 +108,12 @@ def _split(
     return data.take(kept), data.take(held)
 
 
-def _require_held_out(method: Method, recipe: Recipe, held: Labelled | None) -> None:
+def require_held_out(method: Method, recipe: Recipe, held: bool) -> None:
+    """Check that there is a held-out split where one is needed.
+
+    Raises:
+        ConfigError: naming everything that needs one.
+    """
     asked = {
         f"method {method.name}": method.needs_validation,
         f"select={recipe.select}": recipe.select != "last",
@@ -86,7 +121,7 @@ def _require_held_out(method: Method, recipe: Recipe, held: Labelled | None) -> 
         "averaging=fair-ema": recipe.averaging is not None and recipe.averaging.kind == "fair-ema",
     }
     remedy = "give validation data or a recipe.holdout above 0; the test set is never used for selection"
-    if held is None and any(asked.values()):
+    if not held and any(asked.values()):
         raise ConfigError(
             [Problem(what, "a held-out split to judge by", "none", remedy) for what, needs in asked.items() if needs]
         )

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
 from services import storage as files
-from services.errors import ConfigError, Problem
+from services.errors import ConfigError, Problem, StorageError
 from services.training.averaging import FairEma, averaged
 from services.training.batches import Epoch, Images
 from services.training.checkpoints import (
@@ -27,6 +27,7 @@ from services.training.evaluation import ClassCounts, EpochRecord, Tally, evalua
 from services.training.forward import Forward
 from services.training.keys import Purpose, number, seed_layers
 from services.training.methods.base import Batch, Method, StepResult
+from services.training.peers import Alone, Peers, added
 from services.training.recipe import Recipe
 from services.training.report import TrainReport
 from services.training.selection import best_epoch, is_out_of_patience
@@ -51,8 +52,10 @@ class Run:
         method: Method,
         recipe: Recipe,
         storage: str | None,
+        peers: Peers | None = None,
     ) -> None:
         self.method, self.recipe, self.storage, self.classes = method, recipe, storage, data.classes
+        self.peers = peers or Alone()
         self.device = torch.device(recipe.device)
         layout = torch.channels_last if recipe.channels_last else torch.contiguous_format
         self.network = network.to(self.device).to(memory_format=layout)  # type: ignore[call-overload]
@@ -65,14 +68,16 @@ class Run:
         self.identity = identity_of(method.canonical(), recipe.canonical(), network, data, held) if storage else ""
         self.progress = Progress(self.identity, self._weights(), {}, method.initial_state(data.classes), ())
         self.kept = self.progress.model
+        self.resumed_at = 0
 
-    def go(self, on_epoch: Callable[[EpochRecord], None] | None) -> TrainReport:
-        """Run the epochs that are left and put the selected weights into the network."""
-        self._resume()
-        resumed_at = len(self.progress.records)
+    def epochs(self) -> Iterator[EpochRecord]:
+        """Run the epochs that are left; a record is yielded after its checkpoint is written."""
         while not self.progress.stopped:
-            if self._advance() and on_epoch:
-                on_epoch(self.progress.records[-1])
+            if self._advance():
+                yield self.progress.records[-1]
+
+    def report(self) -> TrainReport:
+        """Put the selected weights into the network and say what happened."""
         self.network.load_state_dict(self.kept)
         self.network.eval()
         done, selected = self.progress, best_epoch(self.progress.records, self.recipe.select)
@@ -81,23 +86,33 @@ class Run:
             selected,
             done.stopped,
             done.reason,
-            resumed_at,
+            self.resumed_at,
             self.method.canonical(),
             self.recipe.canonical(),
         )
 
-    def _resume(self) -> None:
+    def resume(self) -> None:
+        """Take over the progress that storage holds, if it is this run's."""
         found = load_progress(self.storage) if self.storage else None
+        self._require_same(0 if found is None else len(found.records))
         if found is None:
             return
         if found.identity != self.identity:
             remedy = "choose another storage folder, or repeat the call with what it was started with"
             where = str(self.storage)
             raise ConfigError(Problem(where, "progress of this very run", "that of another method or data", remedy))
-        self.progress, self.kept = found, found.model
+        self.progress, self.kept, self.resumed_at = found, found.model, len(found.records)
         self._restore(found)
         if found.records:
             self.kept = load_weights(files.join(str(self.storage), MODEL))
+
+    def _require_same(self, epochs: int) -> None:
+        """All workers of a run must go on from the same epoch."""
+        first = self.peers.agree(epochs)
+        if not all(self.peers.gather(first == epochs)):
+            remedy = "use storage that all nodes reach under this name"
+            found = f"{epochs} epochs where the first worker sees {first}"
+            raise StorageError(Problem(str(self.storage), "the same progress for all workers", found, remedy))
 
     def _restore(self, progress: Progress) -> None:
         self.network.load_state_dict(progress.model)
@@ -111,8 +126,10 @@ class Run:
         except Diverged as error:
             self._save(replace(before, stopped="diverged", reason=str(error)))
             return False
-        weights = self._weights()
-        record, average = self._judged(record, weights, before)
+        weights, average = self._weights(), dict[str, Tensor]()
+        if self.peers.rank == 0:
+            record, average = self._judged(record, weights, before)
+        record = self.peers.agree(record)
         records = (*before.records, record)
         stopped, reason = self._stop(records)
         state = self.method.next_state(before.state, record)
@@ -157,38 +174,51 @@ class Run:
 
     def _keep(self, weights: dict[str, Tensor], epoch: int) -> None:
         self.kept = weights
-        if self.storage:
+        if self.storage and self.peers.rank == 0:
             facts = {"epoch": epoch, "method": self.method.canonical(), "recipe": self.recipe.canonical()}
             save_weights(files.join(self.storage, MODEL), weights, facts)
 
     def _save(self, progress: Progress) -> None:
         self.progress = progress
-        if self.storage:
+        if self.storage and self.peers.rank == 0:
             save_progress(self.storage, progress)
 
     def _epoch(self, epoch: int, progress: Progress) -> EpochRecord:
         began, rate = time.perf_counter(), self.recipe.rate(epoch)
         tally, total = Tally(self.classes), torch.zeros((), dtype=torch.float64, device=self.device)
         self.network.train()
-        r = self.recipe
-        batches = Epoch(self.data, batch=r.batch, seed=r.seed, epoch=epoch, crop=r.crop, flip=r.flip)
+        r, part = self.recipe, (self.peers.rank, self.peers.size)
+        batches = Epoch(self.data, batch=r.batch, seed=r.seed, epoch=epoch, crop=r.crop, flip=r.flip, part=part)
+        sizes = [len(rows) for rows in batches.slices()]
         for step, (images, labels) in enumerate(batches):
-            strength = r.strength(epoch, step, len(batches))
-            source = torch.Generator(self.device).manual_seed(number(r.seed, Purpose.NOISE, epoch, step))
-            seed_layers(self.device, number(r.seed, Purpose.LAYERS, epoch, step))
-            result = self._step(Batch(images, labels, self.classes, source, progress.state, strength), rate)
+            strength = r.strength(epoch, step, len(sizes))
+            source = torch.Generator(self.device).manual_seed(self._key(Purpose.NOISE, epoch, step))
+            seed_layers(self.device, self._key(Purpose.LAYERS, epoch, step))
+            batch = Batch(images, labels, self.classes, source, progress.state, strength)
+            result = self._step(batch, rate, len(labels) / sizes[step])
             total += result.loss.detach() * len(labels)
             tally.step(labels, result.clean, result.robust)
             if step % CHECK_EVERY == 0:
                 self._require_finite(total, epoch, step)
         self._require_finite(total + sum(p.detach().sum() for p in self.network.parameters()), epoch, step)
-        seconds = time.perf_counter() - began
-        return EpochRecord(epoch, rate, len(self.data), float(total), tally.counts(), None, seconds)
+        self._level_buffers()
+        loss, train = float(sum(self.peers.gather(float(total)))), added(self.peers.gather(tally.counts()))
+        return EpochRecord(epoch, rate, len(self.data), loss, train, None, time.perf_counter() - began)
 
-    def _step(self, batch: Batch, rate: float) -> StepResult:
+    def _key(self, purpose: Purpose, epoch: int, step: int) -> int:
+        """The first worker draws as a worker alone would, the others otherwise."""
+        other = (self.peers.rank,) if self.peers.rank else ()
+        return number(self.recipe.seed, purpose, epoch, step, *other)
+
+    def _level_buffers(self) -> None:
+        """Statistics of batch norm become the means of the workers'."""
+        self.peers.average((b for b in self.network.buffers() if b.is_floating_point()), 1 / self.peers.size)
+
+    def _step(self, batch: Batch, rate: float, share: float) -> StepResult:
         result = self.method.step(self.forward, batch)
         self.optimizer.clear()
         result.loss.backward()  # type: ignore[no-untyped-call]
+        self.peers.average((p.grad for p in self.network.parameters() if p.grad is not None), share)
         if self.recipe.clip is not None:
             nn.utils.clip_grad_norm_(self.network.parameters(), self.recipe.clip)
         self.optimizer.step(rate)
@@ -213,9 +243,8 @@ class Run:
             self.forward, self.method, self.held, self.classes, batch=self.recipe.batch, seed=self.recipe.seed
         )
 
-    @staticmethod
-    def _require_finite(value: Tensor, epoch: int, step: int) -> None:
-        if not bool(torch.isfinite(value)):
+    def _require_finite(self, value: Tensor, epoch: int, step: int) -> None:
+        if not all(self.peers.gather(bool(torch.isfinite(value)))):
             raise Diverged(f"loss or weights are not finite in epoch {epoch} (seen at step {step}); lower the rate")
 
     def _weights(self) -> dict[str, Tensor]:

@@ -109,7 +109,7 @@ def test_schema_is_json_that_describes_the_file() -> None:
 
 
 def test_every_option_has_help() -> None:
-    for command in ("audit", "validate", "schema", "show", "sync", "demo", "leaderboard"):
+    for command in ("audit", "train", "validate", "schema", "show", "sync", "demo", "leaderboard"):
         ran = run(command, "--help")
         assert ran.exit_code == 0
         assert ran.stdout.count("--") >= 1

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import re
+import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 import yaml
 
 from jobs.fleetfile import load_fleet, validate_fleet
+from jobs.sweepfile import load_sweep, validate_sweep
+from jobs.trainaudit import load_template
+from jobs.yamlfile import has_key
 from services.loading.models import SCHEMES as MODEL_SCHEMES
 from services.loading.samples import SCHEMES as SAMPLE_SCHEMES
 from services.measures.registry import MEASURES
+from services.training.datasets import DATASETS
 from services.training.methods import METHODS
+from services.training.networks import ARCHITECTURES
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -24,24 +31,31 @@ def text_of(name: str) -> str:
     return (DOCS / name).read_text(encoding="utf-8")
 
 
-@pytest.fixture(scope="module")
-def generator() -> ModuleType:
-    spec = spec_from_file_location("fleet_file_table", DOCS / "fleet_file_table.py")
+def _generator() -> ModuleType:
+    spec = spec_from_file_location("file_tables", DOCS / "file_tables.py")
     assert spec is not None and spec.loader is not None
     module = module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
     spec.loader.exec_module(module)
     return module
 
 
-def test_the_tables_of_the_fleet_file_are_those_of_the_models(generator: ModuleType) -> None:
-    text = text_of("fleet-file.md")
-    assert generator.BEGIN in text and generator.END in text
-    assert generator.replaced(text) == text, "run: python docs/fleet_file_table.py"
+GENERATOR = _generator()
 
 
-def test_no_meaning_is_written_for_a_field_that_is_gone(generator: ModuleType) -> None:
-    known = {f"{part}.{field}" for part, field, _, _ in generator.fields()}
-    assert set(generator.MEANINGS) <= known
+@pytest.mark.parametrize("document", GENERATOR.DOCUMENTS, ids=lambda document: document.path.name)
+def test_the_tables_are_those_of_the_models(document: Any) -> None:
+    text = text_of(document.path.name)
+    assert GENERATOR.BEGIN in text and GENERATOR.END in text
+    assert document.replaced(text) == text, "run: python docs/file_tables.py"
+
+
+@pytest.mark.parametrize("document", GENERATOR.DOCUMENTS, ids=lambda document: document.path.name)
+def test_every_part_has_a_heading_and_no_meaning_is_of_a_field_that_is_gone(document: Any) -> None:
+    known = {f"{part}.{field}" for part, field, _, _ in document.fields()}
+    assert set(document.meanings) <= known
+    parts = {name for name, schema in document.model.model_json_schema()["$defs"].items() if "properties" in schema}
+    assert parts - {"Ema", "FairEma"} <= set(document.headings)
 
 
 @pytest.mark.parametrize("scheme", [f"{n}:" for n in sorted({*MODEL_SCHEMES.names(), *SAMPLE_SCHEMES.names()})])
@@ -58,19 +72,33 @@ def test_every_measure_is_documented_with_each_parameter(name: str) -> None:
 
 
 def test_every_extension_point_is_documented() -> None:
-    for registry in (MODEL_SCHEMES, SAMPLE_SCHEMES, MEASURES, METHODS):
+    for registry in (MODEL_SCHEMES, SAMPLE_SCHEMES, MEASURES, METHODS, ARCHITECTURES, DATASETS):
         assert registry._group in text_of("sources.md")
 
 
 @pytest.mark.parametrize("path", [ROOT / "README.md", *sorted(DOCS.glob("*.md"))], ids=lambda path: path.name)
-def test_every_whole_fleet_file_in_a_document_is_valid(path: Path) -> None:
+def test_every_whole_job_file_in_a_document_is_valid(path: Path) -> None:
     for block in re.findall(r"^```yaml\n(.*?)^```", path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
         data = yaml.safe_load(block)
         if isinstance(data, dict) and "fleet" in data:
             assert validate_fleet(data, source=path.name).measures
+        if isinstance(data, dict) and "sweep" in data:
+            assert validate_sweep(data, source=path.name).trials
+
+
+def test_every_method_architecture_and_training_set_is_documented() -> None:
+    text = text_of("training.md")
+    for registry in (METHODS, ARCHITECTURES, DATASETS):
+        assert [name for name in registry.names() if f"`{name}`" not in text] == []
 
 
 @pytest.mark.parametrize("example", sorted((ROOT / "deploy" / "examples").glob("*.yaml"), key=lambda path: path.name))
 def test_every_example_is_valid_and_listed(example: Path) -> None:
-    load_fleet(example)
+    if has_key(example, "sweep"):
+        assert load_sweep(example).trials
+    elif has_key(example, "models"):
+        load_fleet(example)
+    else:  # a template of `classwise train --audit`
+        model = {"name": "trained", "uri": "factory:services.training.architectures:small_cnn"}
+        validate_fleet({**load_template(example).data, "models": [model]}, source=example.name)
     assert f"`{example.name}`" in (ROOT / "deploy" / "README.md").read_text(encoding="utf-8")

@@ -83,7 +83,7 @@ resources: {gpus: many}
         ("seed: -1", "greater than or equal to 0"),
         ("tracking: {uri: 'http://me:secret@host'}", "MLFLOW_TRACKING_USERNAME"),
         ("temperature: {low: 5, high: 1}", "low must be below high"),
-        ("resources: {workers: 0}", "workers must be auto or 1..1024"),
+        ("resources: {workers: 0}", "resources.workers: expected auto or 1..1024"),
     ],
 )
 def test_each_mistake_says_what_is_allowed(tmp_path: Path, change: str, message: str) -> None:

@@ -148,6 +148,6 @@ def test_a_generalisation_error_is_measured_as_its_series(model: Make) -> None:
     models = [model("a"), model("b"), model("c")]
     told = "pr/uniform-0.08 was measured in different ways: draws 50 or 100"
     assert measure_notes(["ge/pr/uniform-0.08", "pr/uniform-0.08/aggregate"], models, measures) == [told]
-    certified = {"audit-a": [{"name": "probacc", "rho": 0.1}], "audit-b": ["probacc"]}
+    certified = {"audit-a": [{"name": "probacc", "alpha": 0.01}], "audit-b": ["probacc"]}
     (note,) = measure_notes(["probacc/uniform-0.08/aggregate"], models, certified)
-    assert note.endswith("rho 0.1 or 0.05")
+    assert note.endswith("alpha 0.01 or 0.05")

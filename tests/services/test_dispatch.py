@@ -117,3 +117,15 @@ def test_every_task_is_done_once_whatever_happens(events: list[str], models: int
             done.append(finished)
     assert sorted(done, key=str) == sorted(wanted, key=str)
     assert queue.finished
+
+
+def test_a_death_before_the_last_progress_counts_no_more() -> None:
+    queue = Dispatcher(tasks(1, 1), attempts=2)
+    for _ in range(5):
+        got = queue.next_for("w")
+        assert got is not None
+        queue.progressed(got)
+        queue.died("w")
+    queue.next_for("w")
+    with pytest.raises(WorkerError, match="2 workers that died on it"):
+        queue.died("w")

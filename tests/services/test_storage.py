@@ -45,3 +45,14 @@ def test_a_missing_file_and_an_unknown_protocol_are_named(tmp_path: Path) -> Non
         storage.read_bytes(str(tmp_path / "none"))
     with pytest.raises(StorageError, match="nosuch://x"):
         storage.exists("nosuch://x")
+
+
+def test_removing_takes_a_folder_with_all_in_it_and_nothing_is_no_fault(tmp_path: Path) -> None:
+    storage.write_bytes(str(tmp_path / "a" / "b" / "c"), b"1")
+    storage.remove(str(tmp_path / "a"))
+    storage.remove(str(tmp_path / "a"))
+    assert not (tmp_path / "a").exists()
+
+
+def test_what_is_local(tmp_path: Path) -> None:
+    assert storage.is_local(str(tmp_path)) and storage.is_local("runs") and not storage.is_local("memory://runs")

@@ -14,7 +14,7 @@ import pytest
 
 from services.records import AuditResult
 from tracking import bundle
-from tracking.mlflow_store import close_stale_runs
+from tracking.mlflow_runs import close_stale_runs
 
 pytestmark = pytest.mark.filterwarnings("default::DeprecationWarning", "default::FutureWarning")
 ROOT = Path(__file__).resolve().parents[2]

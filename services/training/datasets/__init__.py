@@ -2,6 +2,7 @@
 
 | name | layout below the root |
 |---|---|
+| digits | none: 8x8 digits that ship with scikit-learn, the half that `sklearn:digits?split=train` has |
 | mnist | `MNIST/raw/` or the root itself: `train-images-idx3-ubyte[.gz]`, `train-labels-idx1-ubyte[.gz]`, `t10k-` |
 | svhn | `train_32x32.mat`, `test_32x32.mat` |
 | cifar10 | `cifar-10-batches-py/` `data_batch_1` .. `5`, `test_batch`, or `cifar-10-batches-bin/` with `.bin` |
@@ -35,12 +36,12 @@ class Part:
     """One split, read whole.
 
     Attributes:
-        images: (N, C, H, W) uint8.
+        images: (N, C, H, W) uint8, or float32 in [0, 1].
         labels: (N,) int64.
         classes: K names in label order.
     """
 
-    images: NDArray[np.uint8]
+    images: NDArray[Any]
     labels: NDArray[np.int64]
     classes: tuple[str, ...]
 
@@ -57,11 +58,13 @@ class Dataset:
         read: its reader.
         shape: (C, H, W); None where the size is the reader's argument.
         classes: K; None where the data set itself lists its classes.
+        rooted: whether it lies in a folder that the user names.
     """
 
     read: Reader
     shape: tuple[int, int, int] | None
     classes: int | None
+    rooted: bool = True
 
 
 DATASETS: Registry[Dataset] = Registry(
@@ -71,6 +74,7 @@ DATASETS: Registry[Dataset] = Registry(
         "cifar10": "services.training.datasets.cifar:CIFAR10",
         "cifar100": "services.training.datasets.cifar:CIFAR100",
         "cinic10": "services.training.datasets.folders:CINIC10",
+        "digits": "services.training.datasets.digits:DIGITS",
         "imagenet50": "services.training.datasets.folders:IMAGENET50",
         "mnist": "services.training.datasets.mnist:MNIST",
         "svhn": "services.training.datasets.svhn:SVHN",
@@ -79,7 +83,7 @@ DATASETS: Registry[Dataset] = Registry(
 )
 
 
-def open_dataset(name: str, root: str | Path, *, split: Split = "train", size: int | None = None) -> Part:
+def open_dataset(name: str, root: str | Path | None, *, split: Split = "train", size: int | None = None) -> Part:
     """Read and check one split, before any training starts.
 
     Raises:
@@ -87,14 +91,22 @@ def open_dataset(name: str, root: str | Path, *, split: Split = "train", size: i
         SourceError: the root, a file or a class is missing, a file is broken, or images have the wrong size.
     """
     where, dataset = f"{name} ({split})", DATASETS.get(name)
-    folder = Path(root)
-    if not folder.is_dir():
-        raise SourceError(Problem(where, f"a folder at {folder}", "nothing there", "set the root of the data"))
-    part = dataset.read(folder, split, size)
+    part = dataset.read(_folder(root, dataset, where), split, size)
     problems = [*_shape_problems(part, dataset, where), *_class_problems(part, dataset, where)]
     if problems:
         raise SourceError(problems)
     return part
+
+
+def _folder(root: str | Path | None, dataset: Dataset, where: str) -> Path:
+    if not dataset.rooted:
+        return Path()
+    if root is None:
+        raise SourceError(Problem(where, "the root of the data", "none", "set root to the folder that holds it"))
+    folder = Path(root).expanduser()
+    if not folder.is_dir():
+        raise SourceError(Problem(where, f"a folder at {folder}", "nothing there", "set the root of the data"))
+    return folder
 
 
 def _shape_problems(part: Part, dataset: Dataset, where: str) -> list[Problem]:

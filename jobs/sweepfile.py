@@ -1,0 +1,222 @@
+"""Reads a sweep file: YAML to `SweepConfig` and its trials, with every mistake at once, each with its line."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from jobs.sweepconfig import ELSEWHERE, LABEL, MAX_TRIALS, ArchitectureConfig, DatasetConfig, RecipeConfig, SweepConfig
+from jobs.yamlfile import Kind, Locator, Path_, read_yaml, registered, validated
+from services.errors import ConfigError, Problem
+from services.measures.epsilons import read_radius
+from services.registry import did_you_mean
+from services.training.datasets import DATASETS
+from services.training.methods import METHODS, Method
+from services.training.networks import ARCHITECTURES
+from services.training.recipe import Recipe
+
+KIND = Kind("sweep file", "sweep, methods, architectures and datasets")
+IN_PIXELS = frozenset({"epsilon", "step", "radius"})
+"""Fields that may be written as fractions, "8/255"."""
+
+
+@dataclass(frozen=True)
+class MethodEntry:
+    """A method of a sweep: its name in trials, its parameters, and what differs from the sweep's recipe for it."""
+
+    label: str
+    method: Method
+    recipe: RecipeConfig
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One combination, before data and network are known."""
+
+    name: str
+    method: MethodEntry
+    architecture: ArchitectureConfig
+    dataset: DatasetConfig
+    seed: int
+    recipe: Recipe
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """What is known of it by label; the leaderboard filters by these."""
+        parts = {"method": self.method.label, "architecture": label_of(self.architecture)}
+        return {**parts, "dataset": label_of(self.dataset), "seed": str(self.seed), "trial": self.name}
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A validated sweep file: the tree, its methods as objects, and its trials in order."""
+
+    config: SweepConfig
+    methods: tuple[MethodEntry, ...]
+    trials: tuple[Trial, ...]
+
+
+def load_sweep(path: str | Path) -> Sweep:
+    """Read and validate a sweep file.
+
+    Raises:
+        ConfigError: with all faults of the file, each with line, field path, value and what is allowed.
+    """
+    data, where = read_yaml(path, KIND)
+    return validate_sweep(data, where=where)
+
+
+def validate_sweep(data: Any, *, source: str = "sweep", where: Locator | None = None) -> Sweep:
+    """Validate a sweep given as plain data.
+
+    Raises:
+        ConfigError: with all faults.
+    """
+    where = where or Locator(source, KIND)
+    if not isinstance(data, dict):
+        raise ConfigError(Problem(where.source, f"a mapping with {KIND.keys}", type(data).__name__))
+    data = _in_pixels(data)
+    config, problems = validated(data, SweepConfig, where)
+    raw = data.get("methods", ())
+    methods, faults = _methods(raw if isinstance(raw, list | tuple) else (), where)
+    problems += faults
+    if config is None or problems:
+        raise ConfigError(problems)
+    problems = [*_name_problems(config, where), *_label_problems(config, methods, where)]
+    if problems:
+        raise ConfigError(problems)
+    trials = tuple(_trials(config, methods))
+    if not 0 < len(trials) <= MAX_TRIALS:
+        raise ConfigError(Problem(where.source, f"1 to {MAX_TRIALS:,} trials", f"{len(trials):,}"))
+    return Sweep(config, methods, trials)
+
+
+def overridden(sweep: Sweep, *, storage: str | None = None, runner: str | None = None, track: bool = True) -> Sweep:
+    """The sweep with command line options put over the file's values.
+
+    Raises:
+        ConfigError: an option's value is not allowed.
+    """
+    data = sweep.config.model_dump(by_alias=True, exclude_unset=True)
+    if storage is not None:
+        data["storage"] = storage
+    if runner is not None:
+        data.setdefault("resources", {})["runner"] = runner
+    if not track:
+        data.setdefault("tracking", {})["enabled"] = False
+    return validate_sweep(data, source="command line")
+
+
+def sweep_schema() -> dict[str, Any]:
+    """JSON Schema of the sweep file, for editors: the tree, and each method with its parameters."""
+    schema = SweepConfig.model_json_schema()
+    recipe = schema["$defs"]["RecipeConfig"]["properties"]
+    shared = {"label": {"type": "string"}, "recipe": {"$ref": "#/$defs/RecipeConfig"}}
+    options: list[dict[str, Any]] = [{"type": "string", "enum": METHODS.names()}]
+    for name in METHODS.names():
+        part = METHODS.get(name).model_json_schema(ref_template="#/$defs/{model}")
+        schema["$defs"].update(part.pop("$defs", {}))
+        part["properties"] |= {**shared, "name": {"const": name}}
+        part["required"] = sorted({"name", *part.get("required", [])})
+        options.append(part)
+    for name in ELSEWHERE:
+        recipe.pop(name)
+    schema["properties"]["methods"]["items"] = {"anyOf": options}
+    for field, names in (("architectures", ARCHITECTURES.names()), ("datasets", DATASETS.names())):
+        listed = schema["properties"][field]
+        listed["items"] = {"anyOf": [{"type": "string", "enum": names}, listed["items"]]}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "classwise sweep file"}
+
+
+def label_of(entry: MethodEntry | ArchitectureConfig | DatasetConfig) -> str:
+    """An entry's name in trials."""
+    return entry.label if isinstance(entry, MethodEntry) else entry.label or entry.name
+
+
+def _methods(raw: Sequence[Any], where: Locator) -> tuple[tuple[MethodEntry, ...], list[Problem]]:
+    entries: list[MethodEntry] = []
+    problems: list[Problem] = []
+    for index, item in enumerate(raw):
+        path: Path_ = ("methods", index)
+        fields = dict(item) if isinstance(item, dict) else item
+        label, own = (fields.pop(key, None) if isinstance(fields, dict) else None for key in ("label", "recipe"))
+        method, faults = registered(fields, METHODS, path, where, what="training method")
+        recipe, wrong = validated({} if own is None else own, RecipeConfig, where, (*path, "recipe"))
+        problems += [*faults, *wrong]
+        if label is not None and not (isinstance(label, str) and re.fullmatch(LABEL, label)):
+            problems.append(Problem(where((*path, "label")), f"text of the form {LABEL}", repr(label)))
+        elif method is not None and recipe is not None:
+            entries.append(MethodEntry(label or method.name, method, recipe))
+    return tuple(entries), problems
+
+
+def _name_problems(config: SweepConfig, where: Locator) -> Iterator[Problem]:
+    """Names that no registry knows."""
+    for field, registry in (("architectures", ARCHITECTURES), ("datasets", DATASETS)):
+        known = registry.names()
+        for index, entry in enumerate(getattr(config, field)):
+            if entry.name not in known:
+                place, remedy = where((field, index)), did_you_mean(entry.name, known)
+                yield Problem(place, f"a known {registry.kind}", repr(entry.name), remedy)
+
+
+def _label_problems(config: SweepConfig, methods: Sequence[MethodEntry], where: Locator) -> Iterator[Problem]:
+    """Labels given twice, and exclusions of labels that are not there."""
+    labels: dict[str, list[Any]] = {
+        "method": [label_of(entry) for entry in methods],
+        "architecture": [label_of(entry) for entry in config.architectures],
+        "dataset": [label_of(entry) for entry in config.datasets],
+        "seed": list(config.seeds),
+    }
+    for kind in ("method", "architecture", "dataset"):
+        for label, count in Counter(labels[kind]).items():
+            if count > 1:
+                found = f"{count} called {label!r}"
+                yield Problem(where((f"{kind}s",)), f"{kind}s with names of their own", found, "give them a label each")
+    for index, rule in enumerate(config.exclude):
+        for kind, value in rule.model_dump(exclude_none=True).items():
+            if value not in labels[kind]:
+                known = [str(label) for label in labels[kind]]
+                place = where(("exclude", index, kind))
+                yield Problem(place, f"a {kind} of this sweep", repr(value), did_you_mean(str(value), known))
+
+
+def _trials(config: SweepConfig, methods: Sequence[MethodEntry]) -> Iterator[Trial]:
+    base, resources = config.recipe.given(), config.resources
+    for dataset, architecture, method, seed in product(config.datasets, config.architectures, methods, config.seeds):
+        names = (label_of(method), label_of(architecture), label_of(dataset))
+        if any(_matches(rule.model_dump(exclude_none=True), names, seed) for rule in config.exclude):
+            continue
+        own = {**dataset.recipe.given(), **architecture.recipe.given(), **method.recipe.given()}
+        fixed = {
+            "seed": seed,
+            "device": "cuda" if resources.gpus else "cpu",
+            "precision": resources.precision,
+            "channels_last": resources.channels_last,
+        }
+        recipe = Recipe().changed(**{**base, **own, **fixed})
+        yield Trial("-".join((*names, f"s{seed}")), method, architecture, dataset, seed, recipe)
+
+
+def _matches(rule: dict[str, Any], names: tuple[str, str, str], seed: int) -> bool:
+    trial = dict(zip(("method", "architecture", "dataset", "seed"), (*names, seed), strict=True))
+    return all(trial[kind] == value for kind, value in rule.items())
+
+
+def _in_pixels(value: Any, key: str = "") -> Any:
+    """The data with "8/255" as the number it means, where a radius or a step is asked for."""
+    if isinstance(value, dict):
+        return {name: _in_pixels(inner, str(name)) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_in_pixels(inner) for inner in value]
+    if key in IN_PIXELS and isinstance(value, str) and "/" in value:
+        try:
+            return read_radius(value)
+        except ValueError:
+            return value
+    return value

@@ -1,0 +1,178 @@
+"""Before training: is the network one for these images, does the method accept it, would it fit into memory?
+
+One batch of a few images on the CPU for each pair of network and training set, and one step of each method.
+"""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from services.errors import ClasswiseError, ConfigError, PreflightError, Problem
+from services.training.architectures.registry import ARCHITECTURES, build
+from services.training.batches import Images
+from services.training.forward import Forward
+from services.training.loop import require_held_out
+from services.training.methods.base import Batch, Method
+from services.training.recipe import Recipe
+from services.training.sets import TrainingSet
+from services.trials import DataFacts
+from services.workers import raised_at
+
+PROBE = 4
+SLOW_SECONDS = 0.5
+"""A network whose probe takes longer is not asked for a step of every method: that would take minutes on a CPU."""
+
+COPIES = 8
+"""Weights, gradients, momentum, the copies that a checkpoint is written from, and its bytes."""
+
+
+@dataclass(frozen=True)
+class Probed:
+    """What a network's probe showed.
+
+    Attributes:
+        parameters: of the network.
+        sample_bytes: kept for the backward pass, a sample.
+        seconds: of the probe.
+    """
+
+    parameters: int
+    sample_bytes: int
+    seconds: float
+
+    def needs(self, batch: int) -> int:
+        """Bytes that training takes at least, without the data."""
+        return self.parameters * 4 * COPIES + self.sample_bytes * batch
+
+
+def fitted(name: str, options: Mapping[str, Any], facts: DataFacts) -> dict[str, Any]:
+    """The options, with classes, channels and size taken from the data where the network takes them and none is given.
+
+    Raises:
+        ConfigError: the architecture is unknown.
+    """
+    channels, height, width = facts.shape
+    known = {"classes": len(facts.classes), "channels": channels, **({"size": height} if height == width else {})}
+    takes = inspect.signature(ARCHITECTURES.get(name)).parameters
+    return {**{key: value for key, value in known.items() if key in takes}, **options}
+
+
+def probe_network(name: str, options: Mapping[str, Any], data: TrainingSet, recipe: Recipe, where: str) -> Probed:
+    """Build a network and run one batch through it, forward and backward.
+
+    Raises:
+        ConfigError: it does not build.
+        PreflightError: it does not take the images, or does not give finite logits, one a class.
+    """
+    network = _built(name, options, where)
+    began = time.perf_counter()
+    batch, recipe = _probe(data), _on_cpu(recipe)
+    saved = _Saved(network)
+    try:
+        with torch.autograd.graph.saved_tensors_hooks(saved.keep, lambda kept: kept):
+            logits = Forward(network.train(), recipe)(batch.images)
+    except Exception as error:
+        wanted = f"a network that takes images {tuple(batch.images.shape[1:])}"
+        remedy = "choose another, or set its channels, size or patch"
+        raise PreflightError(Problem(where, wanted, raised_at(error), remedy)) from error
+    _require_logits(logits, len(batch.labels), batch.classes, where)
+    seconds = time.perf_counter() - began
+    return Probed(sum(p.numel() for p in network.parameters()), saved.bytes // len(batch.labels), seconds)
+
+
+def probe_method(
+    method: Method, name: str, options: Mapping[str, Any], data: TrainingSet, recipe: Recipe, where: str
+) -> None:
+    """One step of a method.
+
+    Raises:
+        PreflightError: it raises, or its loss is not finite.
+    """
+    network, batch = Forward(_built(name, options, where).train(), _on_cpu(recipe)), _probe(data)
+    batch = Batch(batch.images, batch.labels, batch.classes, batch.generator, method.initial_state(batch.classes))
+    try:
+        loss = method.step(network, batch).loss
+        loss.backward()  # type: ignore[no-untyped-call]
+    except Exception as error:
+        raise PreflightError(Problem(where, "a step of the method", raised_at(error))) from error
+    if not bool(torch.isfinite(loss)):
+        raise PreflightError(Problem(where, "a finite loss", str(float(loss)), "check mean, std and the method"))
+
+
+def check_recipe(method: Method, recipe: Recipe, data: TrainingSet, workers: int, where: str) -> list[Problem]:
+    """What method and recipe ask of the data and do not find."""
+    problems = []
+    try:
+        require_held_out(method, recipe, data.held is not None)
+    except ConfigError as error:
+        remedy = "give the data set a holdout above 0; the test set is never used for selection"
+        problems += [Problem(f"{where}, {p.where}", p.expected, p.found, remedy) for p in error.problems]
+    channels = data.facts.shape[0]
+    for field in ("mean", "std"):
+        values = getattr(recipe, field)
+        if values is not None and len(values) not in (1, channels):
+            problems.append(Problem(f"{where}, recipe.{field}", f"{channels} values, one a channel", f"{len(values)}"))
+    if (recipe.mean is None) != (recipe.std is None):
+        problems.append(Problem(f"{where}, recipe", "mean and std together, or neither", "one of them"))
+    if workers > 1 and recipe.batch < 2 * workers:
+        found = f"recipe.batch {recipe.batch}"
+        problems.append(Problem(where, f"a batch of at least 2 samples for each of {workers} workers", found))
+    return problems
+
+
+class _Saved:
+    """Adds up what autograd keeps for the backward pass, each storage once and weights never."""
+
+    def __init__(self, network: nn.Module) -> None:
+        self._seen = {p.untyped_storage().data_ptr() for p in network.parameters()}
+        self.bytes = 0
+
+    def keep(self, tensor: Tensor) -> Tensor:
+        place = tensor.untyped_storage().data_ptr()
+        if place not in self._seen:
+            self._seen.add(place)
+            self.bytes += tensor.untyped_storage().nbytes()
+        return tensor
+
+
+def _built(name: str, options: Mapping[str, Any], where: str) -> nn.Module:
+    try:
+        return build(name, seed=0, **options)
+    except ClasswiseError as error:
+        raise ConfigError(
+            [Problem(f"{where}, {p.where}", p.expected, p.found, p.remedy) for p in error.problems]
+        ) from error
+    except Exception as error:
+        raise ConfigError(Problem(where, "arguments from which the network builds", raised_at(error))) from error
+
+
+def _on_cpu(recipe: Recipe) -> Recipe:
+    return recipe.changed(device="cpu", precision="float32")
+
+
+def _probe(data: TrainingSet) -> Batch:
+    """A few images of different classes."""
+    rows = np.unique(data.train.labels, return_index=True)[1][:PROBE]
+    part = data.train.take(np.resize(rows, PROBE))
+    images = Images(part.images, part.labels, torch.device("cpu"))
+    source = torch.Generator().manual_seed(0)
+    return Batch(images.rows(np.arange(PROBE)), images.labels, data.train.classes, source)
+
+
+def _require_logits(logits: Any, count: int, classes: int, where: str) -> None:
+    shape = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
+    if shape != (count, classes):
+        remedy = "leave `classes` out, so that it is taken from the data"
+        raise PreflightError(Problem(where, f"logits {(count, classes)}, one a class", str(shape), remedy))
+    if not bool(torch.isfinite(logits).all()):
+        raise PreflightError(
+            Problem(where, "finite logits of a fresh network", "NaN or infinity", "check mean and std")
+        )

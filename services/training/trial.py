@@ -1,0 +1,96 @@
+"""One trial on a worker: from its task to trained weights in storage, told epoch by epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import cast
+
+from services.errors import ClasswiseError, Problem, ResourceError, WorkerError
+from services.training.architectures.registry import build
+from services.training.evaluation import ClassCounts, EpochRecord
+from services.training.loop import epochs, prepared
+from services.training.methods import method_from
+from services.training.peers import Peers
+from services.training.recipe import Recipe
+from services.training.report import TrainReport
+from services.training.sets import TrainingSet
+from services.trials import Begun, EpochDone, EpochPoint, Shares, State, TrialDone, TrialReport, TrialTask
+from services.workers import is_out_of_memory, raised_at, started
+
+Event = Begun | EpochDone | TrialDone
+
+
+class TrialWorker:
+    """Trains on one device, as a plain class: Ray knows it only through `services.sweeps`.
+
+    Args:
+        device: "cpu", "cuda", or "auto".
+        threads: torch threads; 0 leaves torch's default.
+    """
+
+    def __init__(self, device: str = "auto", threads: int = 0) -> None:
+        self._device, self._threads = device, threads
+
+    def ready(self) -> str:
+        """Start torch and return the device in use."""
+        return started(self._device, self._threads)
+
+    def run(self, task: TrialTask, data: TrainingSet) -> Iterator[Event]:
+        """Train a trial from where its storage stands; each event follows what it tells.
+
+        Raises:
+            ClasswiseError: the trial cannot be trained, for a reason a user can act on.
+            WorkerError: anything else, with the original error's text.
+        """
+        try:
+            yield from events(task, data)
+        except ClasswiseError:
+            raise
+        except (Exception, SystemExit) as error:
+            raise told_of(task, error) from error
+
+
+def events(task: TrialTask, data: TrainingSet, peers: Peers | None = None) -> Iterator[Event]:
+    """What happens to a trial: it begins, epochs end, it ends."""
+    recipe = Recipe.model_validate_json(task.recipe)
+    network = build(task.architecture, seed=recipe.seed, **dict(task.options))
+    run = prepared(
+        network,
+        data.train,
+        data.held,
+        method=method_from(task.method),
+        recipe=recipe,
+        storage=task.folder,
+        peers=peers,
+    )
+    yield Begun(task, run.resumed_at)
+    for record in epochs(run):
+        yield EpochDone(task, point_of(record))
+    yield TrialDone(task, _report(run.report()))
+
+
+def point_of(record: EpochRecord) -> EpochPoint:
+    """An epoch's counts as shares."""
+    held = None if record.validation is None else _shares(record.validation)
+    loss = record.loss_sum / record.samples
+    return EpochPoint(record.epoch, loss, record.rate, record.seconds, _shares(record.train), held)
+
+
+def _shares(counts: ClassCounts) -> Shares:
+    rows = None if counts.robust is None else tuple(zip(counts.robust, counts.total, strict=True))
+    per_class = None if rows is None else tuple(right / n if n else None for right, n in rows)
+    return Shares(counts.accuracy("clean"), counts.accuracy("robust"), counts.accuracy("worst-class"), per_class)
+
+
+def _report(report: TrainReport) -> TrialReport:
+    points = tuple(point_of(record) for record in report.records)
+    return TrialReport(cast(State, report.stopped), report.reason, report.selected, report.resumed_at, points)
+
+
+def told_of(task: TrialTask, error: BaseException) -> ClasswiseError:
+    """What a user is told of an error that nobody foresaw."""
+    if is_out_of_memory(error):
+        remedy = "lower recipe.batch, give the trial more of a GPU (resources.gpus), or train fewer side by side"
+        return ResourceError(Problem(task.title, "memory for a batch", "out of memory", remedy))
+    remedy = "mend it and run the sweep again; finished epochs are kept"
+    return WorkerError(Problem(task.title, "the trial to finish", raised_at(error), remedy))

@@ -1,0 +1,400 @@
+"""Training jobs in this process, on real digits: what a sweep leaves, how it goes on, what it refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from jobs import train, trainplan
+from jobs.cli import app
+from jobs.sweepfile import Sweep, overridden, validate_sweep
+from jobs.train import Trained, run_sweep
+from jobs.trainreport import QuietTraining
+from jobs.traintell import network_of
+from jobs.trialresult import trial_result
+from services.errors import ClasswiseError, ConfigError, Interrupted, PreflightError, StorageError
+from services.loading.models import load_model
+from services.records import ModelSpec
+from services.training.architectures.registry import build
+from services.training.checkpoints import load_weights
+from services.training.loop import train as train_bare
+from services.training.methods import method_from
+from services.training.sets import read_set
+from services.training.trial import TrialWorker
+from services.trials import EpochPoint, TrialReport, TrialResult
+from tracking.training_bundle import read_curves, read_sweep, read_trial
+
+pytestmark = pytest.mark.filterwarnings("default::DeprecationWarning", "default::FutureWarning")
+
+BUDGET = {"epsilon": 0.1, "step": 0.05, "steps": 2}
+
+
+def sweep(storage: Path | str, **changes: Any) -> Sweep:
+    """Two methods on 300 digits, small enough to train in a second."""
+    data = {
+        "sweep": "small",
+        "methods": ["erm", {"name": "pgd", "budget": BUDGET}],
+        "architectures": [{"name": "small_cnn", "width": 4}],
+        "datasets": [{"name": "digits", "limit": 300, "holdout": 0.2, "seed": 3}],
+        "recipe": {"epochs": 3, "batch": 32, "lr": 0.1, "weight_decay": 0.0},
+        "storage": str(storage),
+        "tracking": {"enabled": False},
+        "resources": {"runner": "local", "threads": 1},
+    }
+    return validate_sweep({**data, **changes})
+
+
+class Heard(QuietTraining):
+    """Keeps what it hears, and may stop the sweep after an epoch of a trial."""
+
+    def __init__(self, stop: tuple[str, int] | None = None) -> None:
+        self.begins: list[tuple[str, int]] = []
+        self.epochs: list[tuple[str, int]] = []
+        self.notes: list[str] = []
+        self._stop = stop
+
+    def begun(self, name: str, done: int) -> None:
+        self.begins.append((name, done))
+
+    def epoch(self, name: str, point: EpochPoint) -> None:
+        self.epochs.append((name, point.epoch))
+        if (name, point.epoch) == self._stop:
+            raise KeyboardInterrupt
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+def by_name(trained: Trained) -> dict[str, TrialResult]:
+    return {trial.name: trial for trial in trained.result.trials}
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    """A sweep that ran through."""
+    return run_sweep(sweep(tmp_path_factory.mktemp("runs")), QuietTraining())
+
+
+def test_every_trial_leaves_weights_progress_curves_and_result(done: Trained) -> None:
+    assert (done.result.outcome, done.result.exit_code) == ("finished", 0)
+    for trial, item in zip(done.result.trials, done.plan.trials, strict=True):
+        folder = Path(item.task.folder)
+        names = {path.name for path in folder.iterdir()}
+        assert names == {"model.safetensors", "progress.safetensors", "curves.parquet", "trial.json"}
+        assert read_trial(str(folder)) == trial
+        points = read_curves(str(folder))
+        assert [point.epoch for point in points] == [0, 1, 2]
+        assert trial.chosen == points[-1] and trial.selected == 2 and trial.epochs == 3
+        held = points[-1].validation
+        assert held is not None and held.per_class is not None and len(held.per_class) == 10
+        assert held.worst_class == min(held.per_class)  # type: ignore[type-var]
+        assert points[0].loss > points[-1].loss
+    assert read_sweep(done.folder) == done.result
+
+
+def test_the_weights_are_those_of_the_loop_itself(done: Trained) -> None:
+    data = done.plan.sets["digits"]
+    network = build("small_cnn", seed=0, width=4)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    assert data.held is not None
+    train_bare(
+        network,
+        data.train.images,
+        data.train.labels,
+        method=method_from({"name": "pgd", "budget": BUDGET}),
+        validation=(data.held.images, data.held.labels),
+        epochs=3,
+        batch=32,
+        lr=0.1,
+        weight_decay=0.0,
+    )
+    torch.set_num_threads(threads)
+    kept = load_weights(by_name(done)["pgd-small_cnn-digits-s0"].weights)
+    assert all(torch.equal(kept[name], value) for name, value in network.state_dict().items())
+
+
+def test_the_factory_uri_opens_the_trained_network(done: Trained) -> None:
+    trial = done.result.trials[1]
+    assert trial.uri.startswith("factory:services.training.architectures.small_cnn:small_cnn?")
+    images = torch.from_numpy(done.plan.sets["digits"].train.images[:5])
+    expected = build("small_cnn", seed=1, width=4)
+    expected.load_state_dict(load_weights(trial.weights))
+    opened = load_model(ModelSpec("m", trial.uri)).network
+    assert opened is not None
+    assert torch.equal(opened(images), expected.eval()(images)) and torch.equal(
+        network_of(trial)(images), opened(images)
+    )
+    assert trial.threat_model is not None and trial.threat_model.epsilon == 0.1
+    assert done.result.trials[0].threat_model is None
+    assert trial.tags["sweep"] == "small" and trial.tags["method"] == "pgd"
+
+
+def test_what_is_trained_is_not_trained_again_and_what_changed_is(tmp_path: Path) -> None:
+    first = run_sweep(sweep(tmp_path), QuietTraining())
+    heard = Heard()
+    again = run_sweep(sweep(tmp_path), heard)
+    assert heard.begins == [] and again.result.trials == first.result.trials
+    more = Heard()
+    changed = run_sweep(sweep(tmp_path, seeds=[0, 1], methods=["erm"]), more)
+    assert more.begins == [("erm-small_cnn-digits-s1", 0)]
+    keys = {trial.key for trial in changed.result.trials}
+    recipe = {"epochs": 3, "batch": 32, "lr": 0.2}
+    plans = [
+        trainplan.plan_training(sweep(tmp_path, methods=["erm"], **change))
+        for change in (
+            {"recipe": recipe},
+            {"datasets": [{"name": "digits", "limit": 200, "holdout": 0.2, "seed": 3}]},
+            {"datasets": [{"name": "digits", "limit": 300, "holdout": 0.2, "seed": 4}]},
+            {"architectures": [{"name": "small_cnn", "width": 5}]},
+        )
+    ]
+    assert all(item.task.key not in keys for plan in plans for item in plan.trials)
+    same = trainplan.plan_training(sweep(tmp_path, methods=["erm"], resources={"runner": "ray", "threads": 2}))
+    assert same.trials[0].task.key in keys
+
+
+def test_a_stopped_sweep_goes_on_from_its_epoch_to_the_same_weights(tmp_path: Path, done: Trained) -> None:
+    with pytest.raises(Interrupted, match="it goes on from the finished epochs"):
+        run_sweep(sweep(tmp_path), Heard(stop=("pgd-small_cnn-digits-s0", 1)))
+    heard = Heard()
+    resumed = run_sweep(sweep(tmp_path), heard)
+    assert heard.begins == [("pgd-small_cnn-digits-s0", 2)] and heard.epochs == [("pgd-small_cnn-digits-s0", 2)]
+    for name, trial in by_name(resumed).items():
+        other = by_name(done)[name]
+        one, two = load_weights(trial.weights), load_weights(other.weights)
+        assert trial.key == other.key and all(torch.equal(one[key], two[key]) for key in one)
+        assert [replace(point, seconds=0) for point in read_curves(str(Path(trial.weights).parent))] == [
+            replace(point, seconds=0) for point in read_curves(str(Path(other.weights).parent))
+        ]
+
+
+def test_a_diverged_trial_is_told_and_the_others_go_on(tmp_path: Path) -> None:
+    steep = {"name": "erm", "label": "steep", "recipe": {"lr": 1e18, "warmup": 0, "schedule": "constant"}}
+    trained = run_sweep(sweep(tmp_path, methods=[steep, "erm"]), QuietTraining())
+    trials = by_name(trained)
+    assert (trained.result.outcome, trained.result.exit_code) == ("diverged", 1)
+    assert trials["erm-small_cnn-digits-s0"].state == "finished"
+    steep_one = trials["steep-small_cnn-digits-s0"]
+    assert (steep_one.state, steep_one.weights, steep_one.uri) == ("diverged", "", "")
+    assert "not finite in epoch 0" in steep_one.reason
+    heard = Heard()
+    assert run_sweep(sweep(tmp_path, methods=[steep, "erm"]), heard).result.outcome == "diverged"
+    assert heard.begins == []
+
+
+def test_a_trial_that_diverged_later_keeps_its_last_good_weights(done: Trained) -> None:
+    points = read_curves(done.plan.trials[0].task.folder)[:2]
+    report = TrialReport("diverged", "loss or weights are not finite in epoch 2", 1, 0, points)
+    result = trial_result(done.plan.trials[0], report, "small", done.plan.sets["digits"].facts)
+    assert (result.usable, result.epochs, result.selected, result.chosen) == (False, 2, 1, points[1])
+    assert Path(result.weights).is_file() and result.weights in result.uri
+
+
+def test_a_trial_that_raises_costs_itself_only_and_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = trainplan.plan_training(sweep(tmp_path))
+    folder = Path(plan.trials[0].task.folder)
+    folder.mkdir(parents=True)
+    (folder / "progress.safetensors").write_bytes(b"half a file")
+    trained = run_sweep(sweep(tmp_path), QuietTraining())
+    first, second = trained.result.trials
+    assert (first.state, second.state, trained.result.exit_code) == ("failed", "finished", 2)
+    assert "expected a complete safetensors file" in first.reason
+    (folder / "progress.safetensors").unlink()
+    assert run_sweep(sweep(tmp_path), QuietTraining()).result.outcome == "finished"
+
+
+def test_memory_that_runs_out_is_told_with_advice(tmp_path: Path, done: Trained) -> None:
+    task = replace(done.plan.trials[0].task, folder=str(tmp_path))
+    huge = replace(task, options=(("channels", 1), ("classes", 10), ("size", 8), ("width", 200_000)))
+    with pytest.raises(ClasswiseError, match=r"lower recipe\.batch|can't allocate|not enough memory"):
+        list(TrialWorker("cpu", 1).run(huge, done.plan.sets["digits"]))
+
+
+def test_all_faults_of_all_trials_are_told_before_training(tmp_path: Path) -> None:
+    broken = sweep(
+        tmp_path,
+        methods=["erm", "wat", {"name": "erm", "label": "two-means", "recipe": {"mean": [0.1, 0.2]}}],
+        architectures=[
+            {"name": "small_cnn", "widht": 4},
+            {"name": "small_cnn", "label": "five", "classes": 5},
+            {"name": "cifar_resnet", "n": 1},
+            {"name": "small_cnn", "label": "good", "width": 2},
+        ],
+        datasets=["digits"],
+        recipe={"select": "robust", "std": [0.5]},
+    )
+    with pytest.raises(PreflightError) as error:
+        run_sweep(broken, QuietTraining())
+    text = str(error.value)
+    for part in (
+        "small_cnn on digits, small_cnn.widht: expected an option of it, found no such; did you mean 'width'?",
+        "five on digits: expected logits (4, 10), one a class, found (4, 5)",
+        "cifar_resnet on digits: expected a network that takes images (1, 8, 8)",
+        "wat on digits, method wat: expected a held-out split to judge by, found none; give the data set a holdout",
+        "erm on digits, select=robust: expected a held-out split",
+        "two-means on digits, recipe.mean: expected 1 values, one a channel, found 2",
+        "erm on digits, recipe: expected mean and std together, or neither",
+    ):
+        assert part in text, part
+    assert not (tmp_path / "training").exists()
+
+
+def test_a_trial_that_no_memory_holds_is_told_before_training(tmp_path: Path) -> None:
+    enormous = sweep(tmp_path, recipe={"epochs": 1, "batch": 10**9})
+    with pytest.raises(PreflightError, match=r"about [\d.]+ GiB of memory, found .* in this machine"):
+        run_sweep(enormous, QuietTraining())
+
+
+def _mnist(root: Path, labels: np.ndarray, shape: tuple[int, ...] = (28, 28)) -> Path:
+    raw = root / "MNIST" / "raw"
+    raw.mkdir(parents=True)
+    images = np.random.default_rng(0).integers(0, 256, (len(labels), *shape), dtype=np.uint8)
+    for name, array in (("train-images-idx3-ubyte", images), ("train-labels-idx1-ubyte", labels.astype(np.uint8))):
+        header = bytes([0, 0, 8, array.ndim]) + b"".join(int(side).to_bytes(4, "big") for side in array.shape)
+        (raw / name).write_bytes(header + array.tobytes())
+    return root
+
+
+@pytest.mark.parametrize(
+    ("hurt", "message"),
+    [
+        (lambda root: _mnist(root, np.arange(40) % 9), "expected a sample of every class, found none of 9"),
+        (lambda root: _mnist(root, np.arange(40) % 10, (28, 27)), "expected images of shape (1, 28, 28)"),
+        (lambda root: _torn(_mnist(root, np.arange(40) % 10)), "bytes after the header, as its shape"),
+        (lambda root: root / "nowhere", "expected a folder at"),
+    ],
+)
+def test_data_that_cannot_be_trained_on_are_named(tmp_path: Path, hurt: Any, message: str) -> None:
+    root = hurt(tmp_path / "data")
+    data = [{"name": "mnist", "root": str(root)}, {"name": "cifar10"}]
+    with pytest.raises(ClasswiseError) as error:
+        run_sweep(sweep(tmp_path / "runs", datasets=data), QuietTraining())
+    assert message in str(error.value)
+    assert "cifar10 (train): expected the root of the data, found none" in str(error.value)
+
+
+def _torn(root: Path) -> Path:
+    path = root / "MNIST" / "raw" / "train-images-idx3-ubyte"
+    path.write_bytes(path.read_bytes()[:-100])
+    return root
+
+
+def test_a_subset_that_loses_a_class_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ClasswiseError, match="expected a sample of every class, found none of class"):
+        run_sweep(sweep(tmp_path, datasets=[{"name": "digits", "limit": 5}]), QuietTraining())
+
+
+def test_storage_that_cannot_be_written_is_named_before_any_work(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError, match="storage: expected a folder that can be written"):
+        run_sweep(overridden(sweep(tmp_path), storage=str(tmp_path / "file" / "runs")), QuietTraining())
+
+
+def test_two_commands_do_not_train_one_sweep(tmp_path: Path) -> None:
+    with train._alone(str(tmp_path / "training" / "small")), pytest.raises(StorageError, match="one command at a time"):
+        run_sweep(sweep(tmp_path), QuietTraining())
+
+
+def test_the_held_out_samples_are_the_data_sets_own_whatever_the_seed(tmp_path: Path) -> None:
+    spec = sweep(tmp_path).config.datasets[0].spec()
+    one, two = read_set(spec), read_set(spec)
+    assert one.facts == two.facts and one.held is not None
+    assert sum(one.facts.train) + sum(one.facts.held) == 300
+    pixels = {image.tobytes() for image in one.train.images}
+    assert sum(image.tobytes() in pixels for image in one.held.images) == 0
+
+
+def test_validate_and_show_on_the_command_line(tmp_path: Path, done: Trained) -> None:
+    path = tmp_path / "sweep.yaml"
+    body = sweep(tmp_path).config.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    path.write_text(json.dumps(body))
+    valid = CliRunner().invoke(app, ["validate", str(path)])
+    assert valid.exit_code == 0, valid.output
+    assert "valid: sweep small, 2 trials on digits (240 samples): erm-small_cnn-digits-s0, pgd" in valid.stdout
+    assert not (tmp_path / "training").exists()
+    shown = CliRunner().invoke(app, ["show", done.folder])
+    assert shown.exit_code == 0 and "small: finished" in shown.stdout and "factory:" in shown.stdout
+    ran = CliRunner().invoke(app, ["train", str(path), "--quiet"])
+    assert ran.exit_code == 0 and "pgd-small_cnn-digits-s0  factory:" in ran.stdout
+    wrong = CliRunner().invoke(app, ["train", str(path), "--runner", "rey"])
+    assert wrong.exit_code == 2 and "resources.runner" in wrong.stderr
+    assert ConfigError.__name__ in wrong.stderr
+
+
+def test_a_signal_stops_cleanly_and_the_next_run_goes_on(tmp_path: Path) -> None:
+    long = sweep(tmp_path, methods=[{"name": "pgd", "budget": {**BUDGET, "steps": 20}}], recipe={"epochs": 40})
+    path = tmp_path / "sweep.yaml"
+    path.write_text(json.dumps(long.config.model_dump(mode="json", by_alias=True, exclude_unset=True)))
+    command = [sys.executable, "-m", "jobs.cli", "train", str(path), "--json"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.rglob("progress.safetensors")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert json.loads(out)["error"] == "Interrupted" and "Traceback" not in err
+    assert not list(tmp_path.rglob("trial.json"))
+    heard = Heard(stop=("pgd-small_cnn-digits-s0", 39))
+    with pytest.raises(Interrupted):
+        run_sweep(long, heard)
+    assert heard.begins[0][1] >= 1 and heard.epochs[0][1] == heard.begins[0][1]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A tracking store that tests share, each in an experiment of its own."""
+    return f"sqlite:///{tmp_path_factory.mktemp('store') / 'm.db'}"
+
+
+def trial_run(store: str, experiment: str) -> Any:
+    """The only trial of an experiment."""
+    from mlflow import MlflowClient
+
+    client = MlflowClient(store)
+    found = client.get_experiment_by_name(experiment)
+    (run,) = client.search_runs([found.experiment_id], "tags.`classwise.role` = 'trial'")
+    return run
+
+
+def test_remote_storage_holds_all_that_local_storage_does(store: str) -> None:
+    far = sweep("memory://far/runs", methods=["erm"], tracking={"uri": store, "experiment": "far"})
+    trained = run_sweep(far, Heard())
+    (trial,) = trained.result.trials
+    assert trial.weights.startswith("memory://far/runs/training/small/erm-small_cnn-digits-s0-")
+    heard = Heard()
+    again = run_sweep(far, heard)
+    assert heard.begins == [] and heard.notes == [] and again.result.trials == trained.result.trials
+    run = trial_run(store, "far")
+    assert run.outputs.model_outputs and "classwise.no_model" not in run.data.tags
+
+
+def test_a_network_that_cannot_be_logged_costs_nothing_else(store: str, done: Trained) -> None:
+    from tracking.mlflow_training import TrainingLog
+
+    def broken(result: TrialResult) -> torch.nn.Module:
+        raise RuntimeError("data-dependent control flow")
+
+    trial, folder = done.result.trials[0], done.plan.trials[0].task.folder
+    with TrainingLog(store, "untraceable", "small", network=broken) as log:
+        log.trial(trial, read_curves(folder), folder)
+        log.finish(done.result, done.folder)
+    run = trial_run(store, "untraceable")
+    assert run.data.tags["classwise.no_model"] == "RuntimeError: data-dependent control flow"
+    assert (run.info.status, run.data.tags["classwise.complete"]) == ("FINISHED", "true")
