@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from jobs.config import FleetConfig
+from jobs.config import FleetConfig, crossed
 from jobs.plan import ModelPlan
 from jobs.scores import Scores
 from services.errors import MeasureError, Problem
@@ -38,12 +38,27 @@ class Grouping:
 
 
 def groupings(samples: Samples, columns: Sequence[str]) -> list[Grouping]:
-    """The classes, and each column asked for."""
-    found = [Grouping("class", samples.labels, tuple(samples.classes))]
+    """The classes, and each column or crossing of two columns asked for."""
+    single = {"class": Grouping("class", samples.labels, tuple(samples.classes))}
+    found = [single["class"]]
     for column in columns:
-        names, codes = np.unique(samples.groups[column], return_inverse=True)
-        found.append(Grouping(column, codes.astype(np.int64), tuple(str(name) for name in names)))
+        sides = crossed(column)
+        for side in sides:
+            if side not in single:
+                single[side] = _by_column(samples, side)
+        found.append(single[column] if len(sides) == 1 else crossing(column, *(single[side] for side in sides)))
     return found
+
+
+def crossing(name: str, one: Grouping, two: Grouping) -> Grouping:
+    """Every pair of a group of one and a group of the other: a cell without samples stays, as an undefined group."""
+    names = tuple(f"{first} / {second}" for first in one.names for second in two.names)
+    return Grouping(name, one.codes * len(two.names) + two.codes, names)
+
+
+def _by_column(samples: Samples, column: str) -> Grouping:
+    names, codes = np.unique(samples.groups[column], return_inverse=True)
+    return Grouping(column, codes.astype(np.int64), tuple(str(name) for name in names))
 
 
 def series_results(

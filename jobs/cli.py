@@ -38,7 +38,7 @@ Bundle = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output, and no progress.")]
 Junit = Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Also write the verdicts as JUnit XML.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress.")]
-Storage = Annotated[str | None, typer.Option(help="Use this storage instead of the fleet file's.")]
+Storage = Annotated[str | None, typer.Option(help="Use this storage instead of the file's.")]
 Runner = Annotated[str | None, typer.Option(help="ray or local, instead of resources.runner.")]
 Track = Annotated[bool, typer.Option("--track/--no-track", help="Log to MLflow, or leave it to classwise sync.")]
 
@@ -144,7 +144,9 @@ def show(bundle: Bundle, json: Json = False) -> None:
 @app.command()
 def sync(
     bundle: Bundle,
-    tracking_uri: Annotated[str | None, typer.Option(help="MLflow server; default: the fleet file's.")] = None,
+    tracking_uri: Annotated[
+        str | None, typer.Option(help="MLflow server; default: that of the audit or sweep.")
+    ] = None,
 ) -> None:
     """Upload a bundle or a sweep to MLflow, when it could not be reached before."""
     with console.exits(json=False):

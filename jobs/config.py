@@ -10,8 +10,9 @@ import re
 import unicodedata
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, field_validator, model_validator
 
+from services.fields import Fields
 from services.records import InputContract, ModelSpec, SampleSpec, ThreatModel
 
 JOINERS = "\u200c\u200d"
@@ -28,6 +29,11 @@ def _legible(name: str) -> str:
     return unicodedata.normalize("NFC", name)
 
 
+def crossed(grouping: str) -> tuple[str, ...]:
+    """The columns that a grouping is made of: `class*sex` crosses the class with the column sex."""
+    return tuple(side.strip() for side in grouping.split("*"))
+
+
 Share = Annotated[float, Field(ge=0, le=1)]
 Side = Annotated[int, Field(ge=1, le=8192)]
 Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_legible)]
@@ -37,19 +43,10 @@ TagValue = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_l
 Uri = Annotated[str, Field(min_length=3, max_length=4000, pattern=r"^[A-Za-z][A-Za-z0-9+.-]*:.+")]
 
 
-class Part(BaseModel):
+class Part(Fields):
     """A part of the fleet file: frozen, and strict about unknown fields. NaN and infinity are no numbers here."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _truth_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
-        """YAML reads yes, no, on and off as true and false, and Python takes true for 1."""
-        field = cls.model_fields[info.field_name or ""]
-        if isinstance(value, bool) and field.annotation is not bool:
-            raise ValueError("another value than true or false (put yes, no, on and off in quotes)")
-        return value
 
 
 class InputConfig(Part):
@@ -255,7 +252,9 @@ class FleetConfig(Part):
         ("clean", "great"), min_length=1, description="Names, or mappings with parameters."
     )
     temperature: TemperatureConfig = TemperatureConfig()
-    groups: tuple[Name, ...] = Field((), description="Columns of the samples to profile by, besides the class.")
+    groups: tuple[Name, ...] = Field(
+        (), description="Columns of the samples to profile by, besides the class; class*sex crosses two of them."
+    )
     intervals: IntervalsConfig = IntervalsConfig()
     fp_lambda: float = Field(0.5, ge=0, description="Weight of RDI in the fairness-penalised score.")
     gates: tuple[GateConfig, ...] = ()
@@ -285,6 +284,10 @@ class FleetConfig(Part):
     def _distinct(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         if len(set(value)) < len(value) or "class" in value:
             raise ValueError("each column once, and not 'class': by class is always profiled")
+        for name in value:
+            sides = crossed(name)
+            if len(sides) > 2 or len({*sides}) < len(sides) or not all(sides):
+                raise ValueError(f"a column, or two different ones crossed such as class*sex; found {name}")
         return value
 
     def model_specs(self) -> tuple[ModelSpec, ...]:
@@ -294,7 +297,8 @@ class FleetConfig(Part):
     def sample_spec(self) -> SampleSpec:
         """The samples as workers need them."""
         samples = self.samples
-        return SampleSpec(samples.uri, samples.per_class, samples.limit, samples.seed, self.groups, samples.on_corrupt)
+        columns = tuple(dict.fromkeys(side for name in self.groups for side in crossed(name) if side != "class"))
+        return SampleSpec(samples.uri, samples.per_class, samples.limit, samples.seed, columns, samples.on_corrupt)
 
 
 def _model_spec(model: ModelConfig, contract: InputConfig) -> ModelSpec:

@@ -127,9 +127,11 @@ def valid(fleet: Fleet, check: Callable[[Fleet], SampleFacts], json: bool) -> No
 
 
 def print_result(published: Published) -> None:
+    from rich.console import Console
+
     from tracking.table import verdict_text
 
-    show([verdict_text(published.result)], published.where_to_look)
+    show([verdict_text(published.result, Console().width)], published.where_to_look)
 
 
 def show(parts: Iterable[RenderableType], lines: Iterable[str] = ()) -> None:

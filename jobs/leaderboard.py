@@ -132,6 +132,7 @@ class _Board:
             lens=lens,
             entries=tuple(entries[index] for index in order),
             standings=tuple(standings[index] for index in order),
+            split=_common(model.tags.get("split", "") for model in self._models),
             notes=(
                 *setting_notes(entries, common),
                 *self._notes,

@@ -61,6 +61,8 @@ class ArchitectureConfig(Part):
 
     @model_validator(mode="after")
     def _plain(self) -> ArchitectureConfig:
+        if "seed" in self.options():
+            raise ValueError("no seed here: every network follows the sweep's seeds")
         odd = [name for name, value in self.options().items() if not isinstance(value, str | int | float | bool)]
         if odd:
             raise ValueError(f"numbers, texts, true or false as arguments of the network ({', '.join(odd)} is none)")

@@ -114,10 +114,15 @@ def _known(plan: TrainPlan, reporter: TrainReporter, teller: Teller) -> Iterator
     """Trials that ended in an earlier run; one that failed is tried again."""
     for item in plan.trials:
         found = read_trial(item.task.folder)
-        if found is not None and found.key == item.task.key and found.state in DONE:
+        if found is not None and found.key == item.task.key and found.state in DONE and _has_weights(found):
             reporter.ended(found)
             teller.trial(found, item.task.folder)
             yield item.task.name, found
+
+
+def _has_weights(found: TrialResult) -> bool:
+    """Whether its weights lie where it says; they do not when someone removed them or moved the storage."""
+    return not found.weights or storage.exists(found.weights)
 
 
 def _train(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from jobs.sweepconfig import SweepConfig
 from jobs.trialresult import contract_of
-from services.errors import TrackingError
+from services.errors import ClasswiseError, StorageError, TrackingError
 from services.trials import SweepResult, TrialResult
 from tracking.training_bundle import read_curves
 
@@ -48,7 +48,7 @@ class Teller:
             return
         try:
             self._log.trial(result, read_curves(folder), folder)
-        except TrackingError as fault:
+        except (StorageError, TrackingError) as fault:
             self._gave_up(fault)
 
     def finish(self, result: SweepResult, folder: str) -> list[str]:
@@ -60,7 +60,7 @@ class Teller:
                 self._gave_up(fault)
         return [f"later    classwise sync {folder}"] if self._failed else []
 
-    def _gave_up(self, fault: TrackingError) -> None:
+    def _gave_up(self, fault: ClasswiseError) -> None:
         if not self._failed:
             self._reporter.note(f"MLflow was not told: {fault}")
         self._failed = True

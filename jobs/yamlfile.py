@@ -182,6 +182,9 @@ def _inside(path: Path_, outer: Path_) -> bool:
 
 _PLAIN = {
     "tuple_type": "a list",
+    "model_attributes_type": "a mapping of fields to values",
+    "union_tag_invalid": "one of {expected_tags}",
+    "union_tag_not_found": "a mapping with {discriminator}",
     "model_type": "a mapping of fields to values",
     "invalid_key": "a field's name as text",
     "too_short": "at least {min_length} in the list",
@@ -199,7 +202,7 @@ def _siblings(path: Path_, tree: Any) -> list[str]:
     for part in path[:-1]:
         if not isinstance(part, int) and tree is not None:
             tree = _part_model(tree.model_fields[part].annotation) if part in tree.model_fields else None
-    return [] if tree is None else list(tree.model_fields)
+    return [] if tree is None else [field.alias or name for name, field in tree.model_fields.items()]
 
 
 def _part_model(annotation: Any) -> Any:

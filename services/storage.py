@@ -59,6 +59,8 @@ def write(url: str, fill: Callable[[IO[bytes]], object]) -> None:
     fs, path = filesystem(url)
     parent, _, name = path.rpartition("/")
     partial = f"{parent}/.{name}.{uuid.uuid4().hex[:8]}.part" if parent else f".{name}.{uuid.uuid4().hex[:8]}.part"
+    if is_local(url) and fs.isdir(path):  # a move would put the file into it, under the partial name
+        raise StorageError(Problem(url, "a file's name", "a folder", "name a file in it"))
     try:
         if parent:
             fs.makedirs(parent, exist_ok=True)

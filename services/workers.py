@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from services.errors import ClasswiseError, Problem, ResourceError, SourceError, WorkerError
-from services.measures.base import Columns
+from services.measures.base import Columns, Surroundings
 from services.measures.registry import measure_from
 from services.records import ModelSpec, Receipt, SampleSpec, ShardTask, digest_of
 from services.shards import read_shard, write_shard
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 KEPT_MODELS = 2
+PROBE = 64
+"""Images that a measure may look at before its first batch."""
 
 
 class Worker:
@@ -108,11 +110,12 @@ class Worker:
         samples, loaded, measure = self._open(task.samples), self._same_model(task), measure_from(task.measure)
         self._check_can_run(task, loaded, measure.gradients)
         network = self._counted(loaded)
+        scorer = measure.scorer(self._surroundings(samples))
 
         def score(start: int, stop: int) -> Columns:
             images = torch.from_numpy(samples.images(start, stop)).to(self._device)
             labels = torch.from_numpy(samples.labels[start:stop]).to(self._device)
-            return measure.from_model(network, images, labels, samples.ids[start:stop], seed=task.seed)
+            return scorer(network, images, labels, samples.ids[start:stop], seed=task.seed)
 
         columns = self._in_batches(task, score)
         ids, labels = samples.ids[task.start : task.stop], samples.labels[task.start : task.stop]
@@ -153,6 +156,16 @@ class Worker:
         if task.digest not in ("", loaded.digest):
             raise SourceError(_changed(task.model))
         return loaded
+
+    def _surroundings(self, samples: Samples) -> Surroundings:
+        import torch
+
+        def probe() -> torch.Tensor:
+            rows = np.linspace(0, len(samples) - 1, min(PROBE, len(samples))).astype(int).tolist()
+            images = np.concatenate([samples.images(row, row + 1) for row in rows])
+            return torch.from_numpy(images).to(self._device)
+
+        return Surroundings(self._device, self._allowed, probe)
 
     def _model(self, spec: ModelSpec) -> LoadedModel:
         from services.loading.models import load_model

@@ -29,6 +29,9 @@ from tracking.names import file_name
 
 BUNDLE = "bundle.json"
 
+FOLDERS = (
+    "name STORAGE/audits/FLEET/AUDIT or STORAGE/training/SWEEP; what was stopped has neither: run its command again"
+)
 _ADAPTER: TypeAdapter[AuditResult] = TypeAdapter(AuditResult)
 _UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
 """From a schema version to the function that lifts a bundle to the next; a field added with a default needs none."""
@@ -65,6 +68,8 @@ def read_bundle(folder: str) -> AuditResult:
         StorageError: it is absent, not a bundle, or written by a newer classwise.
     """
     path = storage.join(folder, BUNDLE)
+    if not storage.exists(path):
+        raise StorageError(Problem(folder, "a finished audit or sweep", "neither bundle.json nor sweep.json", FOLDERS))
     raw = _upgraded(path, _parsed(path, storage.read_bytes(path)))
     try:
         return _ADAPTER.validate_python(raw, strict=False)

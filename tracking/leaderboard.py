@@ -143,6 +143,7 @@ class Board:
         criteria: keys that the Pareto front is drawn over.
         lens: the series of the columns "worst" and "NRGC"; "" where there is none.
         notes: plain sentences that a reader must know.
+        split: tag `split` of all models: "train" where they were measured on what they were trained on.
     """
 
     dataset: str
@@ -156,11 +157,12 @@ class Board:
     entries: tuple[Entry, ...]
     standings: tuple[Standing, ...]
     notes: tuple[str, ...]
+    split: str = ""
 
     @property
     def title(self) -> str:
         """What is compared, in a line."""
-        size = f"{self.count:,} samples" if self.count else ""
+        size = f"{self.count:,} {self.split} samples".replace("  ", " ") if self.count else ""
         threat = "threat model not declared" if self.threat_model == UNDECLARED else self.threat_model
         parts = (self.dataset or self.samples, threat, size if self.dataset or self.samples else "")
         return ", ".join(part for part in parts if part) or "different data sets and threat models"

@@ -42,6 +42,8 @@ def _open_sqlite(tracking_uri: str) -> MlflowClient:
 
     path = Path(sqlite_path(tracking_uri))
     path.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_dir():  # MLflow would try for two minutes
+        raise IsADirectoryError(f"{path} is a folder, not a database")
     if not os.access(path if path.exists() else path.parent, os.W_OK):
         raise PermissionError(f"{path} cannot be written")
     with FileLock(f"{path}.lock", timeout=180):

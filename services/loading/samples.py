@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from services.errors import Problem, SourceError
 from services.loading.labels import checked_labels
+from services.loading.measured import Asked, Groups, asked_attributes, check_shape
 from services.loading.selection import select
 from services.loading.stores import Read, Shape, Store, Taken
 from services.loading.uris import SourceUri, parse_uri
@@ -55,6 +56,7 @@ SCHEMES: Registry[SampleScheme] = Registry(
     "sample scheme",
     "classwise.samples",
     {
+        "celeba": "services.loading.sample_schemes.celeba:open_celeba",
         "generator": "services.loading.sample_schemes.generator:open_generator",
         "hf": "services.loading.sample_schemes.hub:open_hub",
         "imagefolder": "services.loading.sample_schemes.imagefolder:open_imagefolder",
@@ -97,23 +99,33 @@ def open_samples(spec: SampleSpec, *, allowed_factories: tuple[str, ...] = DEFAU
         SourceError: the source is missing or malformed, its labels are unusable, or a grouping column is not there.
         ConfigError: the scheme is unknown.
     """
-    uri = parse_uri(spec.uri)
+    uri, measured = asked_attributes(parse_uri(spec.uri))
     source = SCHEMES.get(uri.scheme, where=spec.uri)(uri, allowed_factories=allowed_factories)
     where = f"{spec.uri} (labels)"
     labels, classes = checked_labels(source.labels, source.classes, count=len(source.store), where=where)
-    groups = _groups(source, spec)
+    groups = _groups(source, spec, measured)
     rows = select(labels, len(classes), per_class=spec.per_class, limit=spec.limit, seed=spec.seed)
     taken = source.store.take(rows, on_corrupt=spec.on_corrupt)
-    return _selected(source, labels, classes, groups, rows, taken, spec)
+    check_shape(measured, taken.shape, spec.uri)
+    wanted = tuple(one for one in measured if one.name in spec.groups)
+    return _selected(source, labels, classes, groups, wanted, rows, taken, spec)
 
 
-def _groups(source: Source, spec: SampleSpec) -> dict[str, NDArray[Any]]:
+def _groups(source: Source, spec: SampleSpec, measured: tuple[Asked, ...]) -> dict[str, NDArray[Any]]:
+    """The source's own columns that are asked for."""
+    attributes = [one.name for one in measured]
+    known = [*source.columns, *attributes]
     problems = [
-        Problem(f"{spec.uri} (groups)", "a column of the source", repr(name), did_you_mean(name, list(source.columns)))
-        if source.columns
+        Problem(f"{spec.uri} (groups)", "a column of the source", repr(name), did_you_mean(name, known))
+        if known
         else Problem(f"{spec.uri} (groups)", "a source with grouping columns", "none", f"add a column {name!r}")
         for name in spec.groups
-        if name not in source.columns
+        if name not in known
+    ]
+    problems += [
+        Problem(f"{spec.uri} (attributes)", "names that the source has no column of", repr(name), "rename the column")
+        for name in attributes
+        if name in source.columns
     ]
     problems += [
         Problem(f"{spec.uri} (groups)", f"a column of {len(source.store)} values", f"{name!r} of shape {column.shape}")
@@ -122,7 +134,7 @@ def _groups(source: Source, spec: SampleSpec) -> dict[str, NDArray[Any]]:
     ]
     if problems:
         raise SourceError(problems)
-    return {name: source.columns[name] for name in spec.groups}
+    return {name: source.columns[name] for name in spec.groups if name in source.columns}
 
 
 def _selected(
@@ -130,6 +142,7 @@ def _selected(
     labels: NDArray[np.int64],
     classes: tuple[str, ...],
     groups: Mapping[str, NDArray[Any]],
+    measured: tuple[Asked, ...],
     rows: NDArray[np.int64],
     taken: Taken,
     spec: SampleSpec,
@@ -147,7 +160,7 @@ def _selected(
         labels=labels[rows],
         ids=ids,
         classes=classes,
-        groups=picked,
+        groups=Groups(picked, measured, taken) if measured else picked,
         digest=digest_of(taken.content, taken.shape, classes, hashes),
         skipped={name: int(count) for name, count in zip(classes, lost, strict=True) if count},
         shape=taken.shape,

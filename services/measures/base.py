@@ -8,6 +8,8 @@ validated in the driver before any heavy import.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -18,8 +20,6 @@ from services.errors import MeasureError, Problem
 from services.records import Series
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import torch
 
     Network = Callable[[torch.Tensor], torch.Tensor]
@@ -27,6 +27,25 @@ if TYPE_CHECKING:
 
 Columns = dict[str, NDArray[Any]]
 """Columns of a score table, each of length n: one a series key, in [0, bound], and extras under other names."""
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """Where a measure runs, for those that open files of their own.
+
+    Attributes:
+        device: as torch spells it.
+        allowed_factories: patterns of modules that `factory:` may import.
+        probe: a few images (p, C, H, W) of the samples on the device, the same whatever the shard and batch.
+    """
+
+    device: str
+    allowed_factories: tuple[str, ...]
+    probe: Callable[[], torch.Tensor]
+
+
+Scorer = Callable[..., Columns]
+"""Has the arguments of `Measure.from_model`."""
 
 
 class Measure(BaseModel):
@@ -71,6 +90,19 @@ class Measure(BaseModel):
         """
         raise MeasureError(Problem(self.name, "a measure that runs the network", f"one that needs {self.needs}"))
 
+    def scorer(self, surroundings: Surroundings) -> Scorer:
+        """What scores the batches of a task: `from_model`, unless a measure has to open and check files first."""
+        return self.from_model
+
+    def content(self) -> str:
+        """Digest of the files that the parameters name, "" where there are none: part of the cache key.
+
+        It reads files and builds nothing.
+        """
+        return ""
+
     def canonical(self) -> str:
-        """Canonical JSON of the parameters, with the version: what the cache key is made of."""
-        return json.dumps({"version": self.version, **self.model_dump(mode="json")}, sort_keys=True)
+        """Canonical JSON of the parameters, with version and content: what the cache key is made of."""
+        fields = {"version": self.version, **self.model_dump(mode="json")}
+        content = self.content()
+        return json.dumps({**fields, "content": content} if content else fields, sort_keys=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from services.errors import Problem, SourceError
 from services.measures.base import Measure
 from services.registry import Registry
 
@@ -19,6 +20,7 @@ MEASURES: Registry[type[Measure]] = Registry(
         "autoattack": "services.measures.autoattack:AutoAttackSurvival",
         "square": "services.measures.square:Square",
         "minimal": "services.measures.minimal:Minimal",
+        "projection": "services.measures.projection:Projection",
         "pr": "services.measures.probabilistic:Pr",
         "probacc": "services.measures.probabilistic:ProbAcc",
         "binomial": "services.measures.binomial:Binomial",
@@ -29,7 +31,16 @@ MEASURES: Registry[type[Measure]] = Registry(
 
 
 def measure_from(canonical: str) -> Measure:
-    """Build a measure from its canonical JSON (`Measure.canonical`)."""
+    """Build a measure from its canonical JSON (`Measure.canonical`).
+
+    Raises:
+        SourceError: the files that it names have changed since; their numbers would enter the cache as the old ones'.
+    """
     fields: dict[str, Any] = json.loads(canonical)
     fields.pop("version", None)
-    return MEASURES.get(fields["name"]).model_validate(fields)
+    content = fields.pop("content", "")
+    measure = MEASURES.get(fields["name"]).model_validate(fields)
+    if content and content != measure.content():
+        remedy = "run the audit again when nothing writes there; on a cluster, bring the nodes up to date"
+        raise SourceError(Problem(measure.name, "the files that the audit began with", "others", remedy))
+    return measure

@@ -26,6 +26,7 @@ from services.training.methods.base import State
 
 MODEL = "model.safetensors"
 PROGRESS = "progress.safetensors"
+_FACTS = ("identity", "state", "records", "stopped", "reason")
 
 
 @dataclass(frozen=True)
@@ -54,8 +55,11 @@ class Progress:
 
 
 def save_weights(url: str, weights: Mapping[str, Tensor], facts: Mapping[str, Any] | None = None) -> None:
-    """Write a state dict atomically; `facts` go into the header as JSON."""
-    header = {"schema_version": str(SCHEMA_VERSION), "facts": json.dumps(facts or {}, sort_keys=True)}
+    """Write a state dict atomically; `facts` go into the header as JSON.
+
+    Under one key, for safetensors writes several in any order, and equal weights shall be equal files.
+    """
+    header = {"facts": json.dumps({"schema_version": SCHEMA_VERSION, **(facts or {})}, sort_keys=True)}
     storage.write_bytes(url, safetensors.torch.save({name: plain(value) for name, value in weights.items()}, header))
 
 
@@ -65,7 +69,7 @@ def load_weights(url: str) -> dict[str, Tensor]:
     Raises:
         StorageError: there is no file, or it is no safetensors file.
     """
-    return _load(url)[0]
+    return load_tensors(url)[0]
 
 
 def save_progress(folder: str, progress: Progress) -> None:
@@ -92,7 +96,10 @@ def load_progress(folder: str) -> Progress | None:
     url = storage.join(folder, PROGRESS)
     if not storage.exists(url):
         return None
-    tensors, facts = _load(url)
+    tensors, facts = load_tensors(url)
+    if missing := [name for name in _FACTS if name not in facts]:
+        found = f"one without {', '.join(missing)}"
+        raise StorageError(Problem(url, "the progress of a training run", found, "remove the file and train again"))
     return Progress(
         identity=facts["identity"],
         model=_below("model.", tensors),
@@ -110,7 +117,12 @@ def plain(value: Tensor) -> Tensor:
     return value.detach().cpu().clone(memory_format=torch.contiguous_format)
 
 
-def _load(url: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def load_tensors(url: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Read tensors by name and the facts beside them.
+
+    Raises:
+        StorageError: there is no file, or it is no safetensors file.
+    """
     data = storage.read_bytes(url)
     try:
         length = int.from_bytes(data[:8], "little")

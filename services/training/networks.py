@@ -20,6 +20,7 @@ ARCHITECTURES: Registry[Callable[..., nn.Module]] = Registry(
         "cnn4": f"{_HERE}.cnn4:cnn4",
         "deit_s": f"{_HERE}.vit:deit_s",
         "deit_t": f"{_HERE}.vit:deit_t",
+        "mobile": f"{_HERE}.mobile:mobile",
         "resnet18": f"{_HERE}.resnet18:resnet18",
         "resnet2b": f"{_HERE}.resnet2b:resnet2b",
         "resnet34": f"{_HERE}.resnet18:resnet34",

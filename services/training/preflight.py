@@ -104,7 +104,9 @@ def probe_method(
     except Exception as error:
         raise PreflightError(Problem(where, "a step of the method", raised_at(error))) from error
     if not bool(torch.isfinite(loss)):
-        raise PreflightError(Problem(where, "a finite loss", str(float(loss)), "check mean, std and the method"))
+        raise PreflightError(
+            Problem(where, "a finite loss", str(float(loss.detach())), "check mean, std and the method")
+        )
 
 
 def check_recipe(method: Method, recipe: Recipe, data: TrainingSet, workers: int, where: str) -> list[Problem]:
@@ -120,6 +122,10 @@ def check_recipe(method: Method, recipe: Recipe, data: TrainingSet, workers: int
         values = getattr(recipe, field)
         if values is not None and len(values) not in (1, channels):
             problems.append(Problem(f"{where}, recipe.{field}", f"{channels} values, one a channel", f"{len(values)}"))
+    side = min(data.facts.shape[1:])
+    if recipe.crop > side:
+        found = f"{recipe.crop}"
+        problems.append(Problem(f"{where}, recipe.crop", f"at most {side}, the side of the images", found))
     if (recipe.mean is None) != (recipe.std is None):
         problems.append(Problem(f"{where}, recipe", "mean and std together, or neither", "one of them"))
     if workers > 1 and recipe.batch < 2 * workers:

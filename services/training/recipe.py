@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -43,13 +43,13 @@ class Recipe(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    epochs: int = Field(default=100, ge=1)
-    batch: int = Field(default=128, ge=1)
+    epochs: int = Field(default=100, ge=1, le=1_000_000)
+    batch: int = Field(default=128, ge=1, le=2**31)
     seed: int = Field(default=0, ge=0)
-    lr: float = Field(default=0.01, gt=0)
+    lr: float = Field(default=0.01, gt=0, le=1e30)
     momentum: float = Field(default=0.9, ge=0, lt=1)
     nesterov: bool = False
-    weight_decay: float = Field(default=3.5e-3, ge=0)
+    weight_decay: float = Field(default=3.5e-3, ge=0, le=1e30)
     schedule: Literal["steps", "cosine", "constant"] = "steps"
     milestones: tuple[float, ...] = (0.75, 0.9)
     decay: float = Field(default=0.1, gt=0, le=1)
@@ -60,7 +60,7 @@ class Recipe(BaseModel):
     flip: bool = False
     precision: Literal["float32", "bfloat16"] = "float32"
     mean: tuple[float, ...] | None = None
-    std: tuple[float, ...] | None = None
+    std: tuple[Annotated[float, Field(gt=0)], ...] | None = None
     channels_last: bool = False
     device: str = "cpu"
     holdout: float = Field(default=0.0, ge=0, lt=1)

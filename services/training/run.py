@@ -15,6 +15,7 @@ from services.training.averaging import FairEma, averaged
 from services.training.batches import Epoch, Images
 from services.training.checkpoints import (
     MODEL,
+    PROGRESS,
     Progress,
     load_progress,
     load_weights,
@@ -104,7 +105,14 @@ class Run:
         self.progress, self.kept, self.resumed_at = found, found.model, len(found.records)
         self._restore(found)
         if found.records:
-            self.kept = load_weights(files.join(str(self.storage), MODEL))
+            self.kept = load_weights(self._selected())
+
+    def _selected(self) -> str:
+        url = files.join(str(self.storage), MODEL)
+        if not files.exists(url):
+            remedy = f"remove {PROGRESS} beside it and train again"
+            raise StorageError(Problem(url, "the selected weights of the epochs so far", "no such file", remedy))
+        return url
 
     def _require_same(self, epochs: int) -> None:
         """All workers of a run must go on from the same epoch."""

@@ -6,12 +6,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from services.errors import Problem, SourceError
 from services.loading.selection import select
 from services.records import digest_of
 from services.training.data import Labelled, checked
 from services.training.datasets import open_dataset
 from services.training.splits import holdout
 from services.trials import DataFacts, DataSpec
+
+MORE = "take more of the data: raise or leave out per_class and limit"
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,9 @@ def read_set(spec: DataSpec) -> TrainingSet:
     data, held = checked(images, labels, count, f"{spec.label} (training data)"), None
     if spec.holdout:
         kept, out = holdout(data.labels, share=spec.holdout, seed=spec.seed)
+        if not len(out):
+            found = "one sample of each class, all of them needed for training"
+            raise SourceError(Problem(f"{spec.label} (holdout)", "a class of two samples or more", found, MORE))
         data, held = data.take(kept), data.take(out)
     return TrainingSet(data, held, _facts(spec, data, held, part.classes))
 

@@ -111,6 +111,16 @@ def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
         ({"tracking": {"uri": "http://me:secret@host"}}, "a password in a tracking URI"),
         ({"sweep": "a b"}, "sweep: expected text of the form"),
         ({"generalisation": {"limit": 0}}, "generalisation.limit"),
+        ({"seeds": [True]}, "seeds: expected another value than true or false"),
+        ({"methods": [{"name": "trades", "beta": True}]}, "methods[0].beta: expected another value than true or false"),
+        ({"methods": [{"name": "pgd", "budget": {"steps": 10**13}}]}, "budget.steps: expected less than or equal"),
+        ({"recipe": {"epochs": 10**23}}, "recipe.epochs: expected less than or equal"),
+        ({"recipe": {"lr": 1e300}}, "recipe.lr: expected less than or equal"),
+        ({"recipe": {"mean": [0.5], "std": [0]}}, "recipe.std[0]: expected greater than 0"),
+        ({"recipe": {"averaging": "foo"}}, "recipe.averaging: expected one of 'ema', 'fair-ema'"),
+        ({"recipe": {"averaging": [1]}}, "recipe.averaging: expected a mapping of fields to values"),
+        ({"architectures": [{"name": "small_cnn", "seed": 4}]}, "expected no seed here"),
+        ({"registre": "a"}, "did you mean 'register'?"),
     ],
 )
 def test_each_mistake_says_what_is_allowed(changes: dict[str, Any], message: str) -> None:

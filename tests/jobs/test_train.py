@@ -254,6 +254,52 @@ def test_all_faults_of_all_trials_are_told_before_training(tmp_path: Path) -> No
     assert not (tmp_path / "training").exists()
 
 
+def test_a_crop_larger_than_the_images_is_told_before_training(tmp_path: Path) -> None:
+    with pytest.raises(PreflightError, match=r"recipe.crop: expected at most 8, the side of the images, found 9"):
+        run_sweep(sweep(tmp_path, recipe={"epochs": 1, "crop": 9}), QuietTraining())
+
+
+def test_weights_that_are_gone_are_no_finished_trial(tmp_path: Path) -> None:
+    first = run_sweep(sweep(tmp_path, methods=["erm"]), QuietTraining()).result.trials[0]
+    weights = Path(first.weights)
+    kept = weights.read_bytes()
+    weights.unlink()
+    again = run_sweep(sweep(tmp_path, methods=["erm"]), QuietTraining()).result.trials[0]
+    assert again.state == "failed" and "remove progress.safetensors beside it" in again.reason
+    (weights.parent / "progress.safetensors").unlink()
+    last = run_sweep(sweep(tmp_path, methods=["erm"]), QuietTraining()).result.trials[0]
+    assert last.state == "finished" and weights.read_bytes() == kept
+
+
+def test_storage_that_was_moved_tells_where_its_networks_are_now(tmp_path: Path) -> None:
+    run_sweep(sweep(tmp_path / "old", methods=["erm"]), QuietTraining())
+    (tmp_path / "old").rename(tmp_path / "new")
+    heard = Heard()
+    moved = run_sweep(sweep(tmp_path / "new", methods=["erm"]), heard).result.trials[0]
+    assert Path(moved.weights).is_file() and str(tmp_path / "new") in str(moved.uri) and not heard.epochs
+
+
+def test_curves_that_are_gone_cost_the_telling_and_nothing_else(tmp_path: Path) -> None:
+    tracking = {"uri": f"sqlite:///{tmp_path}/mlflow.db", "log_models": False}
+    first = run_sweep(sweep(tmp_path, methods=["erm"]), QuietTraining()).result.trials[0]
+    (Path(first.weights).parent / "curves.parquet").unlink()
+    heard = Heard()
+    again = run_sweep(sweep(tmp_path, methods=["erm"], tracking=tracking), heard)
+    assert again.result.trials[0].state == "finished" and "curves.parquet" in heard.notes[0]
+
+
+def test_a_database_that_is_a_folder_is_told_at_once(tmp_path: Path) -> None:
+    began, heard = time.monotonic(), Heard()
+    tracking = {"uri": f"sqlite:///{tmp_path}", "log_models": False}
+    run_sweep(sweep(tmp_path / "runs", methods=["erm"], tracking=tracking), heard)
+    assert "is a folder, not a database" in heard.notes[0] and time.monotonic() - began < 60
+
+
+def test_show_says_what_it_can_show(tmp_path: Path) -> None:
+    said = CliRunner().invoke(app, ["show", str(tmp_path / "none")])
+    assert said.exit_code == 2 and "name STORAGE/audits/FLEET/AUDIT or STORAGE/training/SWEEP" in said.output
+
+
 def test_a_trial_that_no_memory_holds_is_told_before_training(tmp_path: Path) -> None:
     enormous = sweep(tmp_path, recipe={"epochs": 1, "batch": 10**9})
     with pytest.raises(PreflightError, match=r"about [\d.]+ GiB of memory, found .* in this machine"):

@@ -56,3 +56,9 @@ def test_removing_takes_a_folder_with_all_in_it_and_nothing_is_no_fault(tmp_path
 
 def test_what_is_local(tmp_path: Path) -> None:
     assert storage.is_local(str(tmp_path)) and storage.is_local("runs") and not storage.is_local("memory://runs")
+
+
+def test_a_folder_in_the_place_of_a_file_is_told_and_stays_as_it_was(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="expected a file's name, found a folder"):
+        storage.write_bytes(str(tmp_path), b"1")
+    assert not list(tmp_path.iterdir())

@@ -85,7 +85,7 @@ def test_what_is_no_bundle_is_named(content: str, message: str, tmp_path: Path) 
 
 
 def test_a_missing_bundle_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(StorageError, match="readable file"):
+    with pytest.raises(StorageError, match="name STORAGE/audits"):
         bundle.read_bundle(str(tmp_path / "nowhere"))
 
 

@@ -158,6 +158,12 @@ def test_hostile_names_stay_on_their_line(make_board: Make) -> None:
     assert not any(char in "\n".join(lines) for char in "\x1b‮")
 
 
+def test_a_board_of_training_samples_says_so(make_board: Make) -> None:
+    board = make_board(2)
+    assert replace(board, count=1000, split="train").title.endswith(", 1,000 train samples")
+    assert replace(board, count=1000).title.endswith(", 1,000 samples")
+
+
 def test_an_entry_counts_its_models() -> None:
     entry = Entry("a", "", "", "", "", {"clean/aggregate": Estimate(0.5)})
     assert entry.count == 1 and replace(entry, models=("a", "b")).count == 2

@@ -56,3 +56,19 @@ def test_junit_says_fail_undecided_and_error_apart(small_audit: AuditResult, tmp
         [("error", "error")],
     ]
     assert root[1][0][0].get("message") == "no weights"
+
+
+def test_long_names_give_way_to_the_numbers(gf_audit: AuditResult) -> None:
+    first = gf_audit.models[0]
+    series = tuple(
+        replace(
+            one, series=replace(one.series, key="probacc-0.1/uniform-0.1/certified"), worst=("automobile", "cat", "dog")
+        )
+        for one in first.series
+    )
+    named = replace(first, spec=replace(first.spec, name="trades-resnet18-cifar10-s0"), series=series)
+    lines = printed(verdict_text(replace(gf_audit, models=(named,))), 80).splitlines()
+    heads = next(line for line in lines if "verdict" in line)
+    assert heads.split()[-6:] == ["score", "worst", "mean", "low", "RDI", "NRGC"]
+    row = lines[lines.index(heads) + 2]
+    assert len(row) <= 80 and row.split()[-1] == f"{series[0].nrgc.value:.3f}"

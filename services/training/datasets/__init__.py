@@ -91,11 +91,24 @@ def open_dataset(name: str, root: str | Path | None, *, split: Split = "train", 
         SourceError: the root, a file or a class is missing, a file is broken, or images have the wrong size.
     """
     where, dataset = f"{name} ({split})", DATASETS.get(name)
+    if problems := _odd_arguments(dataset, root, size, where):
+        raise SourceError(problems)
     part = dataset.read(_folder(root, dataset, where), split, size)
     problems = [*_shape_problems(part, dataset, where), *_class_problems(part, dataset, where)]
     if problems:
         raise SourceError(problems)
     return part
+
+
+def _odd_arguments(dataset: Dataset, root: str | Path | None, size: int | None, where: str) -> list[Problem]:
+    """What is given and would be passed over in silence."""
+    problems = []
+    if root is not None and not dataset.rooted:
+        problems.append(Problem(where, "no root: it comes with scikit-learn", str(root), "leave root out"))
+    if size is not None and dataset.shape is not None:
+        expected = f"no size: its images have {dataset.shape[1]} pixels a side"
+        problems.append(Problem(where, expected, str(size), "leave size out"))
+    return problems
 
 
 def _folder(root: str | Path | None, dataset: Dataset, where: str) -> Path:

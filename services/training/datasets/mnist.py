@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import math
 import zlib
 from pathlib import Path
 
@@ -38,8 +39,8 @@ def read_idx(path: Path, axes: int) -> NDArray[np.uint8]:
         raise SourceError(Problem(str(path), f"an IDX file of bytes with {axes} axes", "another kind of file"))
     shape = tuple(int(n) for n in np.frombuffer(data, ">u4", axes, 4))
     body = np.frombuffer(data, np.uint8, offset=header)
-    if body.size != int(np.prod(shape)):
-        expected = f"{int(np.prod(shape))} bytes after the header, as its shape {shape} says"
+    if body.size != math.prod(shape):
+        expected = f"{math.prod(shape)} bytes after the header, as its shape {shape} says"
         raise SourceError(Problem(str(path), expected, f"{body.size}", "fetch it again"))
     return body.reshape(shape)
 

@@ -12,7 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
+
+from services.fields import Fields
 
 if TYPE_CHECKING:
     import torch
@@ -24,14 +26,14 @@ State = dict[str, tuple[float, ...]]
 """What a class-wise method remembers from epoch to epoch: vectors of K numbers by name. It is kept in checkpoints."""
 
 
-class Budget(BaseModel):
+class Budget(Fields):
     """An Linf attack: radius, step and number of steps in [0, 1] pixel units (PRB B.2; MNIST: 0.3 and 0.1)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     epsilon: float = Field(default=8 / 255, ge=0, le=1)
     step: float = Field(default=2 / 255, gt=0, le=1)
-    steps: int = Field(default=10, ge=1)
+    steps: int = Field(default=10, ge=1, le=10_000)
     random_start: bool = True
 
     def scaled(self, strength: float) -> Self:
@@ -82,7 +84,7 @@ class StepResult:
     robust: Tensor | None = None
 
 
-class Method(BaseModel):
+class Method(Fields):
     """A training method and its parameters. Subclass, and implement `step`.
 
     Attributes:

@@ -34,6 +34,7 @@ TIMM_COUNTS = {
 TINY: dict[str, dict[str, Any]] = {
     "cnn4": {"width": 0.25, "channels": 3, "size": 32},
     "vgg19": {"width": 1 / 32},
+    "mobile": {"width": 0.25},
     "resnet18": {"width": 1 / 16},
     "resnet34": {"width": 1 / 16},
     "wrn28_10": {"width": 0.05, "depth": 10},

@@ -16,6 +16,8 @@ from scipy.io import savemat
 
 from services.errors import ConfigError, SourceError
 from services.training.datasets import open_dataset
+from services.training.sets import read_set
+from services.trials import DataSpec
 
 RNG = np.random.default_rng(0)
 
@@ -209,3 +211,23 @@ def test_other_faults_of_a_root(tmp_path: Path) -> None:
     (tmp_path / "wnids.txt").write_text("n00")
     with pytest.raises(SourceError, match="an image and a class"):
         open_dataset("tinyimagenet", tmp_path, split="test")
+
+
+def test_what_a_data_set_does_not_take_is_told(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="leave root out"):
+        open_dataset("digits", tmp_path)
+    with pytest.raises(SourceError, match="leave size out"):
+        open_dataset("digits", None, size=16)
+
+
+def test_a_header_whose_size_no_integer_holds(tmp_path: Path) -> None:
+    mnist(tmp_path)
+    shape = b"".join(side.to_bytes(4, "big") for side in (2**31, 2**31, 4))
+    break_file(tmp_path, "train-images-idx3-ubyte*", bytes([0, 0, 8, 3]) + shape)
+    with pytest.raises(SourceError, match="18446744073709551616 bytes"):
+        open_dataset("mnist", tmp_path)
+
+
+def test_a_holdout_of_nothing_is_told() -> None:
+    with pytest.raises(SourceError, match="a class of two samples or more"):
+        read_set(DataSpec("digits", "digits", per_class=1, holdout=0.5))

@@ -332,6 +332,12 @@ def test_a_damaged_checkpoint_is_named(tmp_path: Path) -> None:
         run(network(), epochs=1, storage=str(tmp_path))
 
 
+def test_a_foreign_file_in_the_place_of_a_checkpoint_is_named(tmp_path: Path) -> None:
+    checkpoints.save_weights(str(tmp_path / checkpoints.PROGRESS), network().state_dict())
+    with pytest.raises(StorageError, match="the progress of a training run, found one without identity"):
+        run(network(), epochs=1, storage=str(tmp_path))
+
+
 def test_unknown_knobs_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"recipe\.leraning_rate"):
         run(network(), leraning_rate=1)
@@ -385,3 +391,10 @@ def test_other_schedules() -> None:
     assert Recipe(schedule="constant", epochs=10).rate(9) == 0.01
     assert [Recipe(warmup=4, lr=1).rate(epoch) for epoch in range(5)] == pytest.approx([0.25, 0.5, 0.75, 1, 1])
     assert [Recipe(ramp=2).strength(epoch, step, 4) for epoch, step in ((0, 0), (1, 3), (5, 0))] == [0.125, 1, 1]
+
+
+def test_equal_weights_are_equal_files(tmp_path: Path) -> None:
+    weights = network().state_dict()
+    for name in "abcdefgh":
+        checkpoints.save_weights(str(tmp_path / name), weights, {"epoch": 1})
+    assert len({path.read_bytes() for path in tmp_path.iterdir()}) == 1

@@ -1,0 +1,46 @@
+"""From a score table back to boundary positions, for Tol, Dev and Cou by group (`numerics.projection`)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.errors import MeasureError, Problem
+from services.numerics.projection import Boundaries
+
+MOVES = re.compile(r"d(\d{3,})/up")
+
+
+def dimensions_of(columns: Mapping[str, NDArray[Any]]) -> tuple[int, ...]:
+    """The latent dimensions that a table of the measure `projection` has columns of, ascending."""
+    return tuple(sorted(int(found[1]) for name in columns if (found := MOVES.fullmatch(name))))
+
+
+def boundaries_of(
+    columns: Mapping[str, NDArray[Any]], centre: NDArray[Any] | None = None, unit: NDArray[Any] | None = None
+) -> Boundaries:
+    """Boundaries of the samples of a table of the measure `projection`.
+
+    Args:
+        columns: with `d000/down`, `d000/up`, `d000/down_censored` and `d000/up_censored` for each dimension.
+        centre, unit: (D,) of these dimensions, with `reach` in the unit; by default 0 and 1: positions in units.
+
+    Raises:
+        MeasureError: the table is of another measure.
+    """
+    which = dimensions_of(columns)
+    if not which:
+        listed = ", ".join(sorted(columns)[:5]) or "none"
+        raise MeasureError(Problem("columns", "those of the measure projection, d000/up and so on", listed))
+    middle = np.zeros(len(which)) if centre is None else np.asarray(centre, dtype=np.float64)
+    width = np.ones(len(which)) if unit is None else np.asarray(unit, dtype=np.float64)
+    moves, censored = (
+        np.stack([np.stack([columns[f"d{d:03d}/{way}{end}"] for way in ("down", "up")], axis=1) for d in which], axis=1)
+        for end in ("", "_censored")
+    )
+    positions = middle[:, None] + width[:, None] * moves * np.array([-1.0, 1.0])
+    return Boundaries.of(positions, censored.astype(bool), middle, width)

@@ -1,0 +1,209 @@
+"""Attribute tolerance as a measure: how far each latent factor moves before the label does, averaged over factors."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, field_validator, model_validator
+
+from services.errors import MeasureError, Problem
+from services.measures.base import Columns, Measure, Scorer, Surroundings
+from services.records import Series
+
+if TYPE_CHECKING:
+    import torch
+
+    from services.fairness.projection import Axes, Projected
+    from services.loading.mappers import LoadedMapper, Reconstruction
+    from services.measures.base import Network
+
+Index = Annotated[int, Field(ge=0)]
+
+
+class Projection(Measure):
+    """Tolerance of a sample to its attributes: Tol of `numerics.projection`, as a share of its bound, in [0, 1].
+
+    The sample is encoded; each latent dimension in turn is put to its centre and moved from there down and up, at most
+    one unit each way, until the label changes. ``score = mean_d (m_d^- + m_d^+) / 2`` with the moves m in units, so 1
+    is "no attribute changes the label within its range". Whether the label was right plays no part: a constant
+    classifier scores 1, so read `clean` beside it. Science: section 11; APPS, Algorithm 1.
+
+    Attributes:
+        mapper: URI of an encoder and decoder: `factory:` or `torchscript:`.
+        dimensions: latent columns to move; "all" moves each.
+        steps: M; the position is known to 1/M of a unit.
+        halvings: bisections of the last step.
+        axes: "learned" takes centre and unit from the mapper, the mean and spread of its training data; "range" takes
+            the middle and half the width of `range` for every dimension.
+        range: low and high end of the latents, for `axes: range`.
+        reach: units are multiplied by it: 2 looks twice as far.
+        least_explained: a mapper that explains less of the samples' variance than this is refused, for it does not
+            reconstruct and cannot judge; looked at on 64 samples spread over the set.
+        label: tells two mappers apart in one fleet: the key becomes ``projection-LABEL/tol``.
+
+    Extra columns: `correct`; `agrees`, the share of dimensions at whose centre the label is the sample's own;
+    `censored`, the share of directions in which it never flips; `dev`, mean deviation in latent units; `error`, mean
+    squared error of the reconstruction; `non_finite`, `queries`; and for each dimension `d003/down`, `d003/up`, the
+    moves in [0, 1], and `d003/down_censored`, `d003/up_censored`.
+    """
+
+    needs: ClassVar[Literal["logits", "model"]] = "model"
+
+    name: Literal["projection"] = "projection"
+    mapper: str = Field(min_length=3)
+    dimensions: Annotated[tuple[Index, ...], Field(min_length=1)] | Literal["all"] = "all"
+    steps: int = Field(default=20, ge=1, le=10_000)
+    halvings: int = Field(default=0, ge=0, le=30)
+    axes: Literal["learned", "range"] = "learned"
+    range: tuple[float, float] = (-3.0, 3.0)
+    reach: float = Field(default=1.0, gt=0, le=1000)
+    least_explained: float = Field(default=0.5, ge=0, le=1)
+    label: str = Field(default="", pattern=r"^[a-z0-9.]{0,40}$")
+
+    @field_validator("dimensions")
+    @classmethod
+    def _each_once(cls, value: tuple[int, ...] | str) -> tuple[int, ...] | str:
+        if len(set(value)) < len(value) and value != "all":
+            raise ValueError(f"expected each dimension once, found {value}")
+        return value
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        low, high = self.range
+        if not (np.isfinite([low, high]).all() and low < high):
+            raise ValueError(f"expected range [low, high] with low < high, found {list(self.range)}")
+        return self
+
+    def series(self) -> tuple[Series, ...]:
+        stem = f"projection-{self.label}" if self.label else "projection"
+        return (Series(f"{stem}/tol", "Tolerance to attributes (share of the range)", 1.0, unit="share of range"),)
+
+    def content(self) -> str:
+        from services.loading.mappers import mapper_fingerprint
+
+        return mapper_fingerprint(self.mapper)
+
+    def scorer(self, surroundings: Surroundings) -> Scorer:
+        """Load the mapper, look at how it reconstructs the samples, and score with it.
+
+        Raises:
+            SourceError: the mapper cannot be opened.
+            MeasureError: it does not reconstruct, or lacks what `dimensions` and `axes` ask for.
+        """
+        from services.loading.mappers import open_mapper
+
+        mapper = open_mapper(self.mapper, device=surroundings.device, allowed_factories=surroundings.allowed_factories)
+        images = surroundings.probe()
+        self._require_faithful(mapper.reconstruction(images))
+        return partial(self._score, mapper, self._axes(mapper, mapper.encode(images).shape[1]))
+
+    def from_model(
+        self, network: Network, images: torch.Tensor, labels: torch.Tensor, ids: NDArray[np.int64], *, seed: int
+    ) -> Columns:
+        """Project one batch, on which the mapper is looked at as well."""
+        from services.loading.samples import DEFAULT_FACTORIES
+
+        surroundings = Surroundings(str(images.device), DEFAULT_FACTORIES, lambda: images)
+        return self.scorer(surroundings)(network, images, labels, ids, seed=seed)
+
+    def _score(
+        self,
+        mapper: LoadedMapper,
+        axes: Axes,
+        network: Network,
+        images: torch.Tensor,
+        labels: torch.Tensor,
+        ids: NDArray[np.int64],
+        *,
+        seed: int,
+    ) -> Columns:
+        """Nothing is drawn: neither `ids` nor `seed` matters."""
+        import torch
+
+        from services.fairness.projection import cached_chunk, decoded, project
+        from services.measures.attacks.logits import SMALLEST, margins, passes
+
+        latents = passes(mapper.encode, images)
+        chunk = 16 * len(images) if images.is_cuda else min(cached_chunk(images[0].numel()), 2 * len(images))
+        found = project(
+            network,
+            mapper.decode,
+            latents,
+            axes,
+            steps=self.steps,
+            halvings=self.halvings,
+            chunk=max(chunk, SMALLEST),
+        )
+        with torch.no_grad():
+            logits = passes(network, images)
+            back = passes(lambda codes: decoded(mapper.decode, codes), latents)
+        error = (back.double() - images.double()).square().mean(dim=(1, 2, 3))
+        correct = margins(logits, labels) > 0
+        return self._columns(found, axes, *(one.cpu().numpy() for one in (logits.argmax(dim=1), correct, error)))
+
+    def _columns(
+        self,
+        found: Projected,
+        axes: Axes,
+        own: NDArray[np.int64],
+        correct: NDArray[np.bool_],
+        error: NDArray[np.float64],
+    ) -> Columns:
+        unit = axes.unit.double().cpu().numpy()
+        columns: Columns = {
+            self.series()[0].key: found.moves.mean(axis=(1, 2)),
+            "correct": correct.astype(np.float64),
+            "agrees": (found.start == own[:, None]).mean(axis=1),
+            "censored": found.censored.mean(axis=(1, 2)),
+            "dev": (np.abs(found.moves[:, :, 1] - found.moves[:, :, 0]) * unit / 2.0).mean(axis=1),
+            "error": error,
+            "non_finite": found.non_finite.astype(np.float64),
+            "queries": found.queries + 2.0,
+        }
+        for d, column in enumerate(axes.dimensions.tolist()):
+            for side, way in enumerate(("down", "up")):
+                columns[f"d{column:03d}/{way}"] = found.moves[:, d, side]
+                columns[f"d{column:03d}/{way}_censored"] = found.censored[:, d, side].astype(np.float64)
+        return columns
+
+    def _axes(self, mapper: LoadedMapper, latents: int) -> Axes:
+        """The dimensions to move, with centre and unit.
+
+        Raises:
+            MeasureError: a dimension that the mapper does not have, or axes that it did not learn.
+        """
+        import torch
+
+        from services.fairness.projection import Axes
+
+        which = tuple(range(latents)) if self.dimensions == "all" else self.dimensions
+        if beyond := [d for d in which if isinstance(d, int) and d >= latents]:
+            expected = f"dimensions below {latents}, the mapper's"
+            raise MeasureError(Problem(f"{self.name} (dimensions)", expected, ", ".join(map(str, beyond))))
+        chosen = torch.tensor(which, dtype=torch.int64)
+        if self.axes == "range":
+            low, high = self.range
+            middle, half = torch.tensor((low + high) / 2.0), torch.tensor((high - low) / 2.0)
+            return Axes(chosen, middle.repeat(len(which)), self.reach * half.repeat(len(which)))
+        learned = mapper.learned()
+        if learned is None:
+            remedy = "set axes: range and range: [low, high], or give the mapper buffers centre and unit"
+            raise MeasureError(Problem(f"{self.name} (axes)", "a mapper with centre and unit", "one without", remedy))
+        centre, unit = (one.detach().cpu().double() for one in learned)
+        if centre.shape != (latents,) or unit.shape != (latents,) or not bool((unit > 0).all()):
+            expected = f"centre and unit ({latents},) with unit above 0"
+            found = f"shapes {tuple(centre.shape)} and {tuple(unit.shape)}, least unit {float(unit.min()):.3g}"
+            raise MeasureError(Problem(self.mapper, expected, found))
+        return Axes(chosen, centre[chosen], self.reach * unit[chosen])
+
+    def _require_faithful(self, quality: Reconstruction) -> None:
+        if quality.explained is not None and quality.explained >= self.least_explained:
+            return
+        measured = f"{quality.explained:.1%}" if quality.explained is not None else "none, for all are the same"
+        found = f"{measured} (mean squared error {quality.mse:.4g} on {quality.images} samples)"
+        expected = f"a mapper that explains at least {self.least_explained:.0%} of the samples' variance"
+        remedy = "train it longer, on data like these samples; lower least_explained to judge by it all the same"
+        raise MeasureError(Problem(f"{self.name} ({self.mapper})", expected, found, remedy))

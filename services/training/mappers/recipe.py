@@ -1,0 +1,43 @@
+"""How a mapper is trained."""
+
+from __future__ import annotations
+
+import json
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class MapperRecipe(BaseModel):
+    """Optimiser, length and the weights of the losses.
+
+    Attributes:
+        epochs, batch, seed, lr: of Adam; every draw is a function of (seed, epoch, step).
+        holdout: share of the images that are never trained on and judge the reconstruction.
+        beta: weight of the divergence (VAE).
+        adversarial, reconstruction, regression: weights of the losses (conditional GAN). The reconstruction's is a mean
+            over values: 10 suits 8x8 images, 28x28 ones want about 100.
+        jolt, pull: spread of the noise added to encoded noise, and weight of its squared length (conditional GAN):
+            they keep the class out of the noise, as a VAE's posterior and divergence do.
+        critic_rate: the critic's learning rate as a share of `lr`: a small critic wins too soon otherwise.
+        device: as torch spells it.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    epochs: int = Field(default=20, ge=1)
+    batch: int = Field(default=64, ge=2)
+    seed: int = Field(default=0, ge=0)
+    lr: float = Field(default=1e-3, gt=0)
+    holdout: float = Field(default=0.1, gt=0, lt=1)
+    beta: float = Field(default=1.0, ge=0)
+    adversarial: float = Field(default=0.1, ge=0)
+    reconstruction: float = Field(default=10.0, ge=0)
+    regression: float = Field(default=0.2, ge=0)
+    critic_rate: float = Field(default=0.2, gt=0)
+    jolt: float = Field(default=0.7, ge=0)
+    pull: float = Field(default=0.05, ge=0)
+    device: str = "cpu"
+
+    def canonical(self) -> str:
+        """Canonical JSON, without the device: where a mapper was trained is not how."""
+        return json.dumps(self.model_dump(mode="json", exclude={"device"}), sort_keys=True)

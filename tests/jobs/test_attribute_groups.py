@@ -1,0 +1,63 @@
+"""Profiles by measured attribute and by class times attribute, through an audit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jobs.assemble import Grouping, crossing
+from jobs.audit import run_audit
+from jobs.fleetfile import validate_fleet
+from jobs.progress import Quiet
+from services.errors import ConfigError
+from services.records import Outcome
+
+
+def test_a_crossing_is_every_pair_and_keeps_empty_cells() -> None:
+    one = Grouping("class", np.array([0, 1, 1, 2]), ("a", "b", "c"))
+    two = Grouping("size", np.array([1, 0, 1, 1]), ("small", "large"))
+    found = crossing("class*size", one, two)
+    assert found.names == ("a / small", "a / large", "b / small", "b / large", "c / small", "c / large")
+    assert [found.names[code] for code in found.codes] == ["a / large", "b / small", "b / large", "c / large"]
+
+
+def test_an_audit_profiles_by_attribute_and_by_the_crossing_with_small_cells_visible(
+    digits_fleet: dict[str, Any],
+) -> None:
+    digits_fleet["samples"] = {"uri": "sklearn:digits?split=test&attributes=thickness,width@5.5", "per_class": 9}
+    digits_fleet["groups"] = ["thickness", "class*width", "thickness*width"]
+    digits_fleet["models"] = digits_fleet["models"][1:2]
+    digits_fleet["gates"] = [
+        {"measure": "clean", "metric": "wcr", "grouping": "class*width", "at_least": 0.9},
+    ]
+    model = run_audit(validate_fleet(digits_fleet), Quiet()).result.models[0]
+    found = {s.grouping: s for s in model.series if s.series.key == "clean"}
+    assert list(found) == ["class", "thickness", "class*width", "thickness*width"]
+    cells = found["class*width"]
+    assert len(cells.groups) == 20
+    assert sum(row.n for row in cells.groups) == 90
+    for digit in range(10):
+        assert sum(row.n for row in cells.groups if row.name.startswith(f"{digit} / ")) == 9
+    empty = {row.name for row in cells.groups if row.n == 0}
+    assert empty and empty == set(cells.missing)
+    assert all(row.score.value is None and row.score.reason == "no samples" for row in cells.groups if row.n == 0)
+    small = [row for row in cells.groups if 0 < row.n <= 2]
+    assert small and all(row.score.high - row.score.low > 0.7 for row in small)  # type: ignore[operator]
+    worst = next(row for row in cells.groups if row.name == cells.worst[0])
+    overlap = {row.name for row in cells.groups if row.n and row.score.low <= worst.score.high}  # type: ignore[operator]
+    assert overlap - set(cells.worst) <= set(cells.not_separated)
+    assert model.gates[0].outcome in (Outcome.UNDECIDED, Outcome.FAIL)
+
+
+@pytest.mark.parametrize("name", ["class*class", "a*b*c", "class*", "*a"])
+def test_a_crossing_of_anything_but_two_columns_is_refused(name: str, digits_fleet: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="two different ones crossed"):
+        validate_fleet({**digits_fleet, "groups": [name]})
+
+
+def test_an_unknown_side_of_a_crossing_is_named(digits_fleet: dict[str, Any]) -> None:
+    digits_fleet["samples"]["uri"] += "&attributes=slant"
+    with pytest.raises(Exception, match="did you mean 'slant'"):
+        run_audit(validate_fleet({**digits_fleet, "groups": ["class*slan"]}), Quiet())

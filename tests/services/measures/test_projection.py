@@ -1,0 +1,137 @@
+"""The measure `projection`: its scores against the closed form, its choices, and what it refuses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from pydantic import ValidationError
+
+from services.errors import ClasswiseError, MeasureError, SourceError
+from services.fairness.columns import boundaries_of
+from services.fairness.synthetic import BandClassifier, Bands, analytic_moves
+from services.measures.base import Columns, Surroundings
+from services.measures.projection import Projection
+from services.measures.registry import measure_from
+from services.numerics.projection import projection_metrics
+
+BANDS = "factory:services.fairness.synthetic:Bands"
+WEIGHTS, BIAS = (1.0, -0.4, 0.2), 0.15
+LATENTS = np.random.default_rng(0).uniform(-0.9, 0.9, (60, 3))
+IMAGES = Bands().decode(torch.from_numpy(LATENTS)).float().contiguous()
+LABELS = torch.from_numpy(((LATENTS @ WEIGHTS + BIAS) > 0).astype(np.int64))
+
+
+def score(images: torch.Tensor = IMAGES, labels: torch.Tensor = LABELS, **options: Any) -> Columns:
+    measure = Projection(mapper=options.pop("mapper", BANDS), **options)
+    scorer = measure.scorer(Surroundings("cpu", ("services.*", "tests.*"), lambda: IMAGES))
+    return scorer(BandClassifier(WEIGHTS, BIAS), images, labels, np.arange(len(images)), seed=0)
+
+
+def test_scores_and_columns_are_those_of_the_analytic_boundary() -> None:
+    expected, never = analytic_moves(LATENTS, WEIGHTS, BIAS)
+    columns = score(halvings=8)
+    np.testing.assert_allclose(columns["projection/tol"], expected.mean(axis=(1, 2)), rtol=0.01)
+    np.testing.assert_allclose(columns["d001/up"], expected[:, 1, 1], atol=2e-4)
+    np.testing.assert_array_equal(columns["d002/down_censored"], never[:, 2, 0])
+    np.testing.assert_allclose(columns["censored"], never.mean(axis=(1, 2)))
+    assert columns["correct"].all()
+    assert columns["error"].max() < 1e-6
+    assert {len(column) for column in columns.values()} == {60}
+    metrics = projection_metrics(boundaries_of(columns, np.zeros(3), np.ones(3)))
+    assert metrics.tol.value == pytest.approx(2 * columns["projection/tol"].mean())
+    assert metrics.dev.value == pytest.approx(columns["dev"].mean())
+
+
+def test_a_sample_scores_the_same_alone() -> None:
+    whole, alone = score(), score(IMAGES[5:6], LABELS[5:6])
+    for name, column in whole.items():
+        assert column[5] == pytest.approx(alone[name][0], abs=1e-12), name
+
+
+def test_dimensions_axes_and_reach_are_choices() -> None:
+    one = score(dimensions=(2,), halvings=8)
+    assert "d002/up" in one and "d000/up" not in one
+    half = score(axes="range", range=(-1.0, 1.0), halvings=8)
+    np.testing.assert_array_equal(half["projection/tol"], score(halvings=8)["projection/tol"])
+    wide = score(reach=2.0, halvings=8)
+    moved = ~half["d000/up_censored"].astype(bool)
+    np.testing.assert_allclose(wide["d000/up"][moved], half["d000/up"][moved] / 2, atol=1e-3)
+    assert wide["censored"].mean() < half["censored"].mean()
+
+
+def test_a_constant_classifier_is_tolerant_and_its_accuracy_stands_beside_it() -> None:
+    measure = Projection(mapper=BANDS, least_explained=0)
+    scorer = measure.scorer(Surroundings("cpu", ("services.*",), lambda: IMAGES))
+    columns = scorer(lambda images: torch.tensor([[0.0, 1.0]]).repeat(len(images), 1), IMAGES, LABELS, None, seed=0)
+    assert (columns["projection/tol"] == 1.0).all() and (columns["censored"] == 1.0).all()
+    assert 0 < columns["correct"].mean() < 1
+
+
+def test_a_mapper_that_does_not_reconstruct_cannot_judge() -> None:
+    untrained = "factory:services.training.mappers:vae?latents=3&size=8&width=4"
+    images = torch.rand(10, 1, 8, 8)
+    measure = Projection(mapper=untrained)
+    with pytest.raises(MeasureError, match=r"explains at least 50% of the samples' variance, found -?\d"):
+        measure.scorer(Surroundings("cpu", ("services.*",), lambda: images))
+    with pytest.raises(MeasureError, match="all are the same"):
+        Projection(mapper=BANDS).scorer(Surroundings("cpu", ("services.*",), lambda: IMAGES[:1]))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"dimensions": (0, 7)}, "dimensions below 3, the mapper's, found 7"),
+        ({"mapper": "factory:tests.services.measures.test_projection:without_axes"}, "set axes: range"),
+        ({"mapper": "factory:json:loads"}, "expected a module that matches"),
+    ],
+)
+def test_what_the_mapper_cannot_give_is_said(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ClasswiseError, match=message):
+        score(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "mapper"),
+        ({"mapper": BANDS, "dimensions": ()}, "dimensions"),
+        ({"mapper": BANDS, "dimensions": (1, 1)}, "each dimension once"),
+        ({"mapper": BANDS, "range": (1, 1)}, "low < high"),
+        ({"mapper": BANDS, "range": (0, float("inf"))}, "low < high"),
+        ({"mapper": BANDS, "steps": 0}, "steps"),
+        ({"mapper": BANDS, "label": "A B"}, "label"),
+    ],
+)
+def test_bad_parameters_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        Projection(**options)
+
+
+def test_the_cache_key_follows_the_mapper_and_a_changed_one_is_refused(tmp_path: Any) -> None:
+    from services.training.checkpoints import save_weights
+
+    path = tmp_path / "bands.safetensors"
+    mapper = Bands(2)
+    save_weights(str(path), mapper.state_dict())
+    measure = Projection(mapper=f"{BANDS}?factors=2&weights={path}")
+    canonical = measure.canonical()
+    assert measure_from(canonical) == measure
+    mapper.unit.fill_(3.0)
+    save_weights(str(path), mapper.state_dict())
+    assert measure.canonical() != canonical
+    with pytest.raises(SourceError, match="the files that the audit began with"):
+        measure_from(canonical)
+
+
+class Bare(torch.nn.Module):
+    """A pair that knows nothing of its data."""
+
+    encode, decode = Bands.encode, Bands.decode
+    height, width = 2, 4
+
+
+def without_axes() -> Bare:
+    return Bare()
