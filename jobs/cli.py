@@ -6,8 +6,12 @@ happen inside the commands.
 
 from __future__ import annotations
 
+import atexit
+import os
+import sys
+from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -15,6 +19,7 @@ from jobs import console
 from jobs.leaderboard_cli import leaderboard
 from jobs.schedules import cli as schedules
 from jobs.service import cli as service
+from services.errors import Interrupted
 
 app = typer.Typer(
     name="classwise",
@@ -162,7 +167,25 @@ app.add_typer(schedules.app)
 
 def main() -> None:
     """Entry point of the console script."""
-    app()
+    try:
+        app()
+    except SystemExit as end:
+        if end.code == Interrupted.exit_code:
+            _leave(Interrupted.exit_code)
+        raise
+
+
+def _leave(code: int) -> NoReturn:
+    """Exit with this code, whatever CPython remembers.
+
+    A `KeyboardInterrupt` that passed through `exec` (dataclasses use it while modules are imported) makes CPython die
+    of SIGINT at its very end, though it was handled: a scheduler would see a crash.
+    """
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
 
 
 if __name__ == "__main__":
