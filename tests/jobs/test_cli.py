@@ -208,12 +208,23 @@ def test_a_stop_that_a_network_turns_into_an_error_is_still_a_stop(
     assert not list((tmp_path / "runs").rglob("bundle.json"))
 
 
-def test_a_stop_inside_exec_exits_130_and_does_not_die_of_the_signal() -> None:
-    code = (
-        "import sys\nfrom jobs import cli, console\n"
-        "@cli.app.command()\ndef stopped() -> None:\n    with console.exits(json=False):\n"
-        "        exec('import os, signal; os.kill(os.getpid(), signal.SIGINT); [i for i in range(10**8)]')\n"
-        "sys.argv = ['classwise', 'stopped']\ncli.main()\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=60)
+STOPPED = """
+import sys
+from jobs import cli, console
+
+@cli.app.command()
+def stopped() -> None:
+    with console.exits(json=False):
+        exec("import os, signal; os.kill(os.getpid(), signal.SIGINT); [i for i in range(10**8)]")
+
+sys.argv = ["classwise", "stopped"]
+cli.main()
+"""
+
+
+def test_a_stop_inside_exec_exits_130_and_does_not_die_of_the_signal(tmp_path: Path) -> None:
+    (tmp_path / "stopped.py").write_text(STOPPED)
+    command = [sys.executable, "-m", "stopped"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=60)
     assert (done.returncode, "(Interrupted)" in done.stderr) == (130, True), done.stderr
