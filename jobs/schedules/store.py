@@ -16,12 +16,15 @@ from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.schema import CreateIndex, CreateTable
 
 from jobs.schedules.records import Firing, FiringState, Overlap, Schedule
 from services.errors import ConfigError, Problem, ServiceError
 from services.records import Outcome
 from services.registry import did_you_mean
 from tracking.marker import without_secret
+
+CREATE_ATTEMPTS = 5
 
 
 class _Moment(sa.types.TypeDecorator[datetime]):
@@ -240,12 +243,19 @@ class Store:
     # --- the database --------------------------------------------------------------------------------------------
 
     def _create(self) -> None:
-        """Make the tables; of two processes that do so at once, one finds them made."""
-        for attempt in (1, 2):
+        """Make the tables that are missing.
+
+        `IF NOT EXISTS`, for many processes may do so at once; PostgreSQL can refuse even that while another is at it.
+        """
+        for attempt in range(1, CREATE_ATTEMPTS + 1):
             try:
-                _META.create_all(self._engine)
+                with self._engine.begin() as link:
+                    for table in _META.sorted_tables:
+                        link.execute(CreateTable(table, if_not_exists=True))
+                        for index in table.indexes:
+                            link.execute(CreateIndex(index, if_not_exists=True))
             except SQLAlchemyError:
-                if attempt == 2:
+                if attempt == CREATE_ATTEMPTS:
                     raise
             else:
                 return

@@ -104,8 +104,8 @@ def test_of_many_schedulers_one_claims_and_one_runs(uri: str, make_fleet: Callab
 
 
 def test_many_stores_open_one_fresh_database(uri: str) -> None:
-    with ThreadPoolExecutor(6) as pool:
-        for store in pool.map(lambda _: Store(uri), range(6)):
+    with ThreadPoolExecutor(16) as pool:
+        for store in pool.map(lambda _: Store(uri), range(16)):
             assert store.schedules() == []
             store.close()
 
