@@ -199,7 +199,7 @@ def start_scheduler(uri: str, log: Path) -> subprocess.Popen[bytes]:
         )
 
 
-def until(store: Store, ready: Callable[[list[Firing]], bool], seconds: float = 60) -> list[Firing]:
+def until(store: Store, ready: Callable[[list[Firing]], bool], seconds: float = 300) -> list[Firing]:
     end = time.monotonic() + seconds
     while not ready(found := store.firings()):
         assert time.monotonic() < end, found
