@@ -47,7 +47,7 @@ def server(settings: Settings, tmp_path: Path) -> Iterator[str]:
     process = subprocess.Popen(words, env=environment, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     address = f"http://127.0.0.1:{port}"
     try:
-        end = time.monotonic() + 60
+        end = time.monotonic() + 300
         while not _answers(address):
             assert process.poll() is None and time.monotonic() < end
             time.sleep(0.2)

@@ -151,7 +151,7 @@ def clients(storage: str) -> AuditClient:
 
 
 def tick_until(scheduler: Scheduler, store: Store, *states: FiringState) -> Firing:
-    end = time.monotonic() + 60
+    end = time.monotonic() + 300
     while not (found := store.firings(*states)):
         assert time.monotonic() < end, store.firings()
         scheduler.tick()

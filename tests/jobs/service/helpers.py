@@ -13,7 +13,7 @@ def gated(fleet: dict[str, Any], at_least: float) -> dict[str, Any]:
     return {**fleet, "gates": [{"measure": "clean", "metric": "aggregate", "at_least": at_least}]}
 
 
-def wait_until(ready: Callable[[], bool], seconds: float = 60.0) -> None:
+def wait_until(ready: Callable[[], bool], seconds: float = 300.0) -> None:
     """Poll, or fail the test."""
     end = time.monotonic() + seconds
     while not ready():
