@@ -37,7 +37,8 @@ ROLES = {
     "ar": Role("accuracy under attack", _ATTACKS),
     "pr": Role("probabilistic robustness", (r"pr/uniform-0\.08$", r"pr/uniform-", r"pr/")),
     "probacc": Role(
-        "share of samples certified robust to random noise", (r"probacc/uniform-[^/]+$", r"probacc/[^/]+$")
+        "share of samples certified robust to random noise",
+        (r"probacc/uniform-[^/]+$", r"probacc/[^/]+$", r"probacc-[^/]+/[^/]+$"),
     ),
     "ge_ar": Role("generalisation error of ar: training minus test", prefix="ge/", number="", like="ar"),
     "ge_pr": Role("generalisation error of pr: training minus test", prefix="ge/", number="", like="pr"),

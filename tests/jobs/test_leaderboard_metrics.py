@@ -63,6 +63,12 @@ def test_the_default_is_the_seven_metrics_of_prbench_with_equal_weights() -> Non
     ]
 
 
+def test_probacc_at_another_rate_serves_where_the_usual_one_is_missing() -> None:
+    other = ["probacc-0.1/uniform-0.1/certified/aggregate", "probacc-0.1/uniform-0.1/aggregate"]
+    assert resolved(Choice(), entries(["clean/aggregate", *other]), "")["probacc"] == other[1]
+    assert resolved(Choice(), entries([*WHOLE, *other]), "")["probacc"] == PRBENCH["probacc"]
+
+
 def test_the_series_that_most_rows_have_comes_before_the_preferred_one() -> None:
     few = [key for key in WHOLE if not key.startswith("pgd20")]
     assert resolved(Choice(), entries(WHOLE, few, few), "")["ar"] == "pgd10/linf-0.03137/aggregate"
