@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
-from torch.nn import functional as F
+
+from services.training.architectures.registry import build
 
 
 class Normalised(nn.Module):
@@ -42,91 +43,14 @@ class Counted(nn.Module):
         return logits
 
 
-class CifarBlock(nn.Module):
-    """Two 3x3 convolutions with batch norm and a shortcut without parameters."""
-
-    def __init__(self, inside: int, outside: int, stride: int) -> None:
-        super().__init__()
-        self.conv1 = nn.Conv2d(inside, outside, 3, stride, 1, bias=False)
-        self.bn1 = nn.BatchNorm2d(outside)
-        self.conv2 = nn.Conv2d(outside, outside, 3, 1, 1, bias=False)
-        self.bn2 = nn.BatchNorm2d(outside)
-        self.pad = (outside - inside) // 2
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y = self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x)))))
-        if self.pad:
-            x = F.pad(x[:, :, ::2, ::2], (0, 0, 0, 0, self.pad, self.pad))
-        return F.relu(y + x)
-
-
-class CifarResNet(nn.Module):
-    """The residual networks of He et al. for 32x32 images: 6n + 2 layers."""
-
-    def __init__(self, n: int) -> None:
-        super().__init__()
-        self.conv1 = nn.Conv2d(3, 16, 3, 1, 1, bias=False)
-        self.bn1 = nn.BatchNorm2d(16)
-        widths = [(16, 16, 1), (16, 32, 2), (32, 64, 2)]
-        for number, (inside, outside, stride) in enumerate(widths, 1):
-            first = CifarBlock(inside, outside, stride)
-            rest = [CifarBlock(outside, outside, 1) for _ in range(n - 1)]
-            self.add_module(f"layer{number}", nn.Sequential(first, *rest))
-        self.linear = nn.Linear(64, 10)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = F.relu(self.bn1(self.conv1(x)))
-        x = self.layer3(self.layer2(self.layer1(x)))
-        logits: torch.Tensor = self.linear(x.mean(dim=(2, 3)))
-        return logits
-
-
-class PlainBlock(nn.Module):
-    """Two 3x3 convolutions without batch norm; a 1x1 convolution where the shape changes."""
-
-    def __init__(self, inside: int, outside: int, stride: int) -> None:
-        super().__init__()
-        self.conv1 = nn.Conv2d(inside, outside, 3, stride, 1)
-        self.conv2 = nn.Conv2d(outside, outside, 3, 1, 1)
-        change = stride != 1 or inside != outside
-        self.shortcut = nn.Sequential(nn.Conv2d(inside, outside, 1, stride)) if change else nn.Sequential()
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return F.relu(self.conv2(F.relu(self.conv1(x))) + self.shortcut(x))
-
-
-class ResNet2b(nn.Module):
-    """The residual network with two blocks of VNN-COMP 2021."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv1 = nn.Conv2d(3, 8, 3, 2, 1)
-        self.layer1 = nn.Sequential(PlainBlock(8, 16, 2), PlainBlock(16, 16, 1))
-        self.linear1, self.linear2 = nn.Linear(1024, 100), nn.Linear(100, 10)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = self.layer1(F.relu(self.conv1(x))).flatten(1)
-        logits: torch.Tensor = self.linear2(F.relu(self.linear1(x)))
-        return logits
-
-
-def _layer(kind: str, *sizes: int) -> nn.Module:
-    makers: dict[str, Any] = {
-        "conv": nn.Conv2d,
-        "linear": nn.Linear,
-        "maxpool": nn.MaxPool2d,
-        "relu": nn.ReLU,
-        "sigmoid": nn.Sigmoid,
-        "flatten": nn.Flatten,
-    }
-    module: nn.Module = makers[kind](*sizes)
-    return module
-
-
 def _architecture(arch: dict[str, Any]) -> nn.Module:
     if arch["type"] == "sequential":
-        return nn.Sequential(*(_layer(*layer) for layer in arch["layers"]))
-    return CifarResNet(*arch["args"]) if arch["type"] == "cifar_resnet" else ResNet2b()
+        return build("sequential", seed=0, layers=json.dumps(arch["layers"]))
+    return (
+        build("cifar_resnet", seed=0, n=arch["args"][0])
+        if arch["type"] == "cifar_resnet"
+        else build("resnet2b", seed=0)
+    )
 
 
 def entries(data: Path, dataset: str) -> list[dict[str, Any]]:
