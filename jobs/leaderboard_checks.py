@@ -58,7 +58,7 @@ def _parameters(given: Sequence[Any]) -> dict[str, dict[str, Any]]:
         fields = {"name": item} if isinstance(item, str) else item
         try:
             measure = MEASURES.get(str(fields.get("name"))).model_validate(fields)
-            told = {key: value for key, value in json.loads(measure.canonical()).items() if key not in _RADII}
+            told = {key: value for key, value in measure.model_dump(mode="json").items() if key not in _RADII}
             found |= {series_key(series.key): told for series in measure.series()}
         except (AttributeError, ClasswiseError, ValidationError):
             continue

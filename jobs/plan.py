@@ -117,9 +117,10 @@ def _derive_tasks(table: Table, measure: Measure, plan: ModelPlan, context: Cont
     wanted = chain(context.count, finished_ranges(plan.logits.folder))
     if sum(stop - start for start, stop in chain(context.count, finished)) == context.count:
         return []
+    text = measure.canonical()
     return [
         replace(
-            _score_task("derive", table, measure, pair, context),
+            _score_task("derive", table, text, pair, context),
             source=storage.join(plan.logits.folder, shard_name(*pair)),
         )
         for pair in wanted
@@ -129,10 +130,11 @@ def _derive_tasks(table: Table, measure: Measure, plan: ModelPlan, context: Cont
 
 def _network_tasks(table: Table, measure: Measure, plan: ModelPlan, context: Context) -> list[ShardTask]:
     missing = missing_ranges(context.count, context.shard, finished_ranges(table.folder))
-    return [replace(_score_task("measure", table, measure, pair, context), digest=plan.digest) for pair in missing]
+    text = measure.canonical()
+    return [replace(_score_task("measure", table, text, pair, context), digest=plan.digest) for pair in missing]
 
 
-def _score_task(kind: str, table: Table, measure: Measure, rows: tuple[int, int], context: Context) -> ShardTask:
+def _score_task(kind: str, table: Table, measure: str, rows: tuple[int, int], context: Context) -> ShardTask:
     return ShardTask(
         "derive" if kind == "derive" else "measure",
         table.model,
@@ -140,7 +142,7 @@ def _score_task(kind: str, table: Table, measure: Measure, rows: tuple[int, int]
         *rows,
         context.seed,
         context.batch,
-        measure=measure.canonical(),
+        measure=measure,
         target=storage.join(table.folder, shard_name(*rows)),
     )
 

@@ -86,9 +86,10 @@ def sync_bundle(folder: str, uri: str | None) -> str:
     Raises:
         TrackingError: the server is unreachable or refuses.
     """
-    config = (read_sweep(folder) if is_sweep(folder) else read_bundle(folder)).config
+    read, upload = (read_sweep, _sync_sweep) if is_sweep(folder) else (read_bundle, _sync_audit)
+    config = read(folder).config
     target = tracking_uri(config.get("storage", "."), uri or config.get("tracking", {}).get("uri"))
-    done = _sync_sweep(folder, target, config) if is_sweep(folder) else _sync_audit(folder, target, config)
+    done = upload(folder, target, config)
     shown = without_secret(target)
     return f"uploaded {folder} to {shown}" if done else f"{folder} is already at {shown}"
 

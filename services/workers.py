@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from services.errors import ClasswiseError, Problem, ResourceError, SourceError, WorkerError
-from services.measures.base import Columns, Surroundings
+from services.measures.base import Columns, Measure, Scorer, Surroundings
 from services.measures.registry import measure_from
 from services.records import ModelSpec, Receipt, SampleSpec, ShardTask, digest_of
 from services.shards import read_shard, write_shard
@@ -49,6 +49,7 @@ class Worker:
         self._device = ""
         self._models: dict[str, LoadedModel] = {}
         self._samples: tuple[SampleSpec, Samples] | None = None
+        self._scorer: tuple[tuple[str, SampleSpec], Scorer] | None = None
         self._forwards = 0
 
     def ready(self) -> str:
@@ -110,7 +111,7 @@ class Worker:
         samples, loaded, measure = self._open(task.samples), self._same_model(task), measure_from(task.measure)
         self._check_can_run(task, loaded, measure.gradients)
         network = self._counted(loaded)
-        scorer = measure.scorer(self._surroundings(samples))
+        scorer = self._scoring(task, measure, samples)
 
         def score(start: int, stop: int) -> Columns:
             images = torch.from_numpy(samples.images(start, stop)).to(self._device)
@@ -156,6 +157,13 @@ class Worker:
         if task.digest not in ("", loaded.digest):
             raise SourceError(_changed(task.model))
         return loaded
+
+    def _scoring(self, task: ShardTask, measure: Measure, samples: Samples) -> Scorer:
+        """The measure's scorer, which may open files and look at samples: made once, and not for each shard."""
+        key = (task.measure, task.samples)
+        if self._scorer is None or self._scorer[0] != key:
+            self._scorer = (key, measure.scorer(self._surroundings(samples)))
+        return self._scorer[1]
 
     def _surroundings(self, samples: Samples) -> Surroundings:
         import torch

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from services.measures.base import Columns
-from services.measures.noise import unit_noise
 from services.measures.sampling.parameters import PerturbationMeasure, Rate
 from services.numerics.splitting import RareEvent, SplittingPlan, rare_event
 from services.records import Series
@@ -91,10 +90,8 @@ class Rare(PerturbationMeasure):
 
         def normals(count: int) -> NDArray[np.float32]:
             nonlocal taken
-            draws = np.arange(taken, taken + count)
             taken += count
-            ids = np.full(count, sample)
-            return unit_noise("gaussian", seed=passes.seed, ids=ids, draws=draws, dimension=passes.dimension)
+            return passes.gaussian(np.full(count, row), np.arange(taken - count, taken))
 
         counter = [0, 0, 0, RESAMPLING_STREAM]
         rng = np.random.Generator(np.random.Philox(key=[passes.seed % 2**64, sample % 2**64], counter=counter))
