@@ -51,8 +51,9 @@ def leaderboard(
         from rich.console import Console
 
         from jobs.leaderboard import Request, make_leaderboard
-        from jobs.leaderboard_metrics import Choice, numbers, pairs
+        from jobs.leaderboard_metrics import Choice, numbers
         from jobs.leaderboard_out import as_json, look, parts, write_files
+        from jobs.options import pairs
 
         filters: dict[str, tuple[str, ...]] = {}
         for key, value in pairs(filter_ or [], "--filter", "KEY=VALUE"):

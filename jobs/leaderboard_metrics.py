@@ -155,21 +155,6 @@ def keys_of(entries: Sequence[Entry]) -> list[str]:
     return sorted({key for entry in entries for key in entry.numbers})
 
 
-def pairs(texts: Sequence[str], option: str, form: str) -> list[tuple[str, str]]:
-    """``NAME=VALUE`` as two texts, for each.
-
-    Raises:
-        ConfigError: without ``=``, or with nothing on a side of it; all of them at once.
-    """
-    parts = [(text, *text.partition("=")) for text in texts]
-    problems = [
-        Problem(option, form, repr(text)) for text, name, mark, value in parts if not (name.strip() and value.strip())
-    ]
-    if problems:
-        raise ConfigError(problems)
-    return [(name.strip(), value.strip()) for _, name, _, value in parts]
-
-
 def numbers(given: Sequence[tuple[str, str]]) -> dict[str, float]:
     """The weights as numbers.
 

@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo
 import typer
 
 from jobs import console
+from jobs.options import FleetStorage, Json
 from jobs.service.cli import Address, Authority, Insecure, client_for, where
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ _DB = "sqlite:///FILE or postgresql+psycopg://...; default: CLASSWISE_SCHEDULES,
 _CRON = "minute hour day month weekday; a sixth field before them is the second."
 Database = Annotated[str | None, typer.Option("--db", metavar="URI", help=_DB)]
 Name = Annotated[str, typer.Argument(help="Name of a schedule.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
 
 
 @app.command()
@@ -42,7 +42,7 @@ def add(
     name: Annotated[str, typer.Option(help="Default: the fleet's name.")] = "",
     zone: Annotated[str, typer.Option(help="Time zone, such as Europe/Berlin.")] = "UTC",
     overlap: Annotated[str, typer.Option(help="While an audit of the fleet runs: skip or queue.")] = "skip",
-    storage: Annotated[str | None, typer.Option(help="Use this storage instead of the fleet file's.")] = None,
+    storage: FleetStorage = None,
     db: Database = None,
 ) -> None:
     """Add a schedule."""

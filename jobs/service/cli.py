@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from jobs import console
+from jobs.options import FleetStorage, Json, pairs
 from services.errors import ConfigError, Interrupted, Problem
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ StorageOption = Annotated[str, typer.Option(metavar="URL", help=_STORAGE)]
 Authority = Annotated[str | None, typer.Option("--ca", metavar="FILE", help=_CA)]
 Insecure = Annotated[bool, typer.Option("--insecure", help="Do not check the cluster's TLS certificate.")]
 Audit = Annotated[str, typer.Argument(metavar="ID", help="Id of a submitted audit: FLEET-DIGEST.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
 Wait = Annotated[bool, typer.Option("--wait", help="Wait for the end; Ctrl-C stops waiting, not the audit.")]
 
 
@@ -34,7 +34,7 @@ def submit(
     fleet_file: Annotated[Path, typer.Argument(help="Fleet file (YAML).")],
     address: Address = None,
     key: Annotated[str, typer.Option(help="Tells audits of one fleet file apart: a date, a commit.")] = "",
-    storage: Annotated[str | None, typer.Option(help="Use this storage instead of the fleet file's.")] = None,
+    storage: FleetStorage = None,
     env: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="A variable of the audit.")] = None,
     python: Annotated[str, typer.Option(help="The interpreter on the cluster's head node.")] = "python",
     ca: Authority = None,
@@ -45,7 +45,6 @@ def submit(
     """Submit an audit to a Ray cluster; the same fleet file and key is one audit."""
     with console.exits(json):
         from jobs.fleetfile import load_fleet, overridden
-        from jobs.leaderboard_metrics import pairs
 
         fleet = overridden(load_fleet(fleet_file), storage=storage)
         if where(address) == "local":

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from jobs.leaderboard_metrics import Choice, board_metrics, check_choice, keys_of, left_out, numbers, pairs, resolved
+from jobs.leaderboard_metrics import Choice, board_metrics, check_choice, keys_of, left_out, numbers, resolved
+from jobs.options import pairs
 from services.errors import ConfigError
 from services.estimates import Estimate
 from tracking.leaderboard import Entry
