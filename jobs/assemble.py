@@ -23,6 +23,8 @@ from services.records import Estimate, GroupScore, Series, SeriesResult
 
 NOT_MEANS = frozenset({"id", "label", "predicted", "broken_by", "attack", "verdict"})
 """Extra columns that are codes: their mean means nothing."""
+OF_A_DIMENSION = frozenset({"down", "up", "down_censored", "up_censored", "centre", "unit"})
+"""Columns of one latent dimension, which `jobs.fairness` sums up."""
 SATURATED_SHARE = 0.01
 OFFSET_SHIFT = 0.1
 NONE_CORRECT = "no correctly classified samples"
@@ -193,7 +195,8 @@ def _rows(
 
 def _numeric(extras: Scores) -> Iterator[tuple[str, NDArray[np.float64]]]:
     for name, column in extras.items():
-        if name.rpartition("/")[2] not in NOT_MEANS and column.ndim == 1 and column.dtype.kind in "bfiu":
+        last = name.rpartition("/")[2]
+        if last not in NOT_MEANS and last not in OF_A_DIMENSION and column.ndim == 1 and column.dtype.kind in "bfiu":
             yield name, column.astype(np.float64)
 
 

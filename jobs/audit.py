@@ -92,6 +92,7 @@ def _run(fleet: Fleet, reporter: Reporter, factory: RunnerFactory) -> Finished:
         measures = _calibrated(fleet.measures, calibration)
         plans = [plan.plan_model(item.spec, item.digest, measures, context) for item in alive]
         session.run("measures", [task for item in plans for task in plan.measure_tasks(item, context)])
+        session.run("pictures", [task for item in plans for task in plan.picture_tasks(item, context)])
         audit_id = _audit_id(started, digest_of(config.model_dump(mode="json"), samples.digest))
         folder = folder_of(config.storage, config.fleet, audit_id)
         judge = Judge(fleet, samples, context, tuple(groupings(samples, config.groups)), baselines, folder)

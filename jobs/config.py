@@ -159,7 +159,7 @@ class GateConfig(Part):
     """A condition on which a model ships, judged on the bound and not on the estimate."""
 
     measure: str = Field(description="Key of a series: clean, great, pgd20/linf-0.03137 ...")
-    metric: Literal["aggregate", "wcr", "rdi", "nrgc", "fp", "falsified"]
+    metric: Literal["aggregate", "wcr", "rdi", "nrgc", "fp", "falsified", "dp", "eopp", "eodd", "aodd"]
     grouping: str = "class"
     at_least: float | None = None
     at_most: float | None = None

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jobs.config import FleetConfig, GateConfig
+from jobs.config import FleetConfig, GateConfig, crossed
 from jobs.yamlfile import Kind, Locator, read_yaml, registered, validated
 from services.errors import ClasswiseError, ConfigError, Problem
+from services.fairness_records import METRICS as GROUP_METRICS
 from services.measures.base import Measure
 from services.measures.great import Great
 from services.measures.minimal import Minimal
@@ -131,6 +132,8 @@ def _gate_problems(config: FleetConfig, measures: tuple[Measure, ...], where: Lo
             problems.append(Problem(place, "class or one of groups", repr(gate.grouping), remedy))
         if gate.metric == "falsified" and gate.measure in keys:
             problems += _falsified_problems(index, gate.measure, measures, where)
+        if gate.metric in GROUP_METRICS:
+            problems += _group_problems(index, gate, where)
         problems += _threshold_problems(gate, bounds.get(gate.measure), where, index)
     return problems
 
@@ -149,9 +152,22 @@ def _falsified_problems(index: int, measure: str, measures: tuple[Measure, ...],
         yield Problem(place, "the measure minimal in the fleet for metric falsified", "none", remedy)
 
 
+def _group_problems(index: int, gate: GateConfig, where: Locator) -> Iterator[Problem]:
+    """Group metrics are of decisions, and between the groups of an attribute."""
+    if gate.measure != "clean":
+        remedy = "they judge the decisions themselves, which the measure clean keeps"
+        place = where(("gates", index, "measure"))
+        yield Problem(place, f"clean for metric {gate.metric}", repr(gate.measure), remedy)
+    if "class" in crossed(gate.grouping):
+        remedy = "set grouping to a column of groups: decisions are about the class"
+        place = where(("gates", index, "grouping"))
+        yield Problem(place, f"an attribute for metric {gate.metric}", repr(gate.grouping), remedy)
+
+
 def _threshold_problems(gate: GateConfig, bound: float | None, where: Locator, index: int) -> list[Problem]:
     """A threshold that no model can reach, or none can miss, was meant otherwise: 95 for 0.95."""
-    tops = {"aggregate": bound, "wcr": bound, "rdi": bound, "nrgc": 1.0}
+    of_scores: dict[str, float | None] = {"aggregate": bound, "wcr": bound, "rdi": bound, "nrgc": 1.0}
+    tops = of_scores | dict.fromkeys(GROUP_METRICS, 1.0)
     top = tops.get(gate.metric)
     given = {"at_least": gate.at_least, "at_most": gate.at_most}
     return [

@@ -7,14 +7,26 @@ from dataclasses import dataclass, replace
 from jobs.assemble import Grouping, series_results
 from jobs.baseline import Baseline, non_inferiority
 from jobs.config import GateConfig
+from jobs.fairness import fairness_results, gate_estimate, projection_results
 from jobs.falsify import falsified_results
 from jobs.fleetfile import Fleet
 from jobs.gates import judge, worst
 from jobs.masking import masking_facts, masking_findings, masking_notes
-from jobs.plan import Context, ModelPlan
+from jobs.plan import Context, ModelPlan, picture_path
 from jobs.scores import Scores, read_scores, write_scores
+from services import storage
+from services.fairness_records import METRICS as GROUP_METRICS
 from services.loading.protocols import Samples
-from services.records import Estimate, FalsifiedResult, GateResult, ModelResult, Outcome, SeriesResult
+from services.records import (
+    Estimate,
+    FairnessResult,
+    FalsifiedResult,
+    GateResult,
+    ModelResult,
+    Outcome,
+    SeriesResult,
+)
+from tracking.figures.attributes import traversal_path
 
 
 @dataclass(frozen=True)
@@ -29,6 +41,15 @@ class Judge:
     folder: str
 
 
+@dataclass(frozen=True)
+class Found:
+    """What was found about a model, for its gates."""
+
+    series: tuple[SeriesResult, ...]
+    falsified: tuple[FalsifiedResult, ...]
+    fairness: tuple[FairnessResult, ...]
+
+
 def model_result(item: ModelPlan, index: int, judge_with: Judge) -> ModelResult:
     """Read a model's tables, keep its scores in the bundle, and judge it."""
     scores = read_scores(item, judge_with.samples, judge_with.context)
@@ -39,11 +60,14 @@ def model_result(item: ModelPlan, index: int, judge_with: Judge) -> ModelResult:
         with_falsified(result, _find(falsified, result.series.key, result.grouping))
         for result in series_results(item, scores, judge_with.groupings, config)
     )
-    gates = tuple(_gate(gate, item, series, falsified, scores, judge_with) for gate in config.gates)
+    fairness = fairness_results(scores, judge_with.groupings, judge_with.samples.classes, config.intervals.delta)
+    found = Found(series, falsified, fairness)
+    gates = tuple(_gate(gate, item, found, scores, judge_with) for gate in config.gates)
     masking = masking_findings(item, scores)
     notes = [note for result in series if result.grouping == "class" for note in result.notes]
     notes += [note for result in falsified if result.grouping == "class" for note in result.notes]
-    return ModelResult(
+    notes += [note for result in fairness for note in result.notes]
+    result = ModelResult(
         spec=item.spec,
         digest=item.digest,
         outcome=worst(gate.outcome for gate in gates),
@@ -53,22 +77,35 @@ def model_result(item: ModelPlan, index: int, judge_with: Judge) -> ModelResult:
         facts=masking_facts(masking),
         notes=tuple(dict.fromkeys((*notes, *masking_notes(masking)))),
         falsified=falsified,
+        fairness=fairness,
+        projection=projection_results(item, scores, judge_with.groupings, config),
     )
+    _keep_pictures(item, index, result, judge_with)
+    return result
+
+
+def _keep_pictures(item: ModelPlan, index: int, result: ModelResult, judge_with: Judge) -> None:
+    """Copy what measures drew of the model from the cache into the bundle."""
+    drawn = [table for table in item.tables if table.measure is not None and table.measure.pictures]
+    for table, told in zip(drawn, result.projection, strict=True):
+        data = storage.read_bytes(picture_path(table, judge_with.context))
+        storage.write_bytes(traversal_path(judge_with.folder, index, result, told), data)
 
 
 def _gate(
     gate: GateConfig,
     item: ModelPlan,
-    series: tuple[SeriesResult, ...],
-    falsified: tuple[FalsifiedResult, ...],
+    found: Found,
     scores: Scores,
     judge_with: Judge,
 ) -> GateResult:
     if gate.metric == "falsified":
-        found = _find(falsified, gate.measure, gate.grouping)
+        share = _find(found.falsified, gate.measure, gate.grouping)
         unknown = Estimate(None, reason="falsified needs a GREAT score and a minimal perturbation")
-        return judge(gate, found.overall if found else unknown)
-    result = next(r for r in series if r.series.key == gate.measure and r.grouping == gate.grouping)
+        return judge(gate, share.overall if share else unknown)
+    if gate.metric in GROUP_METRICS:
+        return judge(gate, gate_estimate(found.fairness, gate.grouping, gate.metric))
+    result = next(r for r in found.series if r.series.key == gate.measure and r.grouping == gate.grouping)
     if gate.not_worse_than is None:
         return judge(gate, metric(result, gate.metric))
     baseline = judge_with.baselines[gate.not_worse_than]

@@ -16,6 +16,9 @@ from services.shards import chain, finished_ranges, missing_ranges, shard_name
 PREFLIGHT_VERSION = 1
 """Raised when preflight looks for more, so that models passed before are looked at again."""
 
+PICTURE_VERSION = 1
+"""Raised when pictures show something else."""
+
 LOGITS_VERSION = 1
 """Raised when the logits of the same network on the same samples would come out differently."""
 
@@ -145,6 +148,28 @@ def _score_task(kind: str, table: Table, measure: str, rows: tuple[int, int], co
         measure=measure,
         target=storage.join(table.folder, shard_name(*rows)),
     )
+
+
+def picture_path(table: Table, context: Context) -> str:
+    """Where a measure's picture of a model is kept; its content is that of the table and of what draws it."""
+    key = digest_of("picture", PICTURE_VERSION, table.key)
+    return storage.join(context.cache, "pictures", key[:2], key)
+
+
+def picture_tasks(plan: ModelPlan, context: Context) -> list[ShardTask]:
+    """Pictures that are not in the cache."""
+    tables = [table for table in plan.tables if table.measure is not None and table.measure.pictures]
+    paths = {table.key: picture_path(table, context) for table in tables}
+    return [
+        replace(
+            _score_task("measure", table, table.measure.canonical(), (0, 0), context),
+            kind="picture",
+            target=paths[table.key],
+            digest=plan.digest,
+        )
+        for table in tables
+        if table.measure is not None and not storage.exists(paths[table.key])
+    ]
 
 
 def calibration_tasks(plan: ModelPlan, context: Context, payload: str) -> list[ShardTask]:

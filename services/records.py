@@ -16,6 +16,11 @@ from services.estimates import Estimate as Estimate
 from services.estimates import FalsifiedResult as FalsifiedResult
 from services.estimates import GapResult as GapResult
 from services.estimates import GroupScore as GroupScore
+from services.fairness_records import FairnessResult as FairnessResult
+from services.fairness_records import LatentDimension as LatentDimension
+from services.fairness_records import ProjectedGroup as ProjectedGroup
+from services.fairness_records import ProjectionResult as ProjectionResult
+from services.fairness_records import TaskGaps as TaskGaps
 
 SCHEMA_VERSION = 1
 """Version of the bundle's JSON and Parquet layouts. Readers accept this version and older ones."""
@@ -148,7 +153,7 @@ class ShardTask:
     Attributes:
         kind: "preflight" (one batch, start and stop unused), "logits" (forward passes to a logits shard), "derive" (a
             measure over a finished logits shard), "measure" (a measure that runs the network), "calibrate" (per-class
-            sums over temperatures from a logits shard).
+            sums over temperatures from a logits shard), "picture" (a measure's file for people, to `target`).
         measure: canonical parameters of the measure (its JSON), or "".
         source: path of the logits shard for "derive" and "calibrate".
         target: path of the Parquet shard to write, or "".
@@ -158,7 +163,7 @@ class ShardTask:
             its numbers would enter the cache as those of this one. "" is not compared.
     """
 
-    kind: Literal["preflight", "logits", "derive", "measure", "calibrate"]
+    kind: Literal["preflight", "logits", "derive", "measure", "calibrate", "picture"]
     model: ModelSpec
     samples: SampleSpec
     start: int
@@ -329,6 +334,9 @@ class ModelResult:
         seconds: worker time.
         falsified: for each GREAT series and grouping, the claims that attacks refuted; empty without `minimal`.
         generalisation: train minus test by series; of models that were trained by the sweep that audits them.
+        fairness: group metrics of its decisions, one entry an attribute.
+        projection: tolerance to latent factors, one entry a mapper.
+        generated: each GREAT series on samples of a generative model minus that on the audit's samples.
     """
 
     spec: ModelSpec
@@ -343,6 +351,9 @@ class ModelResult:
     seconds: float = 0.0
     falsified: tuple[FalsifiedResult, ...] = ()
     generalisation: tuple[GapResult, ...] = ()
+    fairness: tuple[FairnessResult, ...] = ()
+    projection: tuple[ProjectionResult, ...] = ()
+    generated: tuple[GapResult, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

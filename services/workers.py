@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from services import storage
 from services.errors import ClasswiseError, Problem, ResourceError, SourceError, WorkerError
 from services.measures.base import Columns, Measure, Scorer, Surroundings
 from services.measures.registry import measure_from
@@ -137,6 +138,11 @@ class Worker:
         )
         return {}, {"sums": curve.sums, "counts": curve.counts, "correct": curve.correct}
 
+    def _picture(self, task: ShardTask) -> tuple[dict[str, Any], dict[str, Any]]:
+        samples, loaded, measure = self._open(task.samples), self._same_model(task), measure_from(task.measure)
+        storage.write_bytes(task.target, measure.picture(self._counted(loaded), self._surroundings(samples)))
+        return {}, {}
+
     # --- what they share -----------------------------------------------------------------------------------------
 
     def _start(self) -> str:
@@ -246,6 +252,7 @@ _KINDS: dict[str, Callable[[Worker, ShardTask], tuple[dict[str, Any], dict[str, 
     "derive": Worker._derive,
     "measure": Worker._measure,
     "calibrate": Worker._calibrate,
+    "picture": Worker._picture,
 }
 
 

@@ -10,6 +10,8 @@ from typing import Any
 from services import storage
 from services.records import AuditResult
 from tracking import tables
+from tracking.fairness import FILE, fill_attributes, has_attributes
+from tracking.figures.attributes import traversal_charts
 from tracking.figures.png import png_bytes
 from tracking.figures.save import FIGURES, figure_files, model_charts
 from tracking.layout import RunContent
@@ -30,7 +32,7 @@ def parent_files(audit: AuditResult, bundle: str, content: RunContent, folder: P
         _bytes(folder / path, storage.read_bytes(drawn) if storage.exists(drawn) else png_bytes(chart))
 
 
-def child_files(audit: AuditResult, index: int, content: RunContent, folder: Path) -> None:
+def child_files(audit: AuditResult, index: int, content: RunContent, folder: Path, bundle: str) -> None:
     """One model's table, figures, light report and verdict."""
     model = audit.models[index]
     _texts(content, folder)
@@ -38,10 +40,15 @@ def child_files(audit: AuditResult, index: int, content: RunContent, folder: Pat
     _verdict(folder, {"outcome": model.outcome.value, "reasons": list(model.reasons), "gates": gates})
     with (folder / "per_class.parquet").open("wb") as file:
         tables.fill_parquet(model, file)
-    for name, chart in model_charts(model).items():
+    if has_attributes(model):
+        with (folder / FILE).open("wb") as file:
+            fill_attributes(model, file)
+    traversals = traversal_charts(bundle, index, model, audit.samples.classes)
+    for name, chart in {**model_charts(model), **traversals}.items():
         _bytes(folder / FIGURES / f"{name}.png", png_bytes(chart))
     alone = replace(audit, models=(model,), outcome=model.outcome)
-    (folder / REPORT).write_text(render(alone, interactive=False), encoding="utf-8")
+    page = render(alone, interactive=False, traversals={model.spec.name: traversals})
+    (folder / REPORT).write_text(page, encoding="utf-8")
 
 
 def _texts(content: RunContent, folder: Path) -> None:

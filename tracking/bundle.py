@@ -4,6 +4,8 @@
 
     STORAGE/audits/FLEET/AUDIT_ID/
       tables/000_resnet18.parquet    one row a series, grouping and group
+      attributes/000_resnet18.parquet  gaps between groups, tolerance by factor and group (tracking.fairness)
+      traversals/000_resnet18_projection.npz  images along each latent factor (services.traversals)
       bundle.json                    the whole `AuditResult`; written last, so its presence means complete
       report.html                    (tracking.report)
       figures/great/heatmap.png      the fleet's pictures (tracking.figures.save)
@@ -25,6 +27,7 @@ from services import storage
 from services.errors import Problem, StorageError
 from services.records import SCHEMA_VERSION, AuditResult
 from tracking import tables
+from tracking.fairness import fill_attributes, has_attributes
 from tracking.names import file_name
 
 BUNDLE = "bundle.json"
@@ -56,6 +59,9 @@ def write_bundle(result: AuditResult, folder: str) -> str:
     for index, model in enumerate(result.models):
         target = storage.join(folder, "tables", tables.file_of(result, index))
         storage.write(target, partial(tables.fill_parquet, model))
+        if has_attributes(model):
+            target = storage.join(folder, "attributes", tables.file_of(result, index))
+            storage.write(target, partial(fill_attributes, model))
     path = storage.join(folder, BUNDLE)
     storage.write_bytes(path, _ADAPTER.dump_json(result, indent=1))
     return path

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from services.records import AuditResult, ModelResult, Outcome, SeriesResult, ThreatModel, digest_of
+from tracking.fairness import attribute_metrics
 from tracking.names import group_key, metric_key, series_key, unique_name
 from tracking.summary import METRICS, bounds, lens, series_metrics
 from tracking.tables import finite, rows
@@ -54,6 +55,10 @@ def child_content(audit: AuditResult, index: int) -> RunContent:
         metrics |= bounds(metric_key(series_key(tested.series, tested.grouping), "falsified"), tested.overall)
     for gap in model.generalisation:
         metrics |= bounds(metric_key("ge", gap.lens), gap.gap)
+    for gap in model.generated:
+        metrics |= bounds(metric_key("generated", gap.lens), gap.train)
+        metrics |= bounds(metric_key("generated_minus_test", gap.lens), gap.gap)
+    metrics |= attribute_metrics(model)
     if SECONDS_PER_EPOCH in model.facts:
         metrics[f"train/{SECONDS_PER_EPOCH}"] = model.facts[SECONDS_PER_EPOCH]
     metrics |= {"undefined": float(len(undefined)), "forwards": float(model.forwards), "seconds": model.seconds}
@@ -86,6 +91,11 @@ def undefined_of(model: ModelResult) -> Iterator[tuple[str, str]]:
         for group in result.groups:
             if finite(group.score.value) is None:
                 yield _group_metric(result, group_key(group.index, group.name)), group.score.reason or "undefined"
+    for gaps in model.fairness:
+        for metric, estimate in gaps.worst.items():
+            if finite(estimate.value) is None:
+                key = metric_key(series_key("fairness", gaps.grouping), metric)
+                yield key, estimate.reason or "undefined"
 
 
 def worst_groups(result: SeriesResult) -> Iterator[tuple[str, float, float | None]]:

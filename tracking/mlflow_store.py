@@ -148,7 +148,7 @@ class _Writer:
                 self._runs.batch(run_id, content)
                 self._dataset(run_id)
                 with TemporaryDirectory() as folder:
-                    artifacts.child_files(self._audit, index, content, Path(folder))
+                    artifacts.child_files(self._audit, index, content, Path(folder), self._folder)
                     self._client.log_artifacts(run_id, folder)
                 self._runs.table(run_id, table_rows(model), "per_class.json")
         return run_id

@@ -17,8 +17,10 @@ from markupsafe import Markup
 
 from services import storage
 from services.records import AuditResult
+from tracking.fairness_tables import attribute_tables
 from tracking.figures import views
-from tracking.figures.charts import Chart
+from tracking.figures.attributes import attribute_charts, title_of, traversal_charts
+from tracking.figures.charts import Chart, Strips
 from tracking.figures.interactive import to_plotly
 from tracking.figures.png import png_bytes
 from tracking.figures.save import fleet_charts, model_charts
@@ -41,11 +43,28 @@ def write_report(result: AuditResult, folder: str, history: Sequence[AuditResult
         StorageError: the storage is full, read-only or unreachable.
     """
     path = storage.join(folder, REPORT)
-    storage.write_bytes(path, render(result, history).encode("utf-8", "replace"))
+    page = render(result, history, traversals=traversals_of(result, folder))
+    storage.write_bytes(path, page.encode("utf-8", "replace"))
     return path
 
 
-def render(result: AuditResult, history: Sequence[AuditResult] = (), *, interactive: bool = True) -> str:
+def traversals_of(result: AuditResult, folder: str) -> dict[str, dict[str, Chart]]:
+    """The traversals of the models whose own figures are in the page, by the model's name."""
+    places = {model.spec.name: index for index, model in enumerate(result.models)}
+    classes = result.samples.classes
+    return {
+        model.spec.name: traversal_charts(folder, places[model.spec.name], model, classes)
+        for model in worst_first(result)[:MOST_MODELS]
+    }
+
+
+def render(
+    result: AuditResult,
+    history: Sequence[AuditResult] = (),
+    *,
+    interactive: bool = True,
+    traversals: Mapping[str, Mapping[str, Chart]] | None = None,
+) -> str:
     """The page as text; with `interactive` False pictures are embedded PNG and no plotly."""
     sections = _sections(result, history, interactive)
     template = environment().get_template("report.html")
@@ -58,8 +77,9 @@ def render(result: AuditResult, history: Sequence[AuditResult] = (), *, interact
         words=fleet_words(result),
         cards=model_cards(result),
         lenses=[{"name": name, "title": _title(result, name)} for name, charts in sections.items() if charts],
+        attributes=attribute_tables(result),
         figures=_figures(sections, interactive),
-        models=_model_figures(result, interactive),
+        models=_model_figures(result, interactive, traversals or {}),
         calibration=_calibration(result) if interactive else None,
         table=embedded(class_table(result)),
         plotly=Markup(_plotly_script()) if interactive else None,
@@ -78,10 +98,12 @@ def _sections(result: AuditResult, history: Sequence[AuditResult], interactive: 
             charts = {key: chart for key, chart in charts.items() if key in {"disparity", "radar"}}
         trend = views.trends(history, result, name)
         found[name] = {**charts, "trends": trend} if trend else charts
-    return found
+    return found | attribute_charts(result)
 
 
-def _model_figures(result: AuditResult, interactive: bool) -> list[dict[str, Any]]:
+def _model_figures(
+    result: AuditResult, interactive: bool, traversals: Mapping[str, Mapping[str, Chart]]
+) -> list[dict[str, Any]]:
     """Each model with its own figures, the worst outcome first: its profile, and what is proved, claimed and broken."""
     models = worst_first(result)[:MOST_MODELS]
     return [
@@ -89,7 +111,7 @@ def _model_figures(result: AuditResult, interactive: bool) -> list[dict[str, Any
             "name": shorten(model.spec.name, 60),
             "figures": [
                 {"id": f"figure-model-{place}-{name}", **_figure(chart, interactive)}
-                for name, chart in model_charts(model).items()
+                for name, chart in {**model_charts(model), **traversals.get(model.spec.name, {})}.items()
             ],
         }
         for place, model in enumerate(models)
@@ -105,8 +127,9 @@ def _figures(sections: Mapping[str, Mapping[str, Chart]], interactive: bool) -> 
 
 
 def _figure(chart: Chart, interactive: bool) -> dict[str, Any]:
-    body = embedded(to_plotly(chart)) if interactive else None
-    picture = None if interactive else _picture(chart)
+    drawn = not interactive or isinstance(chart, Strips)
+    body = None if drawn else embedded(to_plotly(chart))
+    picture = _picture(chart) if drawn else None
     return {"title": chart.title, "note": chart.note, "json": body, "picture": picture}
 
 
@@ -116,7 +139,9 @@ def _calibration(result: AuditResult) -> dict[str, Any] | None:
 
 
 def _title(result: AuditResult, lens: str) -> str:
-    found = next(found for model in result.models if (found := find(model, lens)))
+    found = next((found for model in result.models if (found := find(model, lens))), None)
+    if found is None:
+        return title_of(lens)
     return found.series.title if found.grouping == "class" else f"{found.series.title}, by {found.grouping}"
 
 

@@ -75,10 +75,15 @@ def _shown(result: AuditResult) -> list[ModelResult]:
 def _rows(model: ModelResult, names: list[str]) -> list[list[str]]:
     """The cells of a model, a row a measure; its name and outcome stand in the first."""
     head = [model.spec.name, model.outcome.value]
-    measured = [(name, found) for name in names if (found := find(model, name))]
+    measured = [found for name in names if (found := find(model, name))]
     if not measured:
         return [[*head, *[""] * 7]]
-    return [[*(("", "") if place else head), name, *_numbers(found)] for place, (name, found) in enumerate(measured)]
+    return [[*(("", "") if place else head), _told(found), *_numbers(found)] for place, found in enumerate(measured)]
+
+
+def _told(found: SeriesResult) -> str:
+    """A series and what it is profiled by: ``great``, ``great sex``."""
+    return found.series.key + ("" if found.grouping == "class" else f" {found.grouping}")
 
 
 def _limits(rows: list[list[str]], width: int) -> tuple[int, int]:

@@ -20,6 +20,10 @@ METRIC_WORDS = {
     "nrgc": "inequality between {groups}",
     "fp": "mean less a penalty for disparity",
     "falsified": "share of claims that attacks refute",
+    "dp": "largest gap between {groups} in how often it answers a class",
+    "eopp": "largest gap between {groups} in how often it misses a class",
+    "eodd": "largest gap between {groups} in hits or false alarms",
+    "aodd": "largest gap between {groups} in hits and false alarms, averaged",
 }
 _RANKING = re.compile("spearman|rank correlation", re.IGNORECASE)
 _SMALLEST = 0.00005

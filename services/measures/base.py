@@ -55,6 +55,7 @@ class Measure(BaseModel):
         version: raise it whenever the numbers change for the same parameters; it is part of the cache key.
         needs: "logits" for a function of logits and labels, "model" when the network itself must run.
         gradients: the measure differentiates through the network; a black box cannot serve it.
+        pictures: it has something to show besides scores, `picture`.
         batch_dependent: a sample's score may depend on the batch it is in, against the rule of `from_model`; then the
             sizes of shard and batch are part of the cache key.
     """
@@ -64,6 +65,7 @@ class Measure(BaseModel):
     version: ClassVar[int] = 1
     needs: ClassVar[Literal["logits", "model"]]
     gradients: ClassVar[bool] = False
+    pictures: ClassVar[bool] = False
     batch_dependent: ClassVar[bool] = False
     name: str
 
@@ -93,6 +95,10 @@ class Measure(BaseModel):
     def scorer(self, surroundings: Surroundings) -> Scorer:
         """What scores the batches of a task: `from_model`, unless a measure has to open and check files first."""
         return self.from_model
+
+    def picture(self, network: Network, surroundings: Surroundings) -> bytes:
+        """A file for people that goes into the bundle, one a model."""
+        raise MeasureError(Problem(self.name, "a measure with pictures", "one without"))
 
     def content(self) -> str:
         """Digest of the files that the parameters name, "" where there are none: part of the cache key.

@@ -43,14 +43,17 @@ class Projection(Measure):
         least_explained: a mapper that explains less of the samples' variance than this is refused, for it does not
             reconstruct and cannot judge; looked at on 64 samples spread over the set.
         label: tells two mappers apart in one fleet: the key becomes ``projection-LABEL/tol``.
+        names: what dimensions stand for, by their column: ``{8: thickness}``; for pictures and tables.
 
     Extra columns: `correct`; `agrees`, the share of dimensions at whose centre the label is the sample's own;
     `censored`, the share of directions in which it never flips; `dev`, mean deviation in latent units; `error`, mean
     squared error of the reconstruction; `non_finite`, `queries`; and for each dimension `d003/down`, `d003/up`, the
-    moves in [0, 1], and `d003/down_censored`, `d003/up_censored`.
+    moves in [0, 1], `d003/down_censored`, `d003/up_censored`, and the same in every row `d003/centre`, `d003/unit`.
     """
 
+    version: ClassVar[int] = 2
     needs: ClassVar[Literal["logits", "model"]] = "model"
+    pictures: ClassVar[bool] = True
 
     name: Literal["projection"] = "projection"
     mapper: str = Field(min_length=3)
@@ -62,6 +65,7 @@ class Projection(Measure):
     reach: float = Field(default=1.0, gt=0, le=1000)
     least_explained: float = Field(default=0.5, ge=0, le=1)
     label: str = Field(default="", pattern=r"^[a-z0-9.]{0,40}$")
+    names: dict[Index, Annotated[str, Field(min_length=1, max_length=60)]] = Field(default_factory=dict)
 
     @field_validator("dimensions")
     @classmethod
@@ -80,6 +84,10 @@ class Projection(Measure):
     def series(self) -> tuple[Series, ...]:
         stem = f"projection-{self.label}" if self.label else "projection"
         return (Series(f"{stem}/tol", "Tolerance to attributes (share of the range)", 1.0, unit="share of range"),)
+
+    def canonical(self) -> str:
+        """Without `names`, which no number depends on."""
+        return super().canonical() if not self.names else self.model_copy(update={"names": {}}).canonical()
 
     def content(self) -> str:
         from services.loading.mappers import mapper_fingerprint
@@ -108,6 +116,20 @@ class Projection(Measure):
 
         surroundings = Surroundings(str(images.device), DEFAULT_FACTORIES, lambda: images)
         return self.scorer(surroundings)(network, images, labels, ids, seed=seed)
+
+    def picture(self, network: Network, surroundings: Surroundings) -> bytes:
+        """A traversal from the centre of all latents: `services.traversals`."""
+        import torch
+
+        from services.fairness.traversal import traverse
+        from services.loading.mappers import open_mapper
+
+        mapper = open_mapper(self.mapper, device=surroundings.device, allowed_factories=surroundings.allowed_factories)
+        latents = mapper.encode(surroundings.probe()).shape[1]
+        everything = self.model_copy(update={"dimensions": "all"})._axes(mapper, latents)
+        centre = everything.centre.to(torch.device(surroundings.device))
+        axes = self._axes(mapper, latents)
+        return traverse(network, mapper, centre, axes, steps=self.steps, halvings=self.halvings).to_bytes()
 
     def _score(
         self,
@@ -152,7 +174,7 @@ class Projection(Measure):
         correct: NDArray[np.bool_],
         error: NDArray[np.float64],
     ) -> Columns:
-        unit = axes.unit.double().cpu().numpy()
+        centre, unit = axes.centre.double().cpu().numpy(), axes.unit.double().cpu().numpy()
         columns: Columns = {
             self.series()[0].key: found.moves.mean(axis=(1, 2)),
             "correct": correct.astype(np.float64),
@@ -164,6 +186,8 @@ class Projection(Measure):
             "queries": found.queries + 2.0,
         }
         for d, column in enumerate(axes.dimensions.tolist()):
+            columns[f"d{column:03d}/centre"] = np.full(len(own), centre[d])
+            columns[f"d{column:03d}/unit"] = np.full(len(own), unit[d])
             for side, way in enumerate(("down", "up")):
                 columns[f"d{column:03d}/{way}"] = found.moves[:, d, side]
                 columns[f"d{column:03d}/{way}_censored"] = found.censored[:, d, side].astype(np.float64)

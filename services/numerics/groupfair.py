@@ -19,17 +19,16 @@ groups is undefined: never 0, never perfectly fair.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from services.fairness_records import METRICS as METRICS
+from services.fairness_records import Metric as Metric
 from services.numerics.checks import Bools, Floats, Ints, as_indices, check_level, fault
 from services.numerics.intervals import clopper_pearson
 from services.records import Estimate
-
-Metric = Literal["dp", "eopp", "eodd", "aodd"]
-METRICS: tuple[Metric, ...] = ("dp", "eopp", "eodd", "aodd")
 
 
 @dataclass(frozen=True)
@@ -103,6 +102,39 @@ def matrix_counts(truth: NDArray[Any], decisions: NDArray[Any], attributes: NDAr
         raise fault("attributes", "shape (N, A) of 0, 1 and -1 for unknown", f"shape {kinds.shape}")
     member = np.stack([kinds == 0, kinds == 1], axis=2).reshape(len(kinds), -1).astype(np.float64)
     return GroupCounts(*_counts(_binary(truth, "truth"), _binary(decisions, "decisions"), member, 2))
+
+
+def class_counts(
+    labels: NDArray[np.integer[Any]],
+    predicted: NDArray[np.integer[Any]],
+    groups: NDArray[np.integer[Any]],
+    *,
+    n_classes: int,
+    n_groups: int,
+) -> GroupCounts:
+    """Counts (K, G) of the K decisions "it is class k" of a classifier; a prediction of -1 selects no class.
+
+    One pass over the samples and K G cells, whatever N: no (N, K) table is made.
+
+    Args:
+        labels, groups: (N,) in [0, K) and [0, G).
+        predicted: (N,) in [-1, K).
+    """
+    size = len(np.asarray(labels))
+    truth, member = as_indices(labels, size, n_classes, "labels"), as_indices(groups, size, n_groups, "groups")
+    given = np.asarray(predicted)
+    chosen = as_indices(np.where(given == -1, 0, given), size, n_classes, "predicted")
+    answered = given != -1
+    hit = answered & (chosen == truth)
+
+    def cells(classes: Ints, rows: Bools) -> Ints:
+        flat = np.bincount((classes * n_groups + member)[rows], minlength=n_classes * n_groups)
+        return np.asarray(flat.reshape(n_classes, n_groups), dtype=np.int64)
+
+    everyone = np.ones(size, dtype=bool)
+    sizes = np.bincount(member, minlength=n_groups).astype(np.int64)
+    selected, hits = cells(chosen, answered), cells(truth, hit)
+    return GroupCounts(np.tile(sizes, (n_classes, 1)), cells(truth, everyone), selected, hits, selected - hits)
 
 
 def gaps(counts: GroupCounts, *, delta: float = 0.05) -> dict[Metric, Gaps]:

@@ -14,6 +14,7 @@ import torch
 from jobs.audit import run_audit
 from jobs.fleetfile import validate_fleet
 from jobs.progress import Quiet
+from jobs.publish import audit_and_publish
 from services.errors import ClasswiseError
 from services.loading.samples import open_samples
 from services.records import Outcome, SampleSpec
@@ -21,6 +22,8 @@ from services.training.checkpoints import load_weights, save_weights
 from services.training.mappers import vae
 from services.training.mappers.loop import train_mapper
 from services.training.mappers.recipe import MapperRecipe
+from services.traversals import Traversal
+from tracking.figures.attributes import traversal_path
 
 
 @pytest.fixture(scope="module")
@@ -64,8 +67,17 @@ def test_tolerance_goes_through_the_lens_the_gates_and_the_cache(fleet: dict[str
         assert all(0.0 < row.score.value <= 1.0 for row in found.groups)
         assert found.aggregate.value < 1.0
         assert found.aggregate.low <= found.aggregate.value <= found.aggregate.high
-        moves = [found.extras[f"d{d:03d}/{way}"] for d in (0, 3) for way in ("down", "up")]
-        assert found.aggregate.value == pytest.approx(np.mean(moves))
+        (told,) = model.projection
+        assert [d.index for d in told.dimensions] == [0, 3]
+        assert found.aggregate.value == pytest.approx(told.overall.tol.value / 2)
+        assert told.overall.tol.value == pytest.approx(np.mean([d.tol.value for d in told.dimensions]))
+        assert told.overall.dev.value == pytest.approx(found.extras["dev"])
+        assert [group.n for group in told.groups["class"]] == [row.n for row in found.groups]
+        for d in told.dimensions:
+            assert d.tol.low <= d.tol.value <= d.tol.high
+            flips = sum(d.down) + sum(d.up)
+            assert flips == pytest.approx((1 - d.censored) * 2 * told.overall.n)
+        assert not any(name.startswith("d00") for name in found.extras)
         assert {"censored", "dev", "agrees", "correct"} <= set(found.groups[0].extras)
         assert [gate.outcome for gate in model.gates] == [Outcome.PASS, Outcome.FAIL]
     again = audit(fleet)
@@ -115,3 +127,26 @@ def test_a_lost_shard_alone_is_done_again(fleet: dict[str, Any], tmp_path: Path)
 
 def _columns(path: Path) -> list[str]:
     return list(pq.read_schema(path).names)
+
+
+def test_every_model_has_its_traversal_in_bundle_and_report_drawn_once(fleet: dict[str, Any]) -> None:
+    fleet["measures"][1]["names"] = {3: "tilt"}
+    first = audit_and_publish(validate_fleet(fleet), Quiet())
+    page = (Path(first.folder) / "report.html").read_text()
+    assert "Tolerance to attributes (projection/tol)" in page and "tilt" in page
+    assert page.count("traversal</h3>") == 2
+    for index, model in enumerate(first.result.models):
+        path = traversal_path(first.folder, index, model, model.projection[0])
+        found = Traversal.from_bytes(Path(path).read_bytes(), path)
+        assert found.images.shape == (2, 11, 8, 8, 1) and found.dimensions.tolist() == [0, 3]
+        centre = found.labels[:, 5]
+        assert len(set(centre.tolist())) == 1  # every dimension starts from the same image
+        np.testing.assert_array_equal(found.images[0, 5], found.images[1, 5])
+        for d in range(2):
+            for side, ends in enumerate((found.labels[d, :5], found.labels[d, 6:])):
+                if found.censored[d, side]:
+                    assert (ends == centre[d]).all()
+        (told,) = model.projection
+        assert [one.name for one in told.dimensions] == ["d000", "tilt"]
+    again = audit(fleet)
+    assert [model.forwards for model in again.models] == [0, 0]

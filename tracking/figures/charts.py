@@ -1,4 +1,4 @@
-"""What a picture shows, free of any drawing library: five kinds of chart serve every figure.
+"""What a picture shows, free of any drawing library: six kinds of chart serve every figure.
 
 A chart holds full names; shortening is the drawer's business, so that an interactive one can show the whole name.
 Missing values are None.
@@ -119,4 +119,32 @@ class Radar:
     top: float
 
 
-Chart = Heatmap | Dots | Scatter | Lines | Radar
+@dataclass(frozen=True)
+class Strip:
+    """Images along one dimension.
+
+    Attributes:
+        images: bytes of uint8 (S, H, W, C).
+        labels: what the network says at each position.
+        down, up: positions of the flips on either side of 0; None where there is none.
+    """
+
+    name: str
+    images: bytes
+    labels: tuple[str, ...]
+    down: float | None
+    up: float | None
+
+
+@dataclass(frozen=True)
+class Strips:
+    """Rows of images over shared positions; drawn as a picture everywhere. `shape` is (H, W, C)."""
+
+    title: str
+    note: str
+    positions: tuple[float, ...]
+    shape: tuple[int, int, int]
+    strips: tuple[Strip, ...]
+
+
+Chart = Heatmap | Dots | Scatter | Lines | Radar | Strips

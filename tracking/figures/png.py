@@ -14,10 +14,11 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from tracking.figures.charts import Chart, Cloud, Dots, Heatmap, Lines, Marks, Radar, Scatter
+from tracking.figures.charts import Chart, Cloud, Dots, Heatmap, Lines, Marks, Radar, Scatter, Strips
 from tracking.figures.fit import below_title, canvas, label, width
 from tracking.figures.labels import numbers, spread
 from tracking.figures.palette import GREY, LINES, SCALE, SHAPES
+from tracking.figures.strips import draw_strips
 
 
 def draw(chart: Chart) -> Figure:
@@ -28,6 +29,7 @@ def draw(chart: Chart) -> Figure:
         Scatter: _scatter,
         Lines: _lines,
         Radar: _radar,
+        Strips: draw_strips,
     }
     return drawers[type(chart)](chart)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from services import storage
 from services.records import AuditResult, ModelResult
 from tracking.figures import views
+from tracking.figures.attributes import attribute_charts, model_attribute_charts
 from tracking.figures.charts import Chart
 from tracking.figures.png import png_bytes
 from tracking.names import file_name
@@ -37,6 +38,7 @@ def model_charts(model: ModelResult) -> dict[str, Chart]:
         for grouping in sorted(groupings, key=lambda grouping: grouping != "class")
     }
     found["bracket"] = views.bracket(model)
+    found |= model_attribute_charts(model)
     return {name: chart for name, chart in found.items() if chart is not None}
 
 
@@ -46,6 +48,9 @@ def figure_files(audit: AuditResult) -> dict[str, Chart]:
     for lens in lenses(audit)[:MOST_LENSES]:
         folder = storage.join(FIGURES, file_name(lens))
         found |= {storage.join(folder, f"{name}.png"): chart for name, chart in fleet_charts(audit, lens).items()}
+    for about, charts in attribute_charts(audit).items():
+        folder = storage.join(FIGURES, file_name(about))
+        found |= {storage.join(folder, f"{name}.png"): chart for name, chart in charts.items()}
     curve = views.calibration(audit.calibration)
     return {**found, storage.join(FIGURES, "calibration.png"): curve} if curve else found
 

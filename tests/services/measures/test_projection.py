@@ -40,7 +40,7 @@ def test_scores_and_columns_are_those_of_the_analytic_boundary() -> None:
     assert columns["correct"].all()
     assert columns["error"].max() < 1e-6
     assert {len(column) for column in columns.values()} == {60}
-    metrics = projection_metrics(boundaries_of(columns, np.zeros(3), np.ones(3)))
+    metrics = projection_metrics(boundaries_of(columns))
     assert metrics.tol.value == pytest.approx(2 * columns["projection/tol"].mean())
     assert metrics.dev.value == pytest.approx(columns["dev"].mean())
 

@@ -12,7 +12,7 @@ from fairlearn.metrics import (
 
 from services.errors import MeasureError
 from services.fairness.metrics import group_fairness
-from services.numerics.groupfair import METRICS, gaps, group_counts, matrix_counts
+from services.numerics.groupfair import METRICS, class_counts, gaps, group_counts, matrix_counts
 
 RNG = np.random.default_rng(5)
 
@@ -95,3 +95,18 @@ def test_what_is_no_decision_is_refused() -> None:
         group_fairness(np.array([1]), np.array([1]), np.array(["b"]), names=("a",))
     with pytest.raises(MeasureError, match="-1 for unknown"):
         matrix_counts(np.ones((1, 1)), np.ones((1, 1)), np.array([[3]]))
+
+
+def test_the_decisions_of_a_classifier_are_counted_without_a_table_of_them() -> None:
+    labels, predicted, groups = RNG.integers(0, 7, 500), RNG.integers(-1, 7, 500), RNG.integers(0, 3, 500)
+    found = class_counts(labels, predicted, groups, n_classes=7, n_groups=4)
+    for k in range(7):
+        alone = group_counts(labels == k, predicted == k, groups, 4)
+        for name in ("size", "positive", "selected", "hits", "alarms"):
+            np.testing.assert_array_equal(getattr(found, name)[k], getattr(alone, name))
+    assert gaps(found)["dp"].missing[:, 3].all()
+
+
+def test_a_prediction_that_is_no_class_is_refused() -> None:
+    with pytest.raises(MeasureError, match=r"predicted.*integers in \[0, 2\)"):
+        class_counts(np.array([0, 1]), np.array([0, 2]), np.array([0, 0]), n_classes=2, n_groups=1)

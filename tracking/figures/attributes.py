@@ -1,0 +1,186 @@
+"""Pictures of attributes: gaps between groups, tolerance of each latent dimension, where labels flip, traversals."""
+
+from __future__ import annotations
+
+from services import storage
+from services.fairness_records import METRICS
+from services.records import AuditResult, LatentDimension, ModelResult, ProjectionResult
+from services.traversals import Traversal
+from tracking.fairness import GAP_WORDS, SHORT, attributes, fairness_of, projection_of, projections
+from tracking.figures.charts import Chart, Dots, Heatmap, Line, Marks, Panel, Radar, Strip, Strips
+from tracking.names import file_name
+from tracking.tables import finite
+
+MOST = 40
+RADAR_LINES = 5
+RADAR_AXES = 24
+STRIPS = 12
+"""Dimensions of a traversal that are drawn, the least tolerant first."""
+
+
+def attribute_charts(audit: AuditResult) -> dict[str, dict[str, Chart]]:
+    """The fleet's charts by what they are about, ``fairness/by-sex`` or ``projection``, and name."""
+    found: dict[str, dict[str, Chart]] = {}
+    for grouping in attributes(audit):
+        if (chart := group_gaps(audit, grouping)) is not None:
+            found[f"fairness/by-{grouping}"] = {"gaps": chart}
+    for series in projections(audit):
+        charts = {"attribute_radar": attribute_radar(audit, series), "tolerance": tolerances(audit, series)}
+        found[series.rpartition("/")[0]] = {name: chart for name, chart in charts.items() if chart is not None}
+    return found
+
+
+def title_of(name: str) -> str:
+    """What the charts under that name are about, for a menu."""
+    kind, _, rest = name.partition("/by-")
+    return f"Gaps between groups of {rest}" if rest else f"Attributes, {kind}"
+
+
+def model_attribute_charts(model: ModelResult) -> dict[str, Chart]:
+    """One model's charts of attributes."""
+    found: dict[str, Chart | None] = {"task_by_attribute": task_heatmap(model)}
+    for told in model.projection:
+        found[f"boundaries_{file_name(told.series.rpartition('/')[0])}"] = boundaries(model, told)
+    return {name: chart for name, chart in found.items() if chart is not None}
+
+
+def group_gaps(audit: AuditResult, grouping: str) -> Dots | None:
+    """The largest gaps of each model between the groups of an attribute."""
+    found = [(model, result) for model in audit.models if (result := fairness_of(model, grouping))]
+    found = [pair for pair in found if any(estimate.value is not None for estimate in pair[1].worst.values())][:MOST]
+    if not found:
+        return None
+    panels = []
+    for metric in METRICS:
+        estimates = [result.worst[metric] for _, result in found]
+        value, low, high = (tuple(finite(getattr(e, side)) for e in estimates) for side in ("value", "low", "high"))
+        panels.append(Panel(GAP_WORDS[metric], (Marks(metric, value, low, high),)))
+    first = found[0][1]
+    groups = ", ".join(f"{name} (n={size:,})" for name, size in list(zip(first.groups, first.sizes, strict=True))[:6])
+    note = f"Gaps between {groups}; 0 is no gap. Of all classes' decisions the one with the largest gap."
+    names = tuple(model.spec.name for model, _ in found)
+    return Dots(f"Do decisions follow {grouping}?", note, names, tuple(panels), "model")
+
+
+def task_heatmap(model: ModelResult) -> Heatmap | None:
+    """Tasks (rows, "it is this class") by metric and attribute (columns), the largest gaps first."""
+    if not model.fairness:
+        return None
+    worst: dict[str, float] = {}
+    for result in model.fairness:
+        for task in result.tasks:
+            worst[task.task] = max(worst.get(task.task, -1.0), task.gaps["eodd"].value or 0.0)
+    rows = sorted(worst, key=lambda task: -worst[task])[:MOST]
+    cells = {
+        (task.task, f"{SHORT[metric]} {result.grouping}"): task.gaps[metric].value
+        for result in model.fairness
+        for task in result.tasks
+        for metric in METRICS
+    }
+    columns = tuple(f"{SHORT[metric]} {result.grouping}" for result in model.fairness for metric in METRICS)
+    values = tuple(tuple(finite(cells.get((row, column))) for column in columns) for row in rows)
+    note = "The gap between the groups of each attribute in each decision, the most unequal decision on top."
+    note += "" if len(rows) == len(worst) else f" The {len(rows)} most unequal of {len(worst)}."
+    title = f"{model.spec.name}, decisions by attribute"
+    return Heatmap(title, note, tuple(rows), columns, values, "gap", row_label="class", column_label="attribute")
+
+
+def attribute_radar(audit: AuditResult, series: str) -> Radar | None:
+    """Tolerance to each latent dimension, a line a model; nothing for fewer than three dimensions or too many."""
+    found = [(model, told) for model in audit.models if (told := projection_of(model, series))]
+    names = tuple(dimension.name for dimension in found[0][1].dimensions) if found else ()
+    if not 3 <= len(names) <= RADAR_AXES:
+        return None
+    chosen = found if len(found) <= RADAR_LINES else _ends(found)
+    lines = tuple(Line(model.spec.name, tuple(finite(d.tol.value) for d in told.dimensions)) for model, told in chosen)
+    note = "Tolerance to each latent factor: how much of its range, both ways, leaves the label as it is (2 is all)."
+    note += "" if len(chosen) == len(found) else f" The {RADAR_LINES - 1} most tolerant models and the least."
+    return Radar("Attribute radar", note, names, lines, 2.0)
+
+
+def tolerances(audit: AuditResult, series: str) -> Dots | None:
+    """Tol, Dev and Cou of each model."""
+    found = [(model, told.overall) for model in audit.models if (told := projection_of(model, series))][:MOST]
+    if not found:
+        return None
+    labels = {"tol": "Tol: higher is better", "dev": "Dev: 0 is balanced", "cou": "Cou (approximate interval)"}
+    panels = []
+    for name, label in labels.items():
+        estimates = [getattr(overall, name) for _, overall in found]
+        value, low, high = (tuple(finite(getattr(e, side)) for e in estimates) for side in ("value", "low", "high"))
+        panels.append(Panel(label, (Marks(name, value, low, high),)))
+    cut = max((overall.censored or 0.0 for _, overall in found), default=0.0)
+    note = "Over all samples and latent factors. "
+    note += f"Where a label never flips Tol is a lower bound: in up to {cut:.0%} of the directions here."
+    return Dots("Tolerance to attributes", note, tuple(m.spec.name for m, _ in found), tuple(panels), "model")
+
+
+def boundaries(model: ModelResult, told: ProjectionResult) -> Heatmap | None:
+    """Where along each latent dimension labels flip: shares of the samples by position."""
+    shown = sorted(told.dimensions, key=_tolerance)[:MOST]
+    if not shown or not told.overall.n:
+        return None
+    parts = len(shown[0].up)
+    columns = tuple(f"{(place - parts) / parts:+.1f}" for place in range(parts))
+    columns += tuple(f"{(place + 1) / parts:+.1f}" for place in range(parts))
+    values = tuple(tuple(100 * count / told.overall.n for count in (*reversed(one.down), *one.up)) for one in shown)
+    note = "Samples in per cent whose label flips there, by distance from the centre in units; the least tolerant "
+    note += "factor on top. Samples that never flip are in no column."
+    title = f"{model.spec.name}, where labels flip"
+    rows = tuple(one.name for one in shown)
+    return Heatmap(title, note, rows, columns, values, "% of samples", row_label="factor", column_label="position")
+
+
+def strips(model: ModelResult, told: ProjectionResult, found: Traversal, classes: tuple[str, ...]) -> Strips | None:
+    """The mapper's images along each dimension, with the label at every position and the flip points."""
+    place = {int(d): row for row, d in enumerate(found.dimensions)}
+    shown = [one for one in sorted(told.dimensions, key=_tolerance) if one.index in place][:STRIPS]
+    if not shown:
+        return None
+    rows = tuple(_strip(one, found, place[one.index], classes) for one in shown)
+    note = "Every factor is moved from the centre of all of them, the others resting: the images are the mapper's and "
+    note += "show no sample. Framed in orange: another label than at the centre; the line is the flip point."
+    note += "" if len(shown) == len(told.dimensions) else f" The {len(shown)} least tolerant of {len(told.dimensions)}."
+    shape = found.images.shape[2:]
+    title = f"{model.spec.name}, traversal"
+    return Strips(title, note, tuple(found.positions.tolist()), (shape[0], shape[1], shape[2]), rows)
+
+
+def _strip(one: LatentDimension, found: Traversal, row: int, classes: tuple[str, ...]) -> Strip:
+    labels = tuple(classes[k] if 0 <= k < len(classes) else "not finite" for k in found.labels[row].tolist())
+    down, up = (
+        None if found.censored[row, side] else float(sign * found.moves[row, side])
+        for side, sign in ((0, -1.0), (1, 1.0))
+    )
+    return Strip(one.name, found.images[row].tobytes(), labels, down, up)
+
+
+def traversal_path(folder: str, index: int, model: ModelResult, told: ProjectionResult) -> str:
+    """Where a bundle keeps the traversal of a model."""
+    name = f"{index:03d}_{file_name(model.spec.name)}_{file_name(told.series.rpartition('/')[0])}.npz"
+    return storage.join(folder, "traversals", name)
+
+
+def traversal_charts(folder: str, index: int, model: ModelResult, classes: tuple[str, ...]) -> dict[str, Chart]:
+    """The strips of a model, read from its bundle; empty where it has none.
+
+    Raises:
+        StorageError: a file is damaged.
+    """
+    found: dict[str, Chart] = {}
+    for told in model.projection:
+        path = traversal_path(folder, index, model, told)
+        if storage.exists(path):
+            chart = strips(model, told, Traversal.from_bytes(storage.read_bytes(path), path), classes)
+            if chart is not None:
+                found[f"traversal_{file_name(told.series.rpartition('/')[0])}"] = chart
+    return found
+
+
+def _tolerance(one: LatentDimension) -> tuple[bool, float]:
+    return one.tol.value is None, one.tol.value or 0.0
+
+
+def _ends(found: list[tuple[ModelResult, ProjectionResult]]) -> list[tuple[ModelResult, ProjectionResult]]:
+    ranked = sorted(found, key=lambda pair: -(pair[1].overall.tol.value or 0.0))
+    return [*ranked[: RADAR_LINES - 1], ranked[-1]]
