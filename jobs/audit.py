@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -117,7 +118,7 @@ def _run(fleet: Fleet, reporter: Reporter, factory: RunnerFactory) -> Finished:
 
 
 def validate_sources(fleet: Fleet) -> SampleFacts:
-    """Open the samples and fingerprint every model, without running any: what `classwise validate` does.
+    """Open the samples and fingerprint every model and every file of a measure, without running any.
 
     Raises:
         ClasswiseError: with the faults of all models at once.
@@ -126,9 +127,10 @@ def validate_sources(fleet: Fleet) -> SampleFacts:
     storage.filesystem(config.storage)
     samples = open_samples(config.sample_spec(), allowed_factories=config.factories)
     problems: list[Problem] = []
-    for spec in config.model_specs():
+    looks: list[Callable[[], str]] = [partial(fingerprint, spec) for spec in config.model_specs()]
+    for look in (*looks, *(measure.content for measure in fleet.measures)):
         try:
-            fingerprint(spec)
+            look()
         except ClasswiseError as error:
             problems += error.problems
     if problems:

@@ -113,8 +113,8 @@ def validate(job_file: JobFile, audit: Template = None, json: Json = False) -> N
 
             traincli.check(job_file, audit, json)
             return
-        from jobs.audit import validate_sources
         from jobs.fleetfile import load_fleet
+        from jobs.generated import validate_sources
 
         console.valid(load_fleet(job_file), validate_sources, json)
 

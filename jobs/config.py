@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field, field_validator, model_validator
@@ -248,6 +249,9 @@ class FleetConfig(Part):
     models: tuple[ModelConfig, ...] = Field(min_length=1, max_length=10_000)
     input: InputConfig = Field(InputConfig(), description="Input contract of every model that declares none.")
     samples: SamplesConfig
+    generated: SamplesConfig | None = Field(
+        None, description="Samples of a generative model: GREAT is measured on them too, and the difference told."
+    )
     measures: tuple[Any, ...] = Field(
         ("clean", "great"), min_length=1, description="Names, or mappings with parameters."
     )
@@ -296,9 +300,16 @@ class FleetConfig(Part):
 
     def sample_spec(self) -> SampleSpec:
         """The samples as workers need them."""
-        samples = self.samples
         columns = tuple(dict.fromkeys(side for name in self.groups for side in crossed(name) if side != "class"))
-        return SampleSpec(samples.uri, samples.per_class, samples.limit, samples.seed, columns, samples.on_corrupt)
+        return replace(_plain_spec(self.samples), groups=columns)
+
+    def generated_spec(self) -> SampleSpec | None:
+        """The generated samples as workers need them; None without any."""
+        return None if self.generated is None else _plain_spec(self.generated)
+
+
+def _plain_spec(samples: SamplesConfig) -> SampleSpec:
+    return SampleSpec(samples.uri, samples.per_class, samples.limit, samples.seed, on_corrupt=samples.on_corrupt)
 
 
 def _model_spec(model: ModelConfig, contract: InputConfig) -> ModelSpec:

@@ -58,6 +58,9 @@ def validate_fleet(data: Any, *, source: str = "fleet", where: Locator | None = 
     problems += faults
     if config is not None and not problems:
         problems += _gate_problems(config, measures, where)
+        if config.generated is not None and not any(isinstance(measure, Great) for measure in measures):
+            remedy = "add great, whose theorem asks for generated samples, or leave generated out"
+            problems.append(Problem(where(("generated",)), "the measure great in the fleet", "none", remedy))
     if problems or config is None:
         raise ConfigError(problems)
     return Fleet(config, measures)

@@ -71,7 +71,7 @@ def training_fleet(
 
 
 def gaps(fleet: Fleet, test: Finished, trained: Fleet, train: Finished) -> dict[str, tuple[GapResult, ...]]:
-    """The generalisation error of every series of each model that both audits measured, by the model's name."""
+    """Mean in `train` minus mean in `test` of every series of each model that both measured, by the model's name."""
     places = {model.spec.name: index for index, model in enumerate(train.result.models)}
     found = {}
     for index, model in enumerate(test.result.models):
@@ -93,7 +93,7 @@ def _gaps(fleet: Fleet, test: Finished, index: int, trained: Fleet, train: Finis
     keys = {
         result.series.key: lens(result) for result in test.result.models[index].series if result.grouping == "class"
     }
-    for measure in fleet.measures:
+    for measure in trained.measures:
         extras = [extras_of(scores, measure) for scores in kept]
         for series in measure.series():
             if series.key not in keys:

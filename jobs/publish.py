@@ -10,8 +10,9 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from jobs.audit import Finished, run_audit
+from jobs.audit import Finished
 from jobs.fleetfile import Fleet
+from jobs.generated import audit_both
 from jobs.progress import Reporter
 from jobs.session import RunnerFactory
 from services import storage
@@ -42,7 +43,10 @@ def audit_and_publish(
 
     An MLflow server that cannot be reached is a note and not a failure: `classwise sync` uploads the bundle later.
     """
-    return publish(fleet, run_audit(fleet, reporter, runner=runner), reporter, junit=junit)
+    finished, generated = audit_both(fleet, reporter, runner=runner)
+    if generated is not None:
+        publish(*generated, reporter)
+    return publish(fleet, finished, reporter, junit=junit)
 
 
 def publish(fleet: Fleet, finished: Finished, reporter: Reporter, *, junit: Path | None = None) -> Published:

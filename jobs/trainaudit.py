@@ -16,6 +16,7 @@ from jobs import generalisation
 from jobs.audit import Finished, run_audit
 from jobs.config import FleetConfig
 from jobs.fleetfile import KIND, Fleet, validate_fleet
+from jobs.generated import audit_both
 from jobs.progress import Reporter
 from jobs.publish import Published, publish
 from jobs.sweepconfig import SweepConfig
@@ -108,8 +109,9 @@ def audit_trained(
     if not usable and not template.data.get("models"):
         return None
     fleet = _fleet(template, sweep.config, [entry_of(trial) for trial in usable], **options)
-    finished = run_audit(fleet, reporter)
-    others, found = [], dict[str, tuple[GapResult, ...]]()
+    finished, generated = audit_both(fleet, reporter)
+    others = [] if generated is None else [publish(*generated, reporter)]
+    found: dict[str, tuple[GapResult, ...]] = {}
     for own, on_training in _on_training(fleet, finished, sweep, trained, usable, reporter):
         found |= generalisation.gaps(fleet, finished, own, on_training)
         others.append(publish(own, on_training, reporter))

@@ -78,10 +78,10 @@ def _rows(model: ModelResult, names: list[str]) -> list[list[str]]:
     measured = [found for name in names if (found := find(model, name))]
     if not measured:
         return [[*head, *[""] * 7]]
-    return [[*(("", "") if place else head), _told(found), *_numbers(found)] for place, found in enumerate(measured)]
+    return [[*(("", "") if place else head), _label(found), *_numbers(found)] for place, found in enumerate(measured)]
 
 
-def _told(found: SeriesResult) -> str:
+def _label(found: SeriesResult) -> str:
     """A series and what it is profiled by: ``great``, ``great sex``."""
     return found.series.key + ("" if found.grouping == "class" else f" {found.grouping}")
 

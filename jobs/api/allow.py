@@ -74,7 +74,12 @@ def _refusals(fleet: Fleet, settings: Settings) -> Iterator[Problem]:
         if model.allow_unpickling and not allow.unpickling:
             yield Problem(f"{where}.allow_unpickling", "false", "true", "it runs code of the checkpoint's author")
         yield from _source_refusals(f"{where}.uri", model.uri, allow.models, settings, is_model=True)
+    for index, measure in enumerate(fleet.measures):
+        for name, uri in measure.sources().items():
+            yield from _source_refusals(f"measures[{index}].{name}", uri, allow.models, settings, is_model=True)
     yield from _source_refusals("samples.uri", config.samples.uri, allow.samples, settings, is_model=False)
+    if config.generated is not None:
+        yield from _source_refusals("generated.uri", config.generated.uri, allow.samples, settings, is_model=False)
 
 
 def _source_refusals(

@@ -100,6 +100,10 @@ class Measure(BaseModel):
         """A file for people that goes into the bundle, one a model."""
         raise MeasureError(Problem(self.name, "a measure with pictures", "one without"))
 
+    def sources(self) -> dict[str, str]:
+        """URIs that parameters name, by parameter: a server grants them to its callers or not."""
+        return {}
+
     def content(self) -> str:
         """Digest of the files that the parameters name, "" where there are none: part of the cache key.
 

@@ -89,6 +89,9 @@ class Projection(Measure):
         """Without `names`, which no number depends on."""
         return super().canonical() if not self.names else self.model_copy(update={"names": {}}).canonical()
 
+    def sources(self) -> dict[str, str]:
+        return {"mapper": self.mapper}
+
     def content(self) -> str:
         from services.loading.mappers import mapper_fingerprint
 

@@ -73,6 +73,17 @@ def test_code_and_paths_that_are_not_granted_are_refused(
         admitted(with_model(fleet, uri.format(paths=folder)), settings)
 
 
+def test_what_a_measure_opens_is_granted_or_refused_too(fleet: dict[str, Any], settings: Settings) -> None:
+    for uri in ("torchscript:/etc/passwd", "factory:os:system", "factory:services.training.mappers:vae?weights=/etc/x"):
+        with pytest.raises(NotAllowed, match=r"measures\[0\]\.mapper"):
+            admitted({**fleet, "measures": [{"name": "projection", "mapper": uri}], "gates": []}, settings)
+
+
+def test_generated_samples_are_granted_or_refused_as_samples_are(fleet: dict[str, Any], settings: Settings) -> None:
+    with pytest.raises(NotAllowed, match=r"generated\.uri"):
+        admitted({**fleet, "measures": ["great"], "gates": [], "generated": {"uri": "npz:/etc/shadow"}}, settings)
+
+
 @pytest.mark.parametrize(
     "uri", ["npz:/etc/shadow", "imagefolder:/home", "torchvision:CIFAR10?root=data", "torchvision:CIFAR10", "hf:x"]
 )
