@@ -54,8 +54,8 @@ FLEET_MEANINGS = {
     "TemperatureConfig.high": "Largest temperature tried.",
     "TemperatureConfig.step": "Coarse grid step.",
     "TemperatureConfig.fine_step": "Step around the best coarse temperature.",
-    "GateConfig.metric": "What is judged. `falsified`, the refuted share of claims, needs `great` and `minimal`; `dp`, `eopp`, "
-    "`eodd`, `aodd`, gaps between the groups of `grouping`, are of measure `clean`.",
+    "GateConfig.metric": "What is judged. `falsified`, the refuted share of claims, needs `great` and `minimal`; `dp`, "
+    "`eopp`, `eodd`, `aodd`, gaps between the groups of `grouping`, are of measure `clean`.",
     "GateConfig.grouping": "`class`, or a name from `groups`.",
     "GateConfig.at_least": "Passes when the lower bound is at least this.",
     "GateConfig.at_most": "Passes when the upper bound is at most this.",
