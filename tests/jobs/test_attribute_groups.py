@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from jobs.assemble import Grouping, crossing
 from jobs.audit import run_audit
 from jobs.fleetfile import validate_fleet
 from jobs.progress import Quiet
+from jobs.scores import read_kept_scores
 from services.errors import ConfigError
-from services.records import Outcome
+from services.loading.samples import open_samples
+from services.measures.registry import MEASURES
+from services.records import Outcome, SampleSpec
+from services.training.mappers import vae
+from services.training.mappers.loop import train_mapper
+from services.training.mappers.recipe import MapperRecipe
 
 
 def test_a_crossing_is_every_pair_and_keeps_empty_cells() -> None:
@@ -61,3 +69,52 @@ def test_an_unknown_side_of_a_crossing_is_named(digits_fleet: dict[str, Any]) ->
     digits_fleet["samples"]["uri"] += "&attributes=slant"
     with pytest.raises(Exception, match="did you mean 'slant'"):
         run_audit(validate_fleet({**digits_fleet, "groups": ["class*slan"]}), Quiet())
+
+
+def test_every_measure_is_profiled_by_class_attribute_and_crossing(
+    digits_fleet: dict[str, Any], tmp_path: Path
+) -> None:
+    """Each cell's score is the mean of its samples' scores, whatever the measure; none is left out of the list."""
+    digits = open_samples(SampleSpec("sklearn:digits?split=train"))
+    torch.manual_seed(0)
+    recipe = MapperRecipe(epochs=12, batch=32, lr=4e-3, beta=0.3)
+    train_mapper(vae(4, 1, 8, 8), digits.images(0, len(digits)), recipe=recipe, storage=str(tmp_path / "vae"))
+    mapper = f"factory:services.training.mappers:vae?latents=4&size=8&width=8&weights={tmp_path}/vae/model.safetensors"
+    options: dict[str, dict[str, Any]] = {
+        "autoattack": {"epsilons": [0.05], "attacks": ["apgd-ce"]},
+        "cw": {"epsilons": [0.05], "steps": 3},
+        "minimal": {"attacks": ["deepfool"]},
+        "pgd": {"epsilons": [0.05], "steps": 3},
+        "pr": {"draws": 20},
+        "probacc": {"rho": 0.2},
+        "binomial": {"kappa": 0.2},
+        "rare": {"particles": 20},
+        "radius": {"select": 20, "draws": 50},
+        "square": {"epsilons": [0.05], "queries": 10},
+        "projection": {"mapper": mapper, "steps": 4, "least_explained": 0.0},
+    }
+    digits_fleet |= {
+        "samples": {"uri": "sklearn:digits?split=test&attributes=brightness", "per_class": 4},
+        "groups": ["brightness", "class*brightness"],
+        "models": digits_fleet["models"][1:2],
+        "measures": [{"name": name, **options.get(name, {})} for name in MEASURES.names()],
+    }
+    done = run_audit(validate_fleet(digits_fleet), Quiet())
+    (model,) = done.result.models
+    scores = read_kept_scores(done.folder, 0, model.spec)
+    samples = open_samples(validate_fleet(digits_fleet).config.sample_spec())
+    names = {
+        "class": np.array(samples.classes)[samples.labels],
+        "brightness": samples.groups["brightness"].astype(str),
+    }
+    names["class*brightness"] = np.char.add(np.char.add(names["class"], " / "), names["brightness"])
+    for found in model.series:
+        values = scores[found.series.key]
+        for row in found.groups:
+            member = names[found.grouping] == row.name
+            assert row.n_all == member.sum()
+            if not found.series.conditional and row.n:
+                assert row.score.value == pytest.approx(values[member].mean()), (found.series.key, row.name)
+    keys = {found.series.key for found in model.series}
+    assert keys == set(validate_fleet(digits_fleet).series())
+    assert len(model.series) == 3 * len(keys)
