@@ -24,10 +24,22 @@ def _as_list(value: Any) -> Any:
     return (value,) if isinstance(value, int | float | str) else value
 
 
-Radius = Annotated[float, BeforeValidator(read_radius), Field(gt=0, allow_inf_nan=False)]
+FRACTION = r"^ *[0-9.]+ */ *[0-9.]+ *$"
+"""How the JSON Schema knows a fraction."""
+
+Written = Annotated[float, Field(gt=0)] | Annotated[str, Field(pattern=FRACTION)]
+"""What the JSON Schema says of a positive number: it may stand as the fraction that people write."""
+
+Radius = Annotated[
+    float, BeforeValidator(read_radius, json_schema_input_type=Written), Field(gt=0, allow_inf_nan=False)
+]
 """A positive radius."""
 
-Radii = Annotated[tuple[Radius, ...], BeforeValidator(_as_list), Field(min_length=1)]
+Radii = Annotated[
+    tuple[Radius, ...],
+    BeforeValidator(_as_list, json_schema_input_type=Written | Annotated[tuple[Written, ...], Field(min_length=1)]),
+    Field(min_length=1),
+]
 """One or several radii; a single one need not be a list."""
 
 
