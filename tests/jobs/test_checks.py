@@ -7,7 +7,16 @@ from dataclasses import replace
 import pytest
 
 from jobs.checks import fleet_checks, fleet_notes, references
-from services.records import CalibrationResult, Estimate, ModelResult, ModelSpec, Outcome, Series, SeriesResult, ThreatModel
+from services.records import (
+    CalibrationResult,
+    Estimate,
+    ModelResult,
+    ModelSpec,
+    Outcome,
+    Series,
+    SeriesResult,
+    ThreatModel,
+)
 
 L2, LINF = ThreatModel("L2", 0.5), ThreatModel("Linf", 8 / 255)
 FIXED = CalibrationResult("fixed", 1.0)

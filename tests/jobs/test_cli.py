@@ -76,7 +76,13 @@ def test_an_audit_that_fails_leaves_no_junit_of_an_earlier_one(fleet_file: Path,
         ({"storage": ""}, "storage: expected at least 1 characters"),
         ({"samples": {"uri": "npz:none.npz"}}, "found nothing there"),
     ):
-        ran = run("audit", str(write(fleet_file, **{"storage": str(tmp_path / "runs"), **changes})), "--quiet", "--junit", str(junit))
+        ran = run(
+            "audit",
+            str(write(fleet_file, **{"storage": str(tmp_path / "runs"), **changes})),
+            "--quiet",
+            "--junit",
+            str(junit),
+        )
         root = ElementTree.parse(junit).getroot()
         if told is None:
             assert root.get("errors") == "0"
