@@ -108,7 +108,7 @@ def _run(fleet: Fleet, reporter: Reporter, factory: RunnerFactory) -> Finished:
         models=models,
         calibration=calibration,
         config=config.model_dump(mode="json"),
-        versions=versions.installed(),
+        versions={**versions.installed(), **versions.of_measures(measures)},
         checks=fleet_checks(models),
         notes=fleet_notes(models, calibration),
         baseline=next((b.result.audit_id for b in baselines.values() if b is not None), ""),

@@ -50,12 +50,18 @@ def check_radii(radii: tuple[float, ...], norm: Norm) -> tuple[float, ...]:
         ValueError: an Linf radius above 1, which exceeds the pixel range and is meant in 255ths; two radii that round
             to the same five decimals, which the keys of their series could not tell apart.
     """
-    for radius in radii:
-        if norm == "Linf" and radius > 1:
-            raise ValueError(f"expected an Linf epsilon in [0, 1] pixel units, found {radius:g}; meant {radius:g}/255?")
+    if norm == "Linf":
+        check_pixel_units("an Linf epsilon", radii)
     if len({f"{radius:.5f}" for radius in radii}) < len(radii):
         raise ValueError(f"expected epsilons that differ in five decimals, found {list(radii)}")
     return tuple(sorted(radii))
+
+
+def check_pixel_units(what: str, values: tuple[float, ...]) -> None:
+    """Raise a ValueError for what exceeds the range of a pixel: 8 was meant as 8/255."""
+    for value in values:
+        if value > 1:
+            raise ValueError(f"expected {what} in [0, 1] pixel units, found {value:g}; meant {value:g}/255?")
 
 
 def radius_key(norm: Norm, radius: float) -> str:

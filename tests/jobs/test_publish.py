@@ -11,6 +11,7 @@ from jobs import publish
 from jobs.audit import run_audit
 from jobs.fleetfile import validate_fleet
 from jobs.progress import Quiet
+from services.measures.clean import Clean
 from tracking import mlflow_store
 
 
@@ -40,7 +41,9 @@ def test_an_old_bundle_that_is_damaged_costs_the_trends_only(digits_fleet: dict[
 
 def test_a_second_audit_has_trends_in_the_report_and_as_a_picture(digits_fleet: dict[str, Any]) -> None:
     fleet = validate_fleet({**small(digits_fleet), "tracking": {"enabled": False}})
-    first, second = (Path(publish.audit_and_publish(fleet, Quiet()).folder) for _ in range(2))
+    published = [publish.audit_and_publish(fleet, Quiet()) for _ in range(2)]
+    first, second = (Path(one.folder) for one in published)
+    assert published[0].result.versions["measure.clean"] == str(Clean.version)
     picture = Path("figures") / "clean" / "trends.png"
     assert not (first / picture).exists()
     assert (second / picture).read_bytes().startswith(b"\x89PNG")

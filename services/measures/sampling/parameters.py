@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from services.measures.base import Measure
-from services.measures.epsilons import Written
+from services.measures.epsilons import Written, check_pixel_units
 from services.measures.noise import Noise
 from services.measures.perturbation import Functional, Kind
 
@@ -64,6 +64,8 @@ class PerturbationMeasure(Measure):
     def _consistent(self) -> PerturbationMeasure:
         if list(self.radii) != sorted(set(self.radii)):
             raise ValueError(f"expected increasing radii, found {self.radii}; sort them and drop repeats")
+        if self.perturbation in ("noise", "brightness"):
+            check_pixel_units("radii", self.radii)
         if self.perturbation != "noise" and self.noise != "uniform":
             raise ValueError(f"expected no noise beside perturbation {self.perturbation!r}, found {self.noise!r}")
         return self
