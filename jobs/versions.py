@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
+
 from services.measures.base import Measure
 
 PACKAGES = ("classwise", "torch", "torchvision", "ray", "mlflow", "robustbench", "numpy", "scipy", "pyarrow")
