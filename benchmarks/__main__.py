@@ -10,7 +10,17 @@ from pathlib import Path
 
 DATA = Path(os.environ.get("CLASSWISE_SHARED_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 NEEDS_DATA = {"attacks": ["--data", str(DATA)], "probabilistic": ["--data", str(DATA)]}
-ALL = ("numerics", "extraction", "driver", "training", "training_job", "attacks", "probabilistic", "projection")
+ALL = (
+    "numerics",
+    "coverage",
+    "extraction",
+    "driver",
+    "training",
+    "training_job",
+    "attacks",
+    "probabilistic",
+    "projection",
+)
 
 
 def main() -> int:

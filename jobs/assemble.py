@@ -86,6 +86,8 @@ def series_result(
     counted = _counted(series, values, extras)
     scores, codes, n_groups = values[counted], grouping.codes[counted], len(grouping.names)
     how = _options(series, config)
+    if how["method"] == "betting" and _stratified(config) and "class" not in crossed(grouping.name):
+        how["method"] = "empirical-bernstein"  # so many of each class: no one mean in a group, which betting asks for
     profile = Profile.from_scores(scores, codes, n_groups, bound=series.bound)
     found = disparity(profile.means, profile.defined, penalty=config.fp_lambda)
     box = simultaneous(scores, codes, n_groups, **how)
@@ -119,12 +121,16 @@ def aggregate_of(
 ) -> tuple[Estimate, int]:
     """Mean of the scores that count, with its interval at level delta, and how many those are."""
     scores = values[_counted(series, values, extras)]
-    stratified = config.samples.per_class is not None or config.samples.limit is not None
     how: _Options = {**_options(series, config), "delta": delta}
-    found = aggregate_interval(scores, stratified=stratified, **how)
+    found = aggregate_interval(scores, stratified=_stratified(config), **how)
     if found.value is None and series.conditional:
         found = replace(found, reason=NONE_CORRECT)
     return found, len(scores)
+
+
+def _stratified(config: FleetConfig) -> bool:
+    """Whether the numbers of samples a class were fixed in advance."""
+    return config.samples.per_class is not None or config.samples.limit is not None
 
 
 def extras_of(scores: Scores, measure: Measure) -> Scores:

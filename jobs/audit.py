@@ -72,7 +72,7 @@ def run_audit(fleet: Fleet, reporter: Reporter, *, runner: RunnerFactory | None 
 def _run(fleet: Fleet, reporter: Reporter, factory: RunnerFactory) -> Finished:
     config, started = fleet.config, _now()
     storage.require_writable(config.storage, "storage")
-    samples = open_samples(config.sample_spec(), allowed_factories=config.factories)
+    samples = _opened(fleet)
     context = plan.Context(
         config.sample_spec(),
         samples.digest,
@@ -108,7 +108,7 @@ def _run(fleet: Fleet, reporter: Reporter, factory: RunnerFactory) -> Finished:
         models=models,
         calibration=calibration,
         config=config.model_dump(mode="json"),
-        versions=versions.installed(),
+        versions={**versions.installed(), **versions.of_measures(measures)},
         checks=fleet_checks(models),
         notes=fleet_notes(models, calibration),
         baseline=next((b.result.audit_id for b in baselines.values() if b is not None), ""),
@@ -125,17 +125,29 @@ def validate_sources(fleet: Fleet) -> SampleFacts:
     """
     config = fleet.config
     storage.filesystem(config.storage)
-    samples = open_samples(config.sample_spec(), allowed_factories=config.factories)
-    problems: list[Problem] = []
-    looks: list[Callable[[], str]] = [partial(fingerprint, spec) for spec in config.model_specs()]
+    samples = _opened(fleet)
+    if problems := list(_source_problems(fleet)):
+        raise SourceError(problems)
+    return _sample_facts(config.samples.uri, samples)
+
+
+def _opened(fleet: Fleet) -> Samples:
+    """The samples; where they are at fault, the other sources are looked at all the same."""
+    config = fleet.config
+    try:
+        return open_samples(config.sample_spec(), allowed_factories=config.factories)
+    except ClasswiseError as error:
+        raise SourceError([*error.problems, *_source_problems(fleet)]) from error
+
+
+def _source_problems(fleet: Fleet) -> Iterator[Problem]:
+    """What keeps models, and files that measures name, from being found: of all of them."""
+    looks: list[Callable[[], str]] = [partial(fingerprint, spec) for spec in fleet.config.model_specs()]
     for look in (*looks, *(measure.content for measure in fleet.measures)):
         try:
             look()
         except ClasswiseError as error:
-            problems += error.problems
-    if problems:
-        raise SourceError(problems)
-    return _sample_facts(config.samples.uri, samples)
+            yield from error.problems
 
 
 # --- stages -----------------------------------------------------------------------------------------------------

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from services.numerics.ranks import reranking, spearman
-from services.records import CalibrationResult, ModelResult, SeriesResult
+from services.records import CalibrationResult, ModelResult, ModelSpec, SeriesResult
 
-SURVIVAL = re.compile(r"^(?P<attack>[^/]+)/(?:linf|l2)-\d+\.\d+$")
+SURVIVAL = re.compile(r"^(?P<attack>[^/]+)/(?P<norm>linf|l2)-\d+\.\d+$")
 """Key of the survival of an attack in a ball."""
 DISTANCE = "minimal/l2"
 LIKE = 0.5
@@ -35,6 +36,8 @@ def fleet_notes(models: Sequence[ModelResult], calibration: CalibrationResult) -
         *calibration.notes,
         *_scale_notes(models),
         *_threat_notes(models),
+        *_norm_notes(models),
+        *(_reference_notes(models) if calibration.reference is None else ()),
         *_attack_notes(models),
         *_refuted_notes(models),
     )
@@ -66,11 +69,31 @@ def _ranks(key: str, models: Sequence[ModelResult]) -> dict[str, list[float | No
 
 
 def _against_reference(models: Sequence[ModelResult]) -> dict[str, float | None]:
-    """Spearman of each series' aggregate with the declared robust accuracies, over the models that declare one."""
-    truth = [model.spec.robust_accuracy for model in models]
+    """Spearman of each series' aggregate with the published robust accuracies of one threat model."""
+    truth = references([model.spec for model in models])
     if sum(value is not None for value in truth) < 3:
         return {}
     return {key: rank_correlation(_metrics(key, models)["aggregate"], truth) for key in _keys(models)}
+
+
+def _reference_notes(models: Sequence[ModelResult]) -> Iterator[str]:
+    """How each GREAT score ranks beside the published robust accuracies, where no calibration says so already."""
+    for key, score in _against_reference(models).items():
+        if not key.startswith("great") or score is None:
+            continue
+        accuracy = rank_correlation(_clean(key, models), references([model.spec for model in models]))
+        beside = "" if accuracy is None else f"; clean accuracy alone {accuracy:.3f}"
+        yield f"Spearman of {key} with the declared robust accuracies: {score:.3f}{beside}."
+
+
+def references(specs: Sequence[ModelSpec]) -> list[float | None]:
+    """The robust accuracy that each model declares, None where it is one under another threat model than most are.
+
+    Accuracies under L2 and under Linf, or at two radii, are not two points of one ranking.
+    """
+    kinds = Counter(spec.threat_model for spec in specs if spec.robust_accuracy is not None)
+    most = kinds.most_common(1)[0][0] if kinds else None
+    return [spec.robust_accuracy if spec.threat_model == most else None for spec in specs]
 
 
 def rank_correlation(first: Sequence[float | None], second: Sequence[float | None]) -> float | None:
@@ -104,6 +127,25 @@ def _threat_notes(models: Sequence[ModelResult]) -> Iterator[str]:
     if len(norms) > 1:
         listed = ", ".join(f"{norm} {epsilon:.4g}" for norm, epsilon in sorted(norms))
         yield f"The models declare different threat models ({listed}): rankings across them compare unlike things."
+    specs = [model.spec for model in models]
+    declared, kept = [spec.robust_accuracy for spec in specs], references(specs)
+    if dropped := sum(a is not None and b is None for a, b in zip(declared, kept, strict=True)):
+        yield f"{dropped} declared robust accuracies are of other threat models than most, and in no reference ranking."
+
+
+def _norm_notes(models: Sequence[ModelResult]) -> Iterator[str]:
+    """Models that were made for one norm and attacked in another only."""
+    told = []
+    for model in models:
+        threat = model.spec.threat_model
+        attacked = {found["norm"] for one in model.series if (found := SURVIVAL.match(one.series.key))}
+        if threat and attacked and threat.norm.lower() not in attacked:
+            told.append(f"{model.spec.name} ({threat.norm} {threat.epsilon:.4g})")
+    if told:
+        yield (
+            f"Attacked in another norm only than they were made for: {', '.join(told)}. "
+            "What does not survive there says nothing of the defence that they declare."
+        )
 
 
 def _against_attacks(models: Sequence[ModelResult]) -> dict[str, dict[str, dict[str, float | None]]]:
@@ -112,7 +154,7 @@ def _against_attacks(models: Sequence[ModelResult]) -> dict[str, dict[str, dict[
     truths = [key for key in keys if SURVIVAL.match(key) or key == DISTANCE]
     found: dict[str, dict[str, dict[str, float | None]]] = {}
     for great in (key for key in keys if key.startswith("great")) if truths else ():
-        clean = [None if r is None else r.extras.get("correct") for r in (by_class(m, great) for m in models)]
+        clean = _clean(great, models)
         score = _metrics(great, models)["aggregate"]
         left = {key: _metrics(key, models)["aggregate"] for key in truths}
         found[great] = {
@@ -120,6 +162,11 @@ def _against_attacks(models: Sequence[ModelResult]) -> dict[str, dict[str, dict[
             for key, values in left.items()
         }
     return found
+
+
+def _clean(great: str, models: Sequence[ModelResult]) -> list[float | None]:
+    """The clean accuracy that stands beside a GREAT score, of each model."""
+    return [None if r is None else r.extras.get("correct") for r in (by_class(m, great) for m in models)]
 
 
 def _attack_notes(models: Sequence[ModelResult]) -> Iterator[str]:

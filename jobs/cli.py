@@ -59,7 +59,7 @@ def audit(
     quiet: Quiet = False,
 ) -> None:
     """Audit a fleet: scores, intervals, verdict, bundle, report, MLflow."""
-    with console.exits(json):
+    with console.exits(json), console.junit_kept(junit):
         from jobs.fleetfile import load_fleet, overridden
 
         fleet = overridden(load_fleet(fleet_file), storage=storage, runner=runner, track=track)

@@ -8,8 +8,9 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -66,6 +67,29 @@ def exits(json: bool) -> Iterator[None]:
             told = told_of(error)
             _print_error(told, json)
             raise typer.Exit(told.exit_code) from None
+
+
+@contextmanager
+def junit_kept(path: Path | None) -> Iterator[None]:
+    """Let the JUnit file say error from the start, so that an audit that fails or is killed leaves none that passed.
+
+    Raises:
+        StorageError: it cannot be written, before any work.
+    """
+    if path is None:
+        yield
+        return
+    from tracking.junit import write_unfinished
+
+    write_unfinished(str(path))
+    try:
+        yield
+    except (typer.Exit, typer.Abort):
+        raise
+    except (Exception, SystemExit, KeyboardInterrupt) as error:
+        with suppress(StorageError):
+            write_unfinished(str(path), told_of(error).problems)
+        raise
 
 
 @contextmanager

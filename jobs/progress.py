@@ -1,7 +1,11 @@
-"""What a user sees while an audit runs: a live bar a stage on a terminal, plain lines on a pipe, nothing when quiet."""
+"""What a user sees while an audit runs: a live bar a stage on a terminal, plain lines on a pipe, nothing when quiet.
+
+A CI system may call its log a terminal (`FORCE_COLOR`): where the variable CI is set, lines are plain.
+"""
 
 from __future__ import annotations
 
+import os
 import time
 from types import TracebackType
 from typing import Protocol, Self
@@ -18,6 +22,9 @@ from rich.progress import (
 )
 
 from services.records import Receipt
+
+WIDE = 110
+"""Columns from which the bar also names the model at work and tells the time spent."""
 
 
 class Reporter(Protocol):
@@ -67,13 +74,14 @@ class Terminal:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._live = console.is_terminal
+        self._live = console.is_terminal and not os.environ.get("CI")
+        wide = console.width >= WIDE
         columns = (
             TextColumn("{task.description:<11}"),
-            BarColumn(bar_width=16),
+            BarColumn(bar_width=16 if wide else 8),
             MofNCompleteColumn(),
-            TextColumn("shards {task.fields[rate]:>7} images/s {task.fields[model]:<18}"),
-            TimeElapsedColumn(),
+            TextColumn("shards of {task.fields[models]} models {task.fields[rate]:>7} images/s"),
+            *((TextColumn("{task.fields[model]:<18}"), TimeElapsedColumn()) if wide else ()),
             TextColumn("left"),
             TimeRemainingColumn(compact=True),
         )
@@ -89,7 +97,8 @@ class Terminal:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._progress.stop()
+        if self._live:
+            self._progress.stop()
 
     def stage(self, name: str, shards: int, models: int) -> None:
         """Start a new line."""
@@ -97,7 +106,7 @@ class Terminal:
         if not shards:
             return
         if self._live:
-            self._task = self._progress.add_task(name, total=shards, rate="", model="")
+            self._task = self._progress.add_task(name, total=shards, models=models, rate="", model="")
         else:
             self._console.print(f"{name}: {shards} shards of {models} models", highlight=False)
 

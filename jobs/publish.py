@@ -119,8 +119,9 @@ def _write_pages(fleet: Fleet, result: AuditResult, folder: str, reporter: Repor
     from tracking.report import write_report
 
     earlier = [path for path in list_bundles(fleet.config.storage, fleet.config.fleet) if path != folder]
-    write_report(result, folder, list(_readable(earlier[-HISTORY:], reporter)))
-    write_figures(result, folder)
+    history = list(_readable(earlier[-HISTORY:], reporter))
+    write_report(result, folder, history)
+    write_figures(result, folder, history)
 
 
 def _readable(folders: Sequence[str], reporter: Reporter) -> Iterator[AuditResult]:

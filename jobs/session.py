@@ -16,6 +16,8 @@ from services.records import Receipt, ShardTask, TaskFailure
 from services.runners import LocalRunner, Runner
 
 RunnerFactory = Callable[[], Runner]
+REGISTRY_VARIABLES = ("MLFLOW_TRACKING_", "MLFLOW_REGISTRY_URI", "MLFLOW_S3_ENDPOINT_URL")
+"""What the variables begin with by which MLflow finds its registry and artifacts."""
 
 
 def runner_for(config: FleetConfig) -> Runner:
@@ -24,7 +26,7 @@ def runner_for(config: FleetConfig) -> Runner:
     if resources.runner == "local":
         from services.workers import Worker
 
-        return LocalRunner(Worker("auto" if resources.gpus else "cpu", _threads(config), config.factories))
+        return LocalRunner(Worker("cuda" if resources.gpus else "cpu", _threads(config), config.factories))
     from services.cluster import Ask, RayRunner
 
     return RayRunner(
@@ -44,7 +46,7 @@ def _registry_environment(config: FleetConfig) -> tuple[tuple[str, str], ...]:
     """Where workers find `mlflow:` models: the driver's MLflow variables, when the fleet has such a model."""
     if not any(model.uri.startswith("mlflow:") for model in config.models):
         return ()
-    return tuple((name, value) for name, value in os.environ.items() if name.startswith("MLFLOW_TRACKING_"))
+    return tuple((name, value) for name, value in os.environ.items() if name.startswith(REGISTRY_VARIABLES))
 
 
 def _threads(config: FleetConfig) -> int:

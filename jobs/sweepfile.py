@@ -13,7 +13,7 @@ from typing import Any
 from jobs.sweepconfig import ELSEWHERE, LABEL, MAX_TRIALS, ArchitectureConfig, DatasetConfig, RecipeConfig, SweepConfig
 from jobs.yamlfile import Kind, Locator, Path_, read_yaml, registered, validated
 from services.errors import ConfigError, Problem
-from services.measures.epsilons import read_radius
+from services.measures.epsilons import FRACTION, read_radius
 from services.registry import did_you_mean
 from services.training.datasets import DATASETS
 from services.training.methods import METHODS, Method
@@ -130,7 +130,8 @@ def sweep_schema() -> dict[str, Any]:
     for field, names in (("architectures", ARCHITECTURES.names()), ("datasets", DATASETS.names())):
         listed = schema["properties"][field]
         listed["items"] = {"anyOf": [{"type": "string", "enum": names}, listed["items"]]}
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "classwise sweep file"}
+    whole: dict[str, Any] = _fractions_allowed(schema)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **whole, "title": "classwise sweep file"}
 
 
 def label_of(entry: MethodEntry | ArchitectureConfig | DatasetConfig) -> str:
@@ -206,6 +207,20 @@ def _trials(config: SweepConfig, methods: Sequence[MethodEntry]) -> Iterator[Tri
 def _matches(rule: dict[str, Any], names: tuple[str, str, str], seed: int) -> bool:
     trial = dict(zip(("method", "architecture", "dataset", "seed"), (*names, seed), strict=True))
     return all(trial[kind] == value for kind, value in rule.items())
+
+
+def _fractions_allowed(schema: Any) -> Any:
+    """The schema in which a radius or a step may also stand as "8/255", as `_in_pixels` reads it."""
+    if isinstance(schema, list):
+        return [_fractions_allowed(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    whole = {key: _fractions_allowed(part) for key, part in schema.items()}
+    if isinstance(whole.get("properties"), dict):
+        fraction = {"type": "string", "pattern": FRACTION}
+        parts = whole["properties"].items()
+        whole["properties"] = {n: {"anyOf": [p, fraction]} if n in IN_PIXELS else p for n, p in parts}
+    return whole
 
 
 def _in_pixels(value: Any, key: str = "") -> Any:

@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from jobs import plan
+from jobs.checks import references
 from jobs.config import TemperatureConfig
 from jobs.session import Session
 from services import storage
@@ -49,7 +50,7 @@ def calibrate(
         config.policy,
         [curves[item.spec.name] for item in alive],
         grid=grid,
-        reference=[item.spec.robust_accuracy for item in alive],
+        reference=references([item.spec for item in alive]),
         temperature=config.value,
     )
     if found.temperature is not None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
+
+from services.measures.base import Measure
 
 PACKAGES = ("classwise", "torch", "torchvision", "ray", "mlflow", "robustbench", "numpy", "scipy", "pyarrow")
 
@@ -17,3 +20,8 @@ def installed() -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return found
+
+
+def of_measures(measures: Iterable[Measure]) -> dict[str, str]:
+    """Version of each measure's definition: two audits whose numbers differ may have counted differently."""
+    return {f"measure.{measure.name}": str(measure.version) for measure in measures}

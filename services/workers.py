@@ -20,6 +20,7 @@ from services import storage
 from services.errors import ClasswiseError, Problem, ResourceError, SourceError, WorkerError
 from services.measures.base import Columns, Measure, Scorer, Surroundings
 from services.measures.registry import measure_from
+from services.memory import is_out_of_memory, release
 from services.records import ModelSpec, Receipt, SampleSpec, ShardTask, digest_of
 from services.shards import read_shard, write_shard
 
@@ -82,7 +83,7 @@ class Worker:
 
         device = self._start()
         loaded = self._same_model(task)
-        facts, problems = preflight(loaded, self._open(task.samples), device=device)
+        facts, problems = preflight(loaded, self._open(task.samples), device=device, batch=task.batch)
         shown = [[p.where, p.expected, p.found, p.remedy] for p in problems]
         able = {
             "runs": loaded.network is not None,
@@ -219,7 +220,7 @@ class Worker:
                 parts.append(part(position, stop))
                 position = stop
                 continue
-            except (RuntimeError, MemoryError) as error:
+            except Exception as error:
                 if not is_out_of_memory(error):
                     raise
             # Outside the handler: the error's traceback holds the very tensors that have to go.
@@ -228,10 +229,7 @@ class Worker:
         return columns["logits"] if task.kind == "logits" else columns
 
     def _smaller(self, task: ShardTask, batch: int) -> int:
-        import torch
-
-        if self._device == "cuda":
-            torch.cuda.empty_cache()
+        release(self._device)
         if batch == 1:
             place = f"{task.model.name}, rows {task.start} to {task.stop}"
             remedy = "use a larger device, more of the GPU a worker (resources.gpus), or fewer workers a machine"
@@ -270,12 +268,6 @@ def started(wanted: str, threads: int) -> str:
     if wanted == "cuda" and not cuda:
         raise ResourceError(Problem("resources.gpus", "a visible GPU", "none", "set gpus: 0 or check CUDA"))
     return "cuda" if cuda and wanted in ("auto", "cuda") else "cpu"
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Whether torch or the system ran out of memory; torch's CPU allocator says so only in words."""
-    text = str(error).lower()
-    return isinstance(error, MemoryError) or "out of memory" in text or "can't allocate memory" in text
 
 
 def _changed(spec: ModelSpec) -> Problem:

@@ -13,9 +13,10 @@ from tracking import tables
 from tracking.fairness import FILE, fill_attributes, has_attributes
 from tracking.figures.attributes import traversal_charts
 from tracking.figures.png import png_bytes
-from tracking.figures.save import FIGURES, figure_files, model_charts
+from tracking.figures.save import FIGURES, figure_files, model_charts, trend_file
 from tracking.layout import RunContent
 from tracking.report import REPORT, render, write_report
+from tracking.summary import lenses
 
 
 def parent_files(audit: AuditResult, bundle: str, content: RunContent, folder: Path) -> None:
@@ -30,6 +31,9 @@ def parent_files(audit: AuditResult, bundle: str, content: RunContent, folder: P
     for path, chart in figure_files(audit).items():
         drawn = storage.join(bundle, path)
         _bytes(folder / path, storage.read_bytes(drawn) if storage.exists(drawn) else png_bytes(chart))
+    for path in map(trend_file, lenses(audit)):  # drawn from audits that are not at hand here
+        if storage.exists(drawn := storage.join(bundle, path)):
+            _bytes(folder / path, storage.read_bytes(drawn))
 
 
 def child_files(audit: AuditResult, index: int, content: RunContent, folder: Path, bundle: str) -> None:

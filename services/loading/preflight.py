@@ -37,9 +37,11 @@ class Probe:
 
 
 def preflight(
-    loaded: LoadedModel, samples: Samples, *, device: str, probe: int = PROBE
+    loaded: LoadedModel, samples: Samples, *, device: str, probe: int = PROBE, batch: int = CHUNK
 ) -> tuple[Facts, tuple[Problem, ...]]:
     """Return JSON-able facts and all problems; no problem means the audit may start.
+
+    The network is given at most `batch` images at once, and fewer where memory runs out.
 
     Facts: `probe` (samples looked at), `clean_accuracy` and `clean_correct` on them, `logits_low`, `logits_high`,
     `batch_difference` (largest absolute difference between one sample alone and in a batch), `repeat_difference`,
@@ -57,7 +59,8 @@ def preflight(
 
         taken = _take(samples, probe)
         problems += checks.image_problems(loaded.spec, taken.images)
-        problems += probing.network_problems(loaded, taken, facts, device=device, chunk=CHUNK, single=SINGLE)
+        chunk = min(CHUNK, batch)
+        problems += probing.network_problems(loaded, taken, facts, device=device, chunk=chunk, single=SINGLE)
     return facts, tuple(dict.fromkeys(problems))
 
 

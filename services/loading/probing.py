@@ -13,6 +13,7 @@ from services.errors import ClasswiseError, Problem
 from services.loading import checks, diagnosis
 from services.loading.contracted import ContractedNetwork
 from services.loading.protocols import LoadedModel
+from services.memory import is_out_of_memory, release
 
 if TYPE_CHECKING:
     from services.loading.preflight import Facts, Probe
@@ -46,11 +47,20 @@ def network_problems(
 
 @torch.no_grad()
 def run(network: Any, images: NDArray[np.float32], device: str, chunk: int) -> NDArray[np.float32]:
-    """Logits (n, K) of images, `chunk` at a time."""
-    parts = [
-        network(torch.from_numpy(images[start : start + chunk]).to(device)).float().cpu().numpy()
-        for start in range(0, len(images), chunk)
-    ]
+    """Logits (n, K) of images, `chunk` at a time; where memory runs out half as many, down to one."""
+    parts: list[NDArray[np.float32]] = []
+    start = 0
+    while start < len(images):
+        try:
+            block = torch.from_numpy(images[start : start + chunk]).to(device)
+            parts.append(network(block).float().cpu().numpy())
+            start += chunk
+            continue
+        except Exception as error:
+            if chunk == 1 or not is_out_of_memory(error):
+                raise
+        chunk //= 2
+        release(device)
     return np.concatenate(parts)
 
 
@@ -73,11 +83,12 @@ def failure(name: str, images: NDArray[np.float32], error: Exception) -> Problem
         expected, got = channels.groups()
         remedy = f"set input.channels: {expected}"
         return Problem(f"{name} (input)", f"{expected} channels", f"images of {got} {shape}", remedy)
+    if is_out_of_memory(error):
+        remedy = "use a larger device, or more of it a worker (resources.gpus)"
+        return Problem(f"{name} (memory)", "memory for one image", f"out of memory: {text[:200]}", remedy)
     found = f"{type(error).__name__}: {text[:300]}"
     remedy = "set input.size and input.channels to what the network takes"
-    if "out of memory" in text.lower():
-        remedy = f"it needs more memory for {len(images)} images than the device has free; use a larger one"
-    elif re.search(r"dtype|Input type|scalar type", text):
+    if re.search(r"dtype|Input type|scalar type", text):
         remedy = "images are float32: return network.float() from the factory, or export it in single precision"
     return Problem(f"{name} (input)", f"a network that takes images {shape}", found, remedy)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import io
+import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -18,7 +19,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import IO, Any
 
 from services.errors import Problem, SourceError
 from services.registry import did_you_mean
@@ -193,13 +194,28 @@ def _download(original: Callable[[str, str], None], identity: str, path: Path) -
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Hold an exclusive lock on a file; it is let go of when the process dies."""
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        try:
-            yield
-        finally:
-            path.unlink(missing_ok=True)
+    """Hold an exclusive lock on a file, which is removed afterwards; it is let go of when the process dies.
+
+    Whoever waited for a file that was removed meanwhile holds a lock that nobody sees, and begins again.
+    """
+    while True:
+        with path.open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if not _still(path, file):
+                continue
+            try:
+                yield
+            finally:
+                path.unlink(missing_ok=True)
+            return
+
+
+def _still(path: Path, file: IO[str]) -> bool:
+    """Whether `path` is the file that was opened."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
+    except FileNotFoundError:
+        return False
 
 
 def _problem(error: Exception, expected: list[Path], where: str) -> Problem:

@@ -24,10 +24,22 @@ def _as_list(value: Any) -> Any:
     return (value,) if isinstance(value, int | float | str) else value
 
 
-Radius = Annotated[float, BeforeValidator(read_radius), Field(gt=0, allow_inf_nan=False)]
+FRACTION = r"^ *[0-9.]+ */ *[0-9.]+ *$"
+"""How the JSON Schema knows a fraction."""
+
+Written = Annotated[float, Field(gt=0)] | Annotated[str, Field(pattern=FRACTION)]
+"""What the JSON Schema says of a positive number: it may stand as the fraction that people write."""
+
+Radius = Annotated[
+    float, BeforeValidator(read_radius, json_schema_input_type=Written), Field(gt=0, allow_inf_nan=False)
+]
 """A positive radius."""
 
-Radii = Annotated[tuple[Radius, ...], BeforeValidator(_as_list), Field(min_length=1)]
+Radii = Annotated[
+    tuple[Radius, ...],
+    BeforeValidator(_as_list, json_schema_input_type=Written | Annotated[tuple[Written, ...], Field(min_length=1)]),
+    Field(min_length=1),
+]
 """One or several radii; a single one need not be a list."""
 
 
@@ -38,12 +50,18 @@ def check_radii(radii: tuple[float, ...], norm: Norm) -> tuple[float, ...]:
         ValueError: an Linf radius above 1, which exceeds the pixel range and is meant in 255ths; two radii that round
             to the same five decimals, which the keys of their series could not tell apart.
     """
-    for radius in radii:
-        if norm == "Linf" and radius > 1:
-            raise ValueError(f"expected an Linf epsilon in [0, 1] pixel units, found {radius:g}; meant {radius:g}/255?")
+    if norm == "Linf":
+        check_pixel_units("an Linf epsilon", radii)
     if len({f"{radius:.5f}" for radius in radii}) < len(radii):
         raise ValueError(f"expected epsilons that differ in five decimals, found {list(radii)}")
     return tuple(sorted(radii))
+
+
+def check_pixel_units(what: str, values: tuple[float, ...]) -> None:
+    """Raise a ValueError for what exceeds the range of a pixel: 8 was meant as 8/255."""
+    for value in values:
+        if value > 1:
+            raise ValueError(f"expected {what} in [0, 1] pixel units, found {value:g}; meant {value:g}/255?")
 
 
 def radius_key(norm: Norm, radius: float) -> str:

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from services.measures.base import Columns, Measure
+from services.measures.epsilons import check_pixel_units
 from services.measures.sampling.parameters import Rate, Strength
 from services.numerics.radius import certified_radius, largest_radius, sequential_radius
 from services.records import Series
@@ -50,6 +51,12 @@ class Radius(Measure):
     draws: Annotated[int, Field(gt=0)] = 100_000
     alpha: Rate = 0.001
     width: Annotated[float, Field(gt=0.0, lt=1.0)] | None = None
+
+    @field_validator("sigma")
+    @classmethod
+    def _in_pixels(cls, value: float) -> float:
+        check_pixel_units("sigma", (value,))
+        return value
 
     @property
     def key(self) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import cast
 
 from services.errors import ClasswiseError, Problem, ResourceError, WorkerError
+from services.memory import is_out_of_memory
 from services.training.architectures.registry import build
 from services.training.evaluation import ClassCounts, EpochRecord
 from services.training.loop import epochs, prepared
@@ -15,7 +16,7 @@ from services.training.recipe import Recipe
 from services.training.report import TrainReport
 from services.training.sets import TrainingSet
 from services.trials import Begun, EpochDone, EpochPoint, Shares, State, TrialDone, TrialReport, TrialTask
-from services.workers import is_out_of_memory, raised_at, started
+from services.workers import raised_at, started
 
 Event = Begun | EpochDone | TrialDone
 

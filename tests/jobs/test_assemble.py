@@ -16,9 +16,9 @@ GROUPING = Grouping("class", np.array([0, 0, 1, 1]), ("a", "b", "c"))
 VALUES = np.array([0.0, 0.0, 0.5, 1.0])
 
 
-def config() -> FleetConfig:
+def config(**samples: int) -> FleetConfig:
     model = {"name": "m", "uri": "factory:a:b"}
-    return validate_fleet({"fleet": "f", "models": [model], "samples": {"uri": "npz:x"}}).config
+    return validate_fleet({"fleet": "f", "models": [model], "samples": {"uri": "npz:x", **samples}}).config
 
 
 def test_a_conditional_series_counts_the_correct_samples_and_keeps_both_counts() -> None:
@@ -38,3 +38,23 @@ def test_a_model_that_is_never_right_has_no_conditional_score() -> None:
 def test_a_measure_that_does_not_say_which_samples_are_correct_is_told_so() -> None:
     with pytest.raises(MeasureError, match=r"pr/x \(conditional\): expected a column `correct` beside it, found draws"):
         series_result(PR, VALUES, {"draws": VALUES}, GROUPING, config())
+
+
+@pytest.mark.parametrize(
+    ("grouping", "samples", "method"),
+    [
+        ("class", {"per_class": 2}, "betting"),
+        ("class*ink", {"limit": 4}, "betting"),
+        ("ink", {"per_class": 2}, "empirical-bernstein"),
+        ("ink", {"limit": 4}, "empirical-bernstein"),
+        ("ink", {}, "betting"),
+    ],
+)
+def test_betting_asks_for_one_mean_which_groups_of_fixed_classes_lack(
+    grouping: str, samples: dict[str, int], method: str
+) -> None:
+    one = Grouping(grouping, GROUPING.codes, GROUPING.names)
+    score = Series("great", "GREAT", 1.0)
+    assert series_result(score, VALUES, {}, one, config(**samples)).method == method
+    binary = Series("clean", "clean accuracy", 1.0, binary=True)
+    assert series_result(binary, np.round(VALUES), {}, one, config(**samples)).method == "clopper-pearson"

@@ -69,6 +69,36 @@ def test_junit_has_a_case_a_gate(fleet_file: Path, tmp_path: Path) -> None:
     assert [len(suite.findall("testcase/failure")) for suite in root][1] == 1
 
 
+def test_an_audit_that_fails_leaves_no_junit_of_an_earlier_one(fleet_file: Path, tmp_path: Path) -> None:
+    junit = tmp_path / "reports" / "j.xml"
+    for changes, told in (
+        ({"gates": gate(0.9)}, None),
+        ({"storage": ""}, "storage: expected at least 1 characters"),
+        ({"samples": {"uri": "npz:none.npz"}}, "found nothing there"),
+    ):
+        ran = run(
+            "audit",
+            str(write(fleet_file, **{"storage": str(tmp_path / "runs"), **changes})),
+            "--quiet",
+            "--junit",
+            str(junit),
+        )
+        root = ElementTree.parse(junit).getroot()
+        if told is None:
+            assert root.get("errors") == "0"
+            continue
+        assert (ran.exit_code, root.get("tests"), root.get("errors")) == (2, "1", "1")
+        assert told in root[0][0][0].get("message", "")
+        assert told in ran.stderr
+
+
+def test_a_junit_file_that_cannot_be_written_is_told_before_any_work(fleet_file: Path, tmp_path: Path) -> None:
+    ran = run("audit", str(fleet_file), "--junit", str(fleet_file / "j.xml"))
+    assert ran.exit_code == 2
+    assert "expected storage that can be written" in ran.stderr
+    assert not (tmp_path / "runs").exists()
+
+
 def test_a_config_error_exits_2_within_two_seconds_and_starts_nothing(tmp_path: Path) -> None:
     (tmp_path / "f.yaml").write_text("fleet: x\nmodelz: []\n")
     code = (
@@ -77,7 +107,11 @@ def test_a_config_error_exits_2_within_two_seconds_and_starts_nothing(tmp_path: 
         "    heavy = [m for m in ('ray', 'torch', 'mlflow', 'jobs.audit') if m in sys.modules]\n"
         "    print(stop.code, heavy)\n"
     )
+    before = os.times()
     ran = subprocess.run([sys.executable, "-c", code, str(tmp_path / "f.yaml")], capture_output=True, text=True)
+    after = os.times()
+    spent = after.children_user + after.children_system - before.children_user - before.children_system
+    assert spent < 2, "seconds of processor time: those on the clock are the machine's"
     assert ran.stdout.strip() == "2 []"
     assert "did you mean 'models'?" in ran.stderr
     assert "Traceback" not in ran.stderr

@@ -11,11 +11,13 @@ from typing import Any
 
 import pytest
 import yaml
+from jsonschema import Draft202012Validator
 
-from jobs.fleetfile import load_fleet, validate_fleet
-from jobs.sweepfile import load_sweep, validate_sweep
+from jobs.fleetfile import json_schema, load_fleet, validate_fleet
+from jobs.sweepfile import load_sweep, sweep_schema, validate_sweep
 from jobs.trainaudit import load_template
 from jobs.yamlfile import has_key
+from services.errors import ConfigError
 from services.loading.models import SCHEMES as MODEL_SCHEMES
 from services.loading.samples import SCHEMES as SAMPLE_SCHEMES
 from services.measures.registry import MEASURES
@@ -76,14 +78,45 @@ def test_every_extension_point_is_documented() -> None:
         assert registry._group in text_of("sources.md")
 
 
+def complaints(data: dict[str, Any]) -> list[str]:
+    """What an editor that knows the JSON Schema would underline."""
+    schema = sweep_schema() if "sweep" in data else json_schema()
+    Draft202012Validator.check_schema(schema)
+    return [f"{list(error.absolute_path)}: {error.message}" for error in Draft202012Validator(schema).iter_errors(data)]
+
+
 @pytest.mark.parametrize("path", [ROOT / "README.md", *sorted(DOCS.glob("*.md"))], ids=lambda path: path.name)
 def test_every_whole_job_file_in_a_document_is_valid(path: Path) -> None:
     for block in re.findall(r"^```yaml\n(.*?)^```", path.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
         data = yaml.safe_load(block)
         if isinstance(data, dict) and "fleet" in data:
             assert validate_fleet(data, source=path.name).measures
+            assert complaints(data) == []
         if isinstance(data, dict) and "sweep" in data:
             assert validate_sweep(data, source=path.name).trials
+            assert complaints(data) == []
+
+
+@pytest.mark.parametrize(
+    ("measure", "valid"),
+    [
+        ({"name": "pgd", "epsilons": 0.03}, True),
+        ({"name": "pgd", "epsilons": "8/255"}, True),
+        ({"name": "pr", "radii": ["8/255", 0.1]}, True),
+        ({"name": "pgd", "epsilons": "eight"}, False),
+        ({"name": "pgd", "epsilons": []}, False),
+        ({"name": "pr", "radii": [0]}, False),
+        ({"name": "pgd", "epsilon": 0.03}, False),
+    ],
+)
+def test_the_schema_takes_the_measures_that_the_file_takes(measure: dict[str, Any], valid: bool) -> None:
+    data = {"fleet": "f", "samples": {"uri": "npz:s.npz"}, "models": [{"name": "a", "uri": "timm:resnet18"}]}
+    data["measures"] = [measure]
+    try:
+        accepted = bool(validate_fleet(data).measures)
+    except ConfigError:
+        accepted = False
+    assert (accepted, complaints(data) == []) == (valid, valid)
 
 
 def test_every_method_architecture_and_training_set_is_documented() -> None:
@@ -96,8 +129,10 @@ def test_every_method_architecture_and_training_set_is_documented() -> None:
 def test_every_example_is_valid_and_listed(example: Path) -> None:
     if has_key(example, "sweep"):
         assert load_sweep(example).trials
+        assert complaints(yaml.safe_load(example.read_text())) == []
     elif has_key(example, "models"):
         load_fleet(example)
+        assert complaints(yaml.safe_load(example.read_text())) == []
     else:  # a template of `classwise train --audit`
         model = {"name": "trained", "uri": "factory:services.training.architectures:small_cnn"}
         validate_fleet({**load_template(example).data, "models": [model]}, source=example.name)

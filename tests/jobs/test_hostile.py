@@ -20,7 +20,7 @@ from jobs.audit import run_audit, validate_sources
 from jobs.cli import app
 from jobs.fleetfile import load_fleet, validate_fleet
 from jobs.progress import Quiet
-from services.errors import ClasswiseError, ConfigError, StorageError
+from services.errors import ClasswiseError, ConfigError, SourceError, StorageError
 from services.records import Outcome
 from services.training.architectures import small_cnn
 
@@ -131,6 +131,28 @@ def test_storage_that_cannot_be_written_is_named_before_any_work(
 def test_validate_knows_a_storage_no_library_opens(digits_fleet: dict[str, Any]) -> None:
     with pytest.raises(StorageError, match="nonsense"):
         validate_sources(validate_fleet({**digits_fleet, "storage": "nonsense://bucket"}))
+
+
+def test_samples_and_models_at_fault_are_told_together(digits_fleet: dict[str, Any]) -> None:
+    digits_fleet["models"][0]["uri"] += ".none"
+    digits_fleet["models"][1]["uri"] = "facktory:m:f"
+    digits_fleet["samples"] = {"uri": "npz:none.npz"}
+    for job in (run_audit, lambda fleet, reporter: validate_sources(fleet)):
+        with pytest.raises(SourceError) as caught:
+            job(validate_fleet(digits_fleet), Quiet())
+        told = [str(problem) for problem in caught.value.problems]
+        assert len(told) == 3
+        assert "npz:none.npz: expected a file" in told[0]
+        assert ".none" in told[1] and "found nothing there" in told[1]
+        assert "did you mean 'factory'" in told[2]
+
+
+def test_a_gpu_asked_for_in_process_and_not_there_is_told(digits_fleet: dict[str, Any]) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("there is one")
+    digits_fleet["resources"] |= {"runner": "local", "gpus": 1}
+    with pytest.raises(ClasswiseError, match=r"resources.gpus: expected a visible GPU, found none; set gpus: 0 or"):
+        run_audit(validate_fleet(digits_fleet), Quiet())
 
 
 def test_torn_preflight_facts_are_found_anew(digits_fleet: dict[str, Any]) -> None:

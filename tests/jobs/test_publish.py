@@ -11,6 +11,7 @@ from jobs import publish
 from jobs.audit import run_audit
 from jobs.fleetfile import validate_fleet
 from jobs.progress import Quiet
+from services.measures.clean import Clean
 from tracking import mlflow_store
 
 
@@ -36,6 +37,17 @@ def test_an_old_bundle_that_is_damaged_costs_the_trends_only(digits_fleet: dict[
     published = publish.audit_and_publish(fleet, notes)
     assert (Path(published.folder) / "report.html").exists()
     assert [note.startswith("left out of the trends: ") for note in notes.notes] == [True]
+
+
+def test_a_second_audit_has_trends_in_the_report_and_as_a_picture(digits_fleet: dict[str, Any]) -> None:
+    fleet = validate_fleet({**small(digits_fleet), "tracking": {"enabled": False}})
+    published = [publish.audit_and_publish(fleet, Quiet()) for _ in range(2)]
+    first, second = (Path(one.folder) for one in published)
+    assert published[0].result.versions["measure.clean"] == str(Clean.version)
+    picture = Path("figures") / "clean" / "trends.png"
+    assert not (first / picture).exists()
+    assert (second / picture).read_bytes().startswith(b"\x89PNG")
+    assert "Over the audits" in (second / "report.html").read_text()
 
 
 def test_sync_says_no_password_and_tags_the_registry_only_if_the_fleet_does(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from services import storage
 from services.records import AuditResult, ModelResult
 from tracking.figures import views
@@ -42,12 +44,18 @@ def model_charts(model: ModelResult) -> dict[str, Chart]:
     return {name: chart for name, chart in found.items() if chart is not None}
 
 
-def figure_files(audit: AuditResult) -> dict[str, Chart]:
-    """The fleet's charts by path within an audit's folder: ``figures/great/heatmap.png``."""
+def figure_files(audit: AuditResult, history: Sequence[AuditResult] = ()) -> dict[str, Chart]:
+    """The fleet's charts by path within an audit's folder: ``figures/great/heatmap.png``.
+
+    Args:
+        history: earlier audits of the fleet, for the trends.
+    """
     found: dict[str, Chart] = {}
     for lens in lenses(audit)[:MOST_LENSES]:
         folder = storage.join(FIGURES, file_name(lens))
         found |= {storage.join(folder, f"{name}.png"): chart for name, chart in fleet_charts(audit, lens).items()}
+        trend = views.trends(history, audit, lens)
+        found |= {trend_file(lens): trend} if trend else {}
     for about, charts in attribute_charts(audit).items():
         folder = storage.join(FIGURES, file_name(about))
         found |= {storage.join(folder, f"{name}.png"): chart for name, chart in charts.items()}
@@ -55,14 +63,19 @@ def figure_files(audit: AuditResult) -> dict[str, Chart]:
     return {**found, storage.join(FIGURES, "calibration.png"): curve} if curve else found
 
 
-def write_figures(result: AuditResult, folder: str) -> list[str]:
+def trend_file(lens: str) -> str:
+    """Where the trend of a series lies within an audit's folder, if the fleet has earlier audits."""
+    return storage.join(FIGURES, file_name(lens), "trends.png")
+
+
+def write_figures(result: AuditResult, folder: str, history: Sequence[AuditResult] = ()) -> list[str]:
     """Draw the fleet's figures into ``folder/figures`` (a path or any fsspec URL); returns their paths.
 
     Raises:
         StorageError: the storage is full, read-only or unreachable.
     """
     paths = []
-    for name, chart in figure_files(result).items():
+    for name, chart in figure_files(result, history).items():
         paths.append(storage.join(folder, name))
         storage.write_bytes(paths[-1], png_bytes(chart))
     return paths

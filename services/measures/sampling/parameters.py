@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from services.measures.base import Measure
+from services.measures.epsilons import Written, check_pixel_units
 from services.measures.noise import Noise
 from services.measures.perturbation import Functional, Kind
 
@@ -31,8 +32,9 @@ def number(value: Any) -> Any:
     return value
 
 
-Strength = Annotated[float, BeforeValidator(number), Field(gt=0.0, allow_inf_nan=False)]
-Rate = Annotated[float, BeforeValidator(number), Field(gt=0.0, lt=1.0)]
+_NUMBER = BeforeValidator(number, json_schema_input_type=Written)
+Strength = Annotated[float, _NUMBER, Field(gt=0.0, allow_inf_nan=False)]
+Rate = Annotated[float, _NUMBER, Field(gt=0.0, lt=1.0)]
 
 
 class PerturbationMeasure(Measure):
@@ -62,6 +64,8 @@ class PerturbationMeasure(Measure):
     def _consistent(self) -> PerturbationMeasure:
         if list(self.radii) != sorted(set(self.radii)):
             raise ValueError(f"expected increasing radii, found {self.radii}; sort them and drop repeats")
+        if self.perturbation in ("noise", "brightness"):
+            check_pixel_units("radii", self.radii)
         if self.perturbation != "noise" and self.noise != "uniform":
             raise ValueError(f"expected no noise beside perturbation {self.perturbation!r}, found {self.noise!r}")
         return self

@@ -16,7 +16,8 @@ from torch import nn
 from services.errors import SourceError
 from services.loading.model_schemes.mlflow import resolve_mlflow
 from services.loading.models import fingerprint, load_model
-from services.records import ModelSpec
+from services.loading.samples import open_samples
+from services.records import ModelSpec, SampleSpec
 
 pytestmark = pytest.mark.filterwarnings("ignore:::sqlalchemy", "ignore:::mlflow", "ignore::DeprecationWarning")
 
@@ -41,6 +42,9 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any
         options: dict[str, Any] = {"registered_model_name": "net", "pip_requirements": ["torch"]}
         mlflow.pytorch.log_model(network(), name="graph", input_example=example, **options)
         mlflow.pytorch.log_model(network().eval(), name="pickle", serialization_format="pickle", **options)
+        pixels = (np.arange(5 * 16) * 3).astype(np.uint8).reshape(5, 4, 4)
+        np.savez(folder / "s.npz", images=pixels, labels=np.arange(5) % 3)
+        mlflow.log_artifact(str(folder / "s.npz"), "data")
     mlflow.MlflowClient().set_registered_model_alias("net", "prod", "1")
     yield {"run": run.info.run_id}
     mlflow.set_tracking_uri(before)
@@ -79,6 +83,12 @@ def test_a_pickle_needs_leave(registry: dict[str, Any]) -> None:
     assert loaded.facts["unpickled"] is True
     assert torch.allclose(loaded.network(IMAGES), network().eval()(IMAGES))
     assert np.isfinite(loaded.network(IMAGES).numpy()).all()
+
+
+def test_samples_that_a_run_logged(registry: dict[str, Any]) -> None:
+    samples = open_samples(SampleSpec(f"mlflow:runs:/{registry['run']}/data/s.npz"))
+    assert (len(samples), samples.shape) == (5, (1, 4, 4))
+    assert np.array_equal(samples.images(1, 2).ravel() * 255, np.arange(16, 32) * 3)
 
 
 @pytest.mark.parametrize(

@@ -148,6 +148,31 @@ def test_a_batch_size_that_fails() -> None:
     assert "any batch size to work, found RuntimeError: shape '[2, 48]'" in text(network)
 
 
+class Greedy(Colours):
+    """Asks the allocator for more than there can be, for more than `most` images at once."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self.most, self.passed = most, set[int]()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if len(x) > self.most:
+            torch.empty(1 << 50)
+        self.passed.add(len(x))
+        return super().forward(x)
+
+
+def test_a_network_that_needs_a_small_batch_is_given_one() -> None:
+    greedy, small = Greedy(7), Greedy(16)
+    assert preflight(loaded(greedy), colour_samples(), device="cpu")[1] == ()
+    assert max(greedy.passed) == 4
+    assert preflight(loaded(small), colour_samples(), device="cpu", batch=16)[1] == ()
+    assert max(small.passed) == 16
+    found = text(Greedy(0))
+    assert "m (memory): expected memory for one image, found out of memory: " in found
+    assert "use a larger device, or more of it a worker (resources.gpus)" in found
+
+
 def test_one_constant_class() -> None:
     assert "predictions of several classes, found 'green' for all 90" in text(
         lambda x: torch.tensor([0.0, 5.0, 1.0]) + 0 * Colours()(x)

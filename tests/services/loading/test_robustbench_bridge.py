@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +16,7 @@ import torch
 from services.errors import SourceError
 from services.loading.models import fingerprint, load_model
 from services.loading.preflight import preflight
-from services.loading.robustbench_bridge import adapted_autoattack, robustbench_module
+from services.loading.robustbench_bridge import _atomic_downloads, adapted_autoattack, robustbench_module
 from services.loading.samples import open_samples
 from services.records import ModelSpec, SampleSpec
 
@@ -103,6 +106,39 @@ def test_a_download_is_moved_into_place_whole(tmp_path: Path, monkeypatch: pytes
     assert seen == [".Hendrycks2020AugMix_WRN.pt.part"]
     assert fingerprint(spec) != before
     assert [path.name for path in (tmp_path / "cifar10/corruptions").iterdir()] == ["Hendrycks2020AugMix_WRN.pt"]
+
+
+def test_of_many_cold_starts_one_downloads_also_after_one_that_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Threads, each with a lock of its own as processes have: never two downloads at once, and one that succeeds."""
+    utils = robustbench_module("robustbench.utils")
+    target, busy, calls = tmp_path / "w.pt", threading.Lock(), []
+
+    def served(identity: str, path: str) -> None:
+        assert busy.acquire(blocking=False), "two downloads at once"
+        calls.append(path)
+        first = len(calls) == 1
+        Path(path).write_text("half")
+        time.sleep(0.02)
+        busy.release()
+        if first:
+            raise ConnectionError("reset by peer")
+        Path(path).write_text("whole")
+
+    monkeypatch.setattr(utils, "download_gdrive_new", served)
+
+    def fetch(_: int) -> str:
+        try:
+            utils.download_gdrive_new("id", target)
+        except ConnectionError:  # started again while the next one downloads
+            utils.download_gdrive_new("id", target)
+        return target.read_text()
+
+    with _atomic_downloads(utils), ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(fetch, range(8))) == ["whole"] * 8
+    assert len(calls) == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["w.pt"]
 
 
 class Custom:

@@ -171,6 +171,23 @@ def test_parameters_are_checked_and_round_trip():
         assert measure_from(measure.canonical()) == measure
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"name": "pr", "radii": [8]},
+        {"name": "probacc", "radii": [0.1, 8]},
+        {"name": "binomial", "radii": ["8/1"], "noise": "gaussian"},
+        {"name": "rare", "radii": [8]},
+        {"name": "pr", "perturbation": "brightness", "radii": [8]},
+        {"name": "radius", "sigma": 8},
+    ],
+)
+def test_strengths_in_pixels_are_no_whole_numbers(wrong):
+    with pytest.raises(ValidationError, match=r"in \[0, 1\] pixel units, found 8; meant 8/255\?"):
+        MEASURES.get(wrong["name"])(**wrong)
+    assert Pr(perturbation="rotation", radii=[8]).radii == (8.0,)
+
+
 def test_real_networks_under_noise(shared_data):
     from benchmarks import zoo
 

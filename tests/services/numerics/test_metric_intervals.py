@@ -185,17 +185,21 @@ def test_aggregate_interval() -> None:
     assert mi.aggregate_interval(np.zeros(0), bound=1.0, delta=0.05).value is None
 
 
-def test_wcr_and_disparity_coverage_short() -> None:
-    """Worst classes that tie make the smallest of lower bounds as high as it can get; it still errs at most delta."""
+ALONE, TIED = (0.1, 0.5, 0.6, 0.7), (0.1, 0.1, 0.12, 0.5)
+"""Class means: one clear worst class, whose own bound decides; and worst classes that tie."""
+
+
+def missed(replications: int, delta: float, profile_of: tuple[float, ...]) -> dict[str, int]:
+    """In how many simulated data sets the limits of WCR, and the box's of RDI, NRGC and FP, miss the truth."""
     rng = np.random.default_rng(8)
-    means, replications, delta = np.array([0.1, 0.1, 0.12, 0.5]), 80, 0.3
+    means = np.array(profile_of)
     truth = disparity(means, np.ones(4, dtype=bool))
     groups = np.repeat(np.arange(4), 60)
     wrong = dict.fromkeys(("low", "high", "box"), 0)
     for _ in range(replications):
         x = rng.beta(means[groups], 1 - means[groups])
-        wcr = mi.wcr_interval(float(x.min()), x, groups, 4, bound=1.0, delta=delta)
         profile = Profile.from_scores(x, groups, 4, bound=1.0)
+        wcr = mi.wcr_interval(float(profile.means.min()), x, groups, 4, bound=1.0, delta=delta)
         box = simultaneous(x, groups, 4, bound=1.0, delta=delta)
         all_of_them = mi.metric_intervals(disparity(profile.means, profile.defined), box, wcr)
         wrong["low"] += wcr.low > 0.1
@@ -204,5 +208,25 @@ def test_wcr_and_disparity_coverage_short() -> None:
             not getattr(all_of_them, m).low <= getattr(truth, m).value <= getattr(all_of_them, m).high
             for m in ("rdi", "nrgc", "fp")
         )
-    limit = binom.isf(1e-5, replications, delta)
-    assert max(wrong.values()) <= limit
+    return wrong
+
+
+def allowed(replications: int, delta: float) -> float:
+    """The misses that limits which err with probability exactly delta exceed once in 100,000 runs."""
+    return float(binom.isf(1e-5, replications, delta))
+
+
+@pytest.mark.parametrize("profile_of", [ALONE, TIED])
+def test_wcr_and_disparity_coverage_short(profile_of: tuple[float, ...]) -> None:
+    assert max(missed(80, 0.3, profile_of).values()) <= allowed(80, 0.3)
+
+
+def test_a_wcr_bound_that_is_too_tight_would_be_caught() -> None:
+    assert missed(300, 0.9, ALONE)["low"] > allowed(300, 0.3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("delta", [0.05, 0.3])
+@pytest.mark.parametrize("profile_of", [ALONE, TIED])
+def test_wcr_and_disparity_coverage_long(profile_of: tuple[float, ...], delta: float) -> None:
+    assert max(missed(2000, delta, profile_of).values()) <= allowed(2000, delta)
