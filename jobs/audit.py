@@ -25,6 +25,7 @@ from jobs.fleetfile import Fleet
 from jobs.gates import worst
 from jobs.identity import fixed_version, with_published
 from jobs.models import Judge, model_result
+from jobs.overtime.record import record_comparison
 from jobs.progress import Reporter
 from jobs.session import RunnerFactory, Session, runner_for
 from services import storage
@@ -109,10 +110,11 @@ def _run(fleet: Fleet, reporter: Reporter, factory: RunnerFactory) -> Finished:
         calibration=calibration,
         config=config.model_dump(mode="json"),
         versions={**versions.installed(), **versions.of_measures(measures)},
-        checks=fleet_checks(models),
+        checks={**fleet_checks(models), "measure_versions": versions.of_series(measures)},
         notes=fleet_notes(models, calibration),
         baseline=next((b.result.audit_id for b in baselines.values() if b is not None), ""),
     )
+    result = record_comparison(result, folder, config, baselines)
     write_bundle(result, folder)
     return Finished(result, folder)
 

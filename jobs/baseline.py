@@ -3,48 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from jobs.config import FleetConfig, GateConfig
+from jobs.overtime.accepted import read_accepted
+from jobs.overtime.compare import Kept
 from jobs.scores import Scores, read_kept_scores
 from services.errors import StorageError
 from services.numerics.paired import paired
 from services.records import AuditResult, Estimate, Series, SeriesResult
-from tracking.bundle import folder_of, list_bundles, read_bundle
+from tracking.bundle import fleet_folder, folder_of, list_bundles, read_bundle
 
-LAST = "last"
-
-
-@dataclass(frozen=True)
-class Baseline:
-    """An earlier audit and its folder."""
-
-    result: AuditResult
-    folder: str
+LAST, ACCEPTED = "last", "accepted"
 
 
-def find_baselines(config: FleetConfig) -> dict[str, Baseline | None]:
+def find_baselines(config: FleetConfig) -> dict[str, Kept | None]:
     """The audits that the fleet's gates compare with, by the name the gate gives; None when there is none."""
     wanted = {gate.not_worse_than for gate in config.gates if gate.not_worse_than is not None}
     return {name: _find(config, name) for name in sorted(wanted)}
 
 
-def _find(config: FleetConfig, name: str) -> Baseline | None:
-    if name == LAST:
-        folders = list_bundles(config.storage, config.fleet)
-        folder = folders[-1] if folders else None
-    else:
-        folder = folder_of(config.storage, config.fleet, name)
+def accepted_baseline(config: FleetConfig) -> Kept | None:
+    """The fleet's accepted audit; None when none was accepted.
+
+    Raises:
+        StorageError: it cannot be read.
+    """
+    return _find(config, ACCEPTED)
+
+
+def _find(config: FleetConfig, name: str) -> Kept | None:
+    folder = _folder(config, name)
     if folder is None:
         return None
     try:
-        return Baseline(read_bundle(folder), folder)
+        return Kept(read_bundle(folder), folder)
     except StorageError:
-        if name == LAST:
+        if name in (LAST, ACCEPTED):
             raise
         return None
+
+
+def _folder(config: FleetConfig, name: str) -> str | None:
+    """Where the audit lies that a name stands for; None when it stands for none."""
+    if name == LAST:
+        folders = list_bundles(config.storage, config.fleet)
+        return folders[-1] if folders else None
+    if name == ACCEPTED:
+        accepted = read_accepted(fleet_folder(config.storage, config.fleet))
+        return folder_of(config.storage, config.fleet, accepted.audit_id) if accepted else None
+    return folder_of(config.storage, config.fleet, name)
 
 
 def non_inferiority(
@@ -53,7 +62,7 @@ def non_inferiority(
     model: str,
     scores: Scores,
     content: str,
-    baseline: Baseline | None,
+    baseline: Kept | None,
     config: FleetConfig,
 ) -> Estimate:
     """Mean difference now minus then of the samples in both audits, with its limits; undefined with a reason.

@@ -17,6 +17,7 @@ import typer
 
 from jobs import console
 from jobs.leaderboard_cli import leaderboard
+from jobs.overtime import cli as overtime
 from jobs.schedules import cli as schedules
 from jobs.service import cli as service
 from services.errors import Interrupted
@@ -162,6 +163,7 @@ def sync(
 
 app.command()(leaderboard)
 service.add_to(app)
+overtime.add_to(app)
 app.add_typer(schedules.app)
 
 

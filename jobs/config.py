@@ -164,7 +164,9 @@ class GateConfig(Part):
     grouping: str = "class"
     at_least: float | None = None
     at_most: float | None = None
-    not_worse_than: str | None = Field(None, description="'last' or an audit id: non-inferiority on paired samples.")
+    not_worse_than: str | None = Field(
+        None, description="'accepted', 'last' or an audit id: non-inferiority on paired samples."
+    )
     margin: float = Field(0.0, ge=0, description="How much worse still counts as not worse.")
 
     @model_validator(mode="after")

@@ -153,9 +153,11 @@ def valid(fleet: Fleet, check: Callable[[Fleet], SampleFacts], json: bool) -> No
 def print_result(published: Published) -> None:
     from rich.console import Console
 
+    from tracking.comparison_words import comparison_words
     from tracking.table import verdict_text
 
-    show([verdict_text(published.result, Console().width)], published.where_to_look)
+    changed = comparison_words(published.comparison) if published.comparison is not None else []
+    show([verdict_text(published.result, Console().width)], [*changed, *published.where_to_look])
 
 
 def show(parts: Iterable[RenderableType], lines: Iterable[str] = ()) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from jobs.assemble import Grouping, series_results
-from jobs.baseline import Baseline, non_inferiority
+from jobs.baseline import ACCEPTED, non_inferiority
 from jobs.config import GateConfig
 from jobs.fairness import fairness_results, gate_estimate, projection_results
 from jobs.falsify import falsified_results
 from jobs.fleetfile import Fleet
-from jobs.gates import judge, worst
+from jobs.gates import gate_text, judge, worst
 from jobs.masking import masking_facts, masking_findings, masking_notes
+from jobs.overtime.compare import Kept
 from jobs.plan import Context, ModelPlan, picture_path
 from jobs.scores import Scores, read_scores, write_scores
 from services import storage
@@ -28,6 +29,9 @@ from services.records import (
 )
 from tracking.figures.attributes import traversal_path
 
+NONE_ACCEPTED = "no audit of this fleet has been accepted yet; once this one is in order, accept it: classwise accept"
+"""Undecided and not an error: else no first audit could ever be accepted."""
+
 
 @dataclass(frozen=True)
 class Judge:
@@ -37,7 +41,7 @@ class Judge:
     samples: Samples
     context: Context
     groupings: tuple[Grouping, ...]
-    baselines: dict[str, Baseline | None]
+    baselines: dict[str, Kept | None]
     folder: str
 
 
@@ -109,6 +113,8 @@ def _gate(
     if gate.not_worse_than is None:
         return judge(gate, metric(result, gate.metric))
     baseline = judge_with.baselines[gate.not_worse_than]
+    if baseline is None and gate.not_worse_than == ACCEPTED:
+        return GateResult(gate_text(gate), Outcome.UNDECIDED, Estimate(None, reason=NONE_ACCEPTED), NONE_ACCEPTED)
     config = judge_with.fleet.config
     return judge(
         gate, non_inferiority(gate, result.series, item.spec.name, scores, judge_with.samples.content, baseline, config)

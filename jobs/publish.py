@@ -19,6 +19,7 @@ from services import storage
 from services.errors import Problem, StorageError, TrackingError
 from services.records import AuditResult
 from tracking.bundle import list_bundles, read_bundle
+from tracking.comparison import Comparison, plain, read_comparison
 from tracking.junit import write_junit
 from tracking.marker import without_secret
 from tracking.training_bundle import is_sweep, read_sweep
@@ -29,11 +30,12 @@ HISTORY = 20
 
 @dataclass(frozen=True)
 class Published:
-    """A finished audit, where its bundle is, and where a person should look."""
+    """A finished audit, where its bundle is, where a person should look, and what changed since the accepted one."""
 
     result: AuditResult
     folder: str
     where_to_look: tuple[str, ...] = ()
+    comparison: Comparison | None = None
 
 
 def audit_and_publish(
@@ -58,19 +60,21 @@ def publish(fleet: Fleet, finished: Finished, reporter: Reporter, *, junit: Path
     look = [f"report   {storage.join(folder, 'report.html')}", f"bundle   {folder}"]
     if fleet.config.tracking.enabled:
         look += _track(fleet, result, folder, reporter)
-    return Published(result, folder, tuple(look))
+    return Published(result, folder, tuple(look), read_comparison(folder))
 
 
 def read_published(folder: str) -> Published:
     """A finished audit from its bundle."""
     result = read_bundle(folder)
-    return Published(result, folder, (f"report   {storage.join(folder, 'report.html')}",))
+    look = (f"report   {storage.join(folder, 'report.html')}",)
+    return Published(result, folder, look, read_comparison(folder))
 
 
 def as_json(published: Published) -> dict[str, Any]:
     """The bundle's JSON with its folder and where to look, or what to run when MLflow was not told."""
     body: dict[str, Any] = TypeAdapter(AuditResult).dump_python(published.result, mode="json")
-    return {"folder": published.folder, "look": list(published.where_to_look), **body}
+    compared = plain(published.comparison) if published.comparison is not None else None
+    return {"folder": published.folder, "look": list(published.where_to_look), "comparison": compared, **body}
 
 
 def tracking_uri(storage_url: str, configured: str | None) -> str:

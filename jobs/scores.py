@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,6 @@ def write_scores(folder: str, index: int, spec: ModelSpec, scores: Scores) -> No
     write_shard(score_file(folder, index, spec), scores)
 
 
-def read_kept_scores(folder: str, index: int, spec: ModelSpec) -> Scores:
-    """Read the per-sample scores back from a bundle."""
-    return read_shard(score_file(folder, index, spec))
+def read_kept_scores(folder: str, index: int, spec: ModelSpec, columns: Sequence[str] | None = None) -> Scores:
+    """Read the per-sample scores back from a bundle, all columns or those asked for."""
+    return read_shard(score_file(folder, index, spec), columns)

@@ -10,6 +10,7 @@ from typing import Any
 from services import storage
 from services.records import AuditResult
 from tracking import tables
+from tracking.comparison import COMPARISON
 from tracking.fairness import FILE, fill_attributes, has_attributes
 from tracking.figures.attributes import traversal_charts
 from tracking.figures.png import png_bytes
@@ -28,6 +29,9 @@ def parent_files(audit: AuditResult, bundle: str, content: RunContent, folder: P
         (folder / REPORT).write_bytes(storage.read_bytes(source))
     else:
         write_report(audit, str(folder))
+    compared = storage.join(bundle, COMPARISON)
+    if storage.exists(compared):
+        _bytes(folder / COMPARISON, storage.read_bytes(compared))
     for path, chart in figure_files(audit).items():
         drawn = storage.join(bundle, path)
         _bytes(folder / path, storage.read_bytes(drawn) if storage.exists(drawn) else png_bytes(chart))

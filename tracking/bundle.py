@@ -6,6 +6,8 @@
       tables/000_resnet18.parquet    one row a series, grouping and group
       attributes/000_resnet18.parquet  gaps between groups, tolerance by factor and group (tracking.fairness)
       traversals/000_resnet18_projection.npz  images along each latent factor (services.traversals)
+      scores/000_resnet18.parquet    one row a sample (jobs.scores)
+      comparison.json                against the accepted audit, when there is one (tracking.comparison)
       bundle.json                    the whole `AuditResult`; written last, so its presence means complete
       report.html                    (tracking.report)
       figures/great/heatmap.png      the fleet's pictures (tracking.figures.save)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from services.records import AuditResult, ModelResult, Outcome, SeriesResult, ThreatModel, digest_of
+from tracking.comparison import Comparison
 from tracking.fairness import attribute_metrics
 from tracking.names import group_key, metric_key, series_key, unique_name
 from tracking.summary import METRICS, bounds, lens, series_metrics
@@ -46,7 +47,7 @@ class RunContent:
     texts: dict[str, str] = field(default_factory=dict)
 
 
-def child_content(audit: AuditResult, index: int) -> RunContent:
+def child_content(audit: AuditResult, index: int, comparison: Comparison | None = None) -> RunContent:
     """The child run of one model."""
     model = audit.models[index]
     undefined = list(undefined_of(model))
@@ -61,14 +62,16 @@ def child_content(audit: AuditResult, index: int) -> RunContent:
     metrics |= attribute_metrics(model)
     if SECONDS_PER_EPOCH in model.facts:
         metrics[f"train/{SECONDS_PER_EPOCH}"] = model.facts[SECONDS_PER_EPOCH]
+    metrics |= _changes(comparison, model.spec.name)
     metrics |= {"undefined": float(len(undefined)), "forwards": float(model.forwards), "seconds": model.seconds}
     return bounded(model.spec.name, _params(audit, model), metrics, _tags(audit, index, undefined))
 
 
-def parent_content(audit: AuditResult) -> RunContent:
+def parent_content(audit: AuditResult, comparison: Comparison | None = None) -> RunContent:
     """The parent run of an audit."""
     counts = {f"models/{outcome.value}": _count(audit, outcome) for outcome in Outcome}
     metrics = {**counts, "models/all": float(len(audit.models)), **_calibration(audit)}
+    metrics |= _changes(comparison)
     tags = {
         "classwise.audit_id": audit.audit_id,
         "classwise.role": "audit",
@@ -79,6 +82,17 @@ def parent_content(audit: AuditResult) -> RunContent:
         "mlflow.note.content": _note(audit),
     }
     return bounded(audit.audit_id, dict(flat(audit.config)), metrics, tags)
+
+
+def _changes(comparison: Comparison | None, model: str = "") -> dict[str, float]:
+    """How much is worse and better than in the accepted audit: of the fleet, or of one model."""
+    if comparison is None:
+        return {}
+    flags = {flag: list(comparison.flagged(flag)) for flag in ("worse", "better")}
+    mine = {flag: [each for each in found if model in ("", each[0].name)] for flag, found in flags.items()}
+    classes = {f"change/classes_{flag}": sum(each[2].index >= 0 for each in found) for flag, found in mine.items()}
+    counts = {f"change/{flag}": len(found) for flag, found in mine.items()}
+    return {key: float(value) for key, value in {**counts, **classes}.items()}
 
 
 def undefined_of(model: ModelResult) -> Iterator[tuple[str, str]]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from services.records import AuditResult, ModelResult
 from tracking import artifacts, bundle, marker
+from tracking.comparison import read_comparison
 from tracking.layout import RunContent, child_content, parent_content, table_rows
 from tracking.mlflow_client import connect
 from tracking.mlflow_runs import RunWriter, experiment_of
@@ -124,12 +125,13 @@ class _Writer:
         self._client = client
         self._audit = audit
         self._folder = folder
+        self._comparison = read_comparison(folder)
         self._known = self._runs.known("classwise.audit_id", audit.audit_id, MODEL_INDEX)
 
     def write(self, on_progress: Progress) -> LoggedRuns:
         """Children in reverse: MLflow lists the newest first, so they read in the order of the fleet."""
         total = len(self._audit.models) + 1
-        content = parent_content(self._audit)
+        content = parent_content(self._audit, self._comparison)
         with self._runs.run(content, self._known.get("")) as (parent, fresh):
             children: list[str] = []
             for index in reversed(range(len(self._audit.models))):
@@ -141,7 +143,7 @@ class _Writer:
         return LoggedRuns(parent, tuple(children), "")
 
     def _child(self, index: int, parent: str) -> str:
-        content = child_content(self._audit, index)
+        content = child_content(self._audit, index, self._comparison)
         model = self._audit.models[index]
         with self._runs.run(content, self._known.get(str(index)), parent=parent) as (run_id, fresh):
             if fresh:

@@ -17,6 +17,8 @@ from markupsafe import Markup
 
 from services import storage
 from services.records import AuditResult
+from tracking.comparison import Comparison, read_comparison
+from tracking.comparison_words import comparison_words, rows
 from tracking.fairness_tables import attribute_tables
 from tracking.figures import views
 from tracking.figures.attributes import attribute_charts, title_of, traversal_charts
@@ -31,6 +33,8 @@ from tracking.summary import find, lenses
 from tracking.words import fleet_words, verdict_words
 
 REPORT = "report.html"
+MOST_CHANGES = 500
+"""Rows of the table of what changed; the bundle's comparison.json has all."""
 MOST_LENSES = 24
 MOST_MODELS = 60
 """Models whose own figures are in the page, those that do not pass first; child runs have all of them."""
@@ -43,7 +47,7 @@ def write_report(result: AuditResult, folder: str, history: Sequence[AuditResult
         StorageError: the storage is full, read-only or unreachable.
     """
     path = storage.join(folder, REPORT)
-    page = render(result, history, traversals=traversals_of(result, folder))
+    page = render(result, history, traversals=traversals_of(result, folder), comparison=read_comparison(folder))
     storage.write_bytes(path, page.encode("utf-8", "replace"))
     return path
 
@@ -64,6 +68,7 @@ def render(
     *,
     interactive: bool = True,
     traversals: Mapping[str, Mapping[str, Chart]] | None = None,
+    comparison: Comparison | None = None,
 ) -> str:
     """The page as text; with `interactive` False pictures are embedded PNG and no plotly."""
     sections = _sections(result, history, interactive)
@@ -75,6 +80,7 @@ def render(
         gates=gate_tallies(result),
         headline=headline(result),
         words=fleet_words(result),
+        changes=_changes(comparison),
         cards=model_cards(result),
         lenses=[{"name": name, "title": _title(result, name)} for name, charts in sections.items() if charts],
         attributes=attribute_tables(result),
@@ -87,6 +93,14 @@ def render(
         style=source("report.css"),
         script=source("common.js", "report.js"),
     )
+
+
+def _changes(found: Comparison | None) -> dict[str, Any] | None:
+    """What changed since the accepted audit: sentences, and the table."""
+    if found is None:
+        return None
+    shown = rows(found, MOST_CHANGES)
+    return {"words": comparison_words(found), "rows": shown, "cut": len(shown) == MOST_CHANGES}
 
 
 def _sections(result: AuditResult, history: Sequence[AuditResult], interactive: bool) -> dict[str, dict[str, Chart]]:

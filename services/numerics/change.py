@@ -1,0 +1,174 @@
+"""Worse or better than before: the same samples scored in two audits, and many such comparisons at once.
+
+Each comparison has two one-sided hypotheses, "the mean has not fallen" and "the mean has not risen", and a valid
+finite-sample p-value for each:
+
+==============================  ==========================================  =======================================
+scores                          p-value                                     needs
+==============================  ==========================================  =======================================
+0 or 1                          McNemar's exact test: of the pairs that     independent pairs, one mean difference
+                                differ, Binomial(n, 1/2)
+in [0, bound]                   betting on the difference (WSR), Ville      independent pairs, one mean difference
+a stratified whole              Maurer & Pontil's Theorem 11, inverted      independent pairs alone
+==============================  ==========================================  =======================================
+
+Holm's step-down over both hypotheses of all comparisons (`decide`) keeps the probability of *any* false "worse" or
+"better" at most alpha, however the comparisons depend on each other: two models see the same samples, a sample is in
+its class and in the whole. Controlling the false discovery rate instead would let a flag be false more often the more
+true ones there are; under such dependence that needs Benjamini and Yekutieli's factor log m, and is no sharper for few.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import binom
+
+from services.numerics import betting
+from services.numerics.checks import Floats, Ints, as_indices, as_scores, check_bound, check_level, fault
+from services.numerics.intervals import Method, Sample, limits
+from services.numerics.paired import holm
+
+Flag = Literal["worse", "better", "not separated"]
+
+
+@dataclass(frozen=True)
+class Changes:
+    """Mean differences after - before of G groups; NaN everywhere where a group has no pairs.
+
+    Attributes:
+        counts: (G,) pairs.
+        before, after, difference: (G,) means in the score's unit.
+        low, high: (G,) limits of the difference, each one-sided at the level asked.
+        worse: (G,) p-values of "the mean has not fallen"; small ones say that it has.
+        better: (G,) p-values of "the mean has not risen".
+        test: of the p-values: "exact McNemar", "betting" or "empirical Bernstein".
+    """
+
+    counts: Ints
+    before: Floats
+    after: Floats
+    difference: Floats
+    low: Floats
+    high: Floats
+    worse: Floats
+    better: Floats
+    test: str
+
+
+def changes(
+    before: NDArray[Any],
+    after: NDArray[Any],
+    groups: NDArray[np.integer[Any]],
+    n_groups: int,
+    *,
+    bound: float,
+    alpha: float,
+    binary: bool = False,
+    stratified: bool = False,
+    seed: int | None = 0,
+) -> Changes:
+    """Compare scores (N,) in [0, bound] of the same samples, by group (N,).
+
+    Args:
+        alpha: of each limit. For a family of limits that hold together, give a share of its level to each.
+        binary: scores are 0 or bound.
+        stratified: a group's pairs have *different* mean differences, as those of all classes together when the number
+            of samples a class was fixed in advance.
+        seed: of the order in which betting takes the pairs.
+
+    Raises:
+        MeasureError: scores of different lengths or out of range, or `binary` ones that are not 0 or bound.
+    """
+    check_level(alpha, "alpha")
+    check_bound(bound)
+    old, new = as_scores(before, bound, "before"), as_scores(after, bound, "after")
+    if old.shape != new.shape:
+        raise fault("after", f"{old.size} scores as before", str(new.size), "pair the audits by sample id")
+    index = as_indices(groups, old.size, n_groups, "groups")
+    sample = Sample.of((new - old + bound) / (2.0 * bound), index, n_groups, bound=1.0, seed=seed)
+    defined = sample.counts > 0
+    method: Method = "empirical-bernstein" if stratified else "betting"
+    low, high = limits(sample, alpha, method)
+    if stratified:
+        worse, better, test = *_bernstein(sample), "empirical Bernstein"
+    elif binary:
+        worse, better, test = *_mcnemar(old, new, index, n_groups, bound), "exact McNemar"
+    else:
+        worse, better, test = *_betting(sample, alpha), "betting"
+
+    def told(values: Floats) -> Floats:
+        return np.where(defined, values, np.nan)
+
+    return Changes(
+        counts=sample.counts,
+        before=told(_means(old, index, sample.counts)),
+        after=told(_means(new, index, sample.counts)),
+        difference=told((2.0 * sample.means - 1.0) * bound),
+        low=told((2.0 * low - 1.0) * bound),
+        high=told((2.0 * high - 1.0) * bound),
+        worse=told(worse),
+        better=told(better),
+        test=test,
+    )
+
+
+def decide(worse: Sequence[float], better: Sequence[float], alpha: float) -> list[tuple[Flag, float]]:
+    """The flag of each comparison and its adjusted p-value, the smaller of its two directions.
+
+    Args:
+        worse, better: p-values as in `Changes`; one NaN in both for a comparison that could not be made.
+        alpha: the probability of one or more false flags, at most.
+    """
+    check_level(alpha, "alpha")
+    known = tuple(None if np.isnan(p) else float(p) for p in (*worse, *better))
+    adjusted = [1.0 if p is None else p for p in holm(known)]
+    pairs = zip(adjusted[: len(worse)], adjusted[len(worse) :], strict=True)
+    return [_flag(down, up, alpha) for down, up in pairs]
+
+
+def _flag(down: float, up: float, alpha: float) -> tuple[Flag, float]:
+    if min(down, up) > alpha:
+        return "not separated", min(down, up)
+    return ("worse", down) if down <= up else ("better", up)
+
+
+def _means(values: Floats, index: Ints, counts: Ints) -> Floats:
+    sums = np.bincount(index, weights=values, minlength=counts.size)
+    return np.asarray(sums / np.maximum(counts, 1), dtype=np.float64)
+
+
+def _mcnemar(old: Floats, new: Floats, index: Ints, n_groups: int, bound: float) -> tuple[Floats, Floats]:
+    """Given the pairs that differ, those that rose are Binomial(n, 1/2) when neither direction is likelier."""
+    for name, values in (("before", old), ("after", new)):
+        if not np.isin(values, (0.0, bound)).all():
+            raise fault(name, f"scores that are all 0 or {bound:g} for an exact test", "others")
+    up = np.bincount(index[new > old], minlength=n_groups)
+    down = np.bincount(index[new < old], minlength=n_groups)
+    return np.asarray(binom.cdf(up, up + down, 0.5)), np.asarray(binom.cdf(down, up + down, 0.5))
+
+
+def _betting(sample: Sample, alpha: float) -> tuple[Floats, Floats]:
+    worse, better = np.zeros(sample.counts.size), np.zeros(sample.counts.size)
+    for block, values, mask in sample.blocks():
+        half = np.full(block.size, 0.5)
+        better[block] = betting.log_p_value(values, mask, half, alpha)
+        worse[block] = betting.log_p_value(np.where(mask, 1.0 - values, 0.0), mask, half, alpha)
+    return np.exp(worse), np.exp(better)
+
+
+def _bernstein(sample: Sample) -> tuple[Floats, Floats]:
+    """The smallest level at which the limit of `empirical-bernstein` leaves 1/2 out, on either side.
+
+    With x = sqrt(log(2 / p)), ``7 x^2 / (3 (n - 1)) + sqrt(2 V / n) x = |mean - 1/2|``.
+    """
+    n = np.maximum(sample.counts, 2)
+    a, b = 7.0 / (3.0 * (n - 1)), np.sqrt(2.0 * sample.variances / n)
+    away = sample.means - 0.5
+    root = (-b + np.sqrt(b**2 + 4.0 * a * np.abs(away))) / (2.0 * a)
+    p = np.where(sample.counts > 1, np.minimum(1.0, 2.0 * np.exp(-(root**2))), 1.0)
+    return np.where(away < 0, p, 1.0), np.where(away > 0, p, 1.0)

@@ -1,0 +1,112 @@
+"""Accepting audits, and what the next audit makes of it: gate, bundle, report, terminal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from jobs.cli import app
+from jobs.fleetfile import validate_fleet
+from jobs.overtime.accepted import accept, read_accepted
+from jobs.publish import audit_and_publish
+from services.errors import ConfigError, StorageError
+from services.records import Outcome
+from tracking.comparison import read_comparison
+from tracking.table import verdict_text
+
+from .conftest import Notes, audit, measured
+
+pytestmark = pytest.mark.filterwarnings("default::DeprecationWarning", "default::FutureWarning")
+GATE = {"measure": "clean", "metric": "aggregate", "not_worse_than": "accepted", "margin": 0.02}
+
+
+def run(*words: str) -> Any:
+    return CliRunner().invoke(app, list(words))
+
+
+@pytest.fixture
+def fleet(digits_fleet: dict[str, Any]) -> dict[str, Any]:
+    return {**measured(digits_fleet, "good"), "measures": ["clean"]}
+
+
+def test_the_first_audit_is_undecided_until_one_is_accepted(
+    fleet: dict[str, Any], swapped: Callable[..., dict[str, Any]]
+) -> None:
+    gated = {**fleet, "gates": [GATE]}
+    first = audit(gated)
+    assert first.result.outcome is Outcome.UNDECIDED and "classwise accept" in first.result.models[0].reasons[0]
+    with pytest.raises(ConfigError, match="even-though-failed"):
+        accept(first.folder, by="me")
+    made = accept(first.folder, by="me", why="the first", even_though_failed=True)
+    same, worse = audit(gated), audit(swapped(gated, "good", "weak"))
+    assert same.result.outcome is Outcome.PASS and worse.result.outcome is Outcome.FAIL
+    assert same.result.baseline == made.audit_id
+    found = read_comparison(worse.folder)
+    assert found is not None and found.baseline == made.audit_id and found.worse > 0
+    accept(same.folder, by="you")
+    accept(same.folder, by="you")
+    known = read_accepted(str(Path(same.folder).parent))
+    assert known is not None and [(each.by, each.why) for each in known.history] == [("me", "the first"), ("you", "")]
+
+
+def test_what_cannot_be_accepted(fleet: dict[str, Any], tmp_path: Path) -> None:
+    finished = audit({**fleet, "gates": [{**GATE, "not_worse_than": "20200101T000000Z-00000000"}]})
+    with pytest.raises(ConfigError, match="outcome error"):
+        accept(finished.folder, by="me", even_though_failed=True)
+    elsewhere = tmp_path / "copy"
+    Path(finished.folder).rename(elsewhere)
+    with pytest.raises(ConfigError, match="STORAGE/audits/FLEET/AUDIT"):
+        accept(str(elsewhere), by="me")
+    with pytest.raises(StorageError, match="a finished audit"):
+        accept(finished.folder, by="me")
+
+
+def test_an_accepted_audit_that_is_gone_costs_the_comparison_or_stops_the_gate(fleet: dict[str, Any]) -> None:
+    first = audit(fleet)
+    accept(first.folder, by="me")
+    (Path(first.folder) / "bundle.json").unlink()
+    assert "Not compared with the accepted audit" in audit(fleet).result.notes[-1]
+    with pytest.raises(StorageError, match="a finished audit"):
+        audit({**fleet, "gates": [GATE]})
+    (Path(first.folder).parent / "accepted.json").write_text('{"fleet": 3}')
+    assert "accept an audit again" in audit(fleet).result.notes[-1]
+
+
+def test_report_terminal_and_json_say_what_changed(
+    fleet: dict[str, Any], swapped: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accept(audit(fleet).folder, by="me")
+    published = audit_and_publish(validate_fleet(swapped(fleet, "good", "weak")), Notes())
+    assert published.comparison is not None and published.comparison.worse > 0
+    report = (Path(published.folder) / "report.html").read_text()
+    assert "Since the accepted audit" in report and '<tr class="worse">' in report
+    shown = run("show", published.folder).stdout
+    assert "worse: good, clean, all samples: " in shown and "weights or code changed under a name: good" in shown
+    body = json.loads(run("show", published.folder, "--json").stdout)
+    assert body["comparison"]["worse"] == published.comparison.worse
+    assert verdict_text(published.result) is not None
+
+
+def test_the_commands(fleet: dict[str, Any], swapped: Callable[..., dict[str, Any]]) -> None:
+    first, same = audit(fleet), audit(fleet)
+    home = ["--storage", fleet["storage"], "--fleet", "digits"]
+    none = run("compare", same.folder)
+    assert none.exit_code == 2 and "a fleet with an accepted audit" in none.stderr
+    told = run("accept", first.result.audit_id, "--why", "by hand", *home)
+    assert told.exit_code == 0 and told.stdout.startswith(f"accepted {first.result.audit_id} (pass), by ")
+    assert run("compare", same.folder).exit_code == 0
+    worse = audit(swapped(fleet, "good", "weak"))
+    compared = run("compare", first.result.audit_id, worse.result.audit_id, "--json", *home)
+    assert compared.exit_code == 1 and json.loads(compared.stdout)["worse"] > 0
+    assert not (Path(first.folder) / "comparison.json").exists()
+    other = audit({**fleet, "samples": {"uri": "sklearn:digits?split=train"}})
+    nothing = run("compare", first.folder, other.folder)
+    assert nothing.exit_code == 3 and "nothing could be compared" in nothing.stdout
+    assert run("compare", "20200101T000000Z-00000000", first.folder).exit_code == 2
+    lost = run("accept", "20200101T000000Z-00000000")
+    assert lost.exit_code == 2 and "--fleet" in lost.stderr
