@@ -25,6 +25,8 @@ from jobs.fleetfile import Fleet
 from jobs.gates import worst
 from jobs.identity import fixed_version, with_published
 from jobs.models import Judge, model_result
+from jobs.overtime.config import without_queries
+from jobs.overtime.promote import ALIASES, aliases_now
 from jobs.overtime.record import record_comparison
 from jobs.progress import Reporter
 from jobs.session import RunnerFactory, Session, runner_for
@@ -83,7 +85,7 @@ def _run(fleet: Fleet, reporter: Reporter, factory: RunnerFactory) -> Finished:
         config.resources.batch,
         config.seed,
     )
-    baselines = find_baselines(config)
+    baselines, aliases = find_baselines(config), aliases_now(config)
     with Session(factory, reporter, stop_on_fault=config.on_model_fault == "stop") as session:
         specs, digests = _identify(config, session)
         plans = [plan.plan_model(spec, digests[spec.name], (), context) for spec in specs if session.alive(spec.name)]
@@ -108,9 +110,9 @@ def _run(fleet: Fleet, reporter: Reporter, factory: RunnerFactory) -> Finished:
         samples=_sample_facts(config.samples.uri, samples),
         models=models,
         calibration=calibration,
-        config=config.model_dump(mode="json"),
+        config=without_queries(config.model_dump(mode="json")),
         versions={**versions.installed(), **versions.of_measures(measures)},
-        checks={**fleet_checks(models), "measure_versions": versions.of_series(measures)},
+        checks={**fleet_checks(models), "measure_versions": versions.of_series(measures), ALIASES: aliases},
         notes=fleet_notes(models, calibration),
         baseline=next((b.result.audit_id for b in baselines.values() if b is not None), ""),
     )

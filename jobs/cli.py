@@ -43,6 +43,9 @@ Bundle = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output, and no progress.")]
 Junit = Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Also write the verdicts as JUnit XML.")]
+Sarif = Annotated[
+    Path | None, typer.Option("--sarif", metavar="FILE", help="Also write what did not pass, or got worse, as SARIF.")
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress.")]
 Storage = Annotated[str | None, typer.Option(help="Use this storage instead of the file's.")]
 Runner = Annotated[str | None, typer.Option(help="ray or local, instead of resources.runner.")]
@@ -56,6 +59,7 @@ def audit(
     runner: Runner = None,
     track: Track = True,
     junit: Junit = None,
+    sarif: Sarif = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -64,10 +68,11 @@ def audit(
         from jobs.fleetfile import load_fleet, overridden
 
         fleet = overridden(load_fleet(fleet_file), storage=storage, runner=runner, track=track)
-        from jobs.publish import audit_and_publish
+        from jobs.publish import audit_and_publish, sarif_target
 
+        target = sarif_target(sarif, fleet_file) if sarif is not None else None
         with console.reporter(quiet or json) as reporter:
-            published = audit_and_publish(fleet, reporter, junit=junit)
+            published = audit_and_publish(fleet, reporter, junit=junit, sarif=target)
         console.finish(published, json)
 
 

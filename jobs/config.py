@@ -11,9 +11,10 @@ import unicodedata
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from services.fields import Fields
+from jobs.overtime.config import NotifyConfig, PromoteConfig
+from jobs.parts import Part as Part
 from services.records import InputContract, ModelSpec, SampleSpec, ThreatModel
 
 JOINERS = "\u200c\u200d"
@@ -42,12 +43,6 @@ JobName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
 TagKey = Annotated[str, Field(max_length=40, pattern=r"^[a-z][a-z0-9_.-]*$")]
 TagValue = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_legible)]
 Uri = Annotated[str, Field(min_length=3, max_length=4000, pattern=r"^[A-Za-z][A-Za-z0-9+.-]*:.+")]
-
-
-class Part(Fields):
-    """A part of the fleet file: frozen, and strict about unknown fields. NaN and infinity are no numbers here."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class InputConfig(Part):
@@ -112,6 +107,7 @@ class ModelConfig(Part):
         max_length=20,
         description="What is known of the model, such as method and dataset; leaderboards filter by it.",
     )
+    promote: PromoteConfig | None = Field(None, description="For this `mlflow:models:` model, in place of the file's.")
 
 
 class SamplesConfig(Part):
@@ -269,6 +265,11 @@ class FleetConfig(Part):
     )
     tracking: TrackingConfig = TrackingConfig()
     resources: ResourcesConfig = ResourcesConfig()
+    accept: Literal["by-hand", "passed"] = Field(
+        "by-hand", description="passed: an audit that passes becomes the accepted one, which later ones must match."
+    )
+    notify: tuple[NotifyConfig, ...] = Field((), max_length=20, description="Webhooks that hear of audits.")
+    promote: PromoteConfig | None = Field(None, description="For every `mlflow:models:` model that passes.")
     factories: tuple[str, ...] = Field(
         ("services.training.*",), description="Modules that factory: and generator: may import."
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from jobs.config import FleetConfig, GateConfig, crossed
+from jobs.overtime.promote import promotion_problems
 from jobs.yamlfile import Kind, Locator, read_yaml, registered, validated
 from services.errors import ClasswiseError, ConfigError, Problem
 from services.fairness_records import METRICS as GROUP_METRICS
@@ -57,7 +58,7 @@ def validate_fleet(data: Any, *, source: str = "fleet", where: Locator | None = 
     measures, faults = _measures(raw if isinstance(raw, list | tuple) else (), where)
     problems += faults
     if config is not None and not problems:
-        problems += _gate_problems(config, measures, where)
+        problems += [*_gate_problems(config, measures, where), *promotion_problems(config, where)]
         if config.generated is not None and not any(isinstance(measure, Great) for measure in measures):
             remedy = "add great, whose theorem asks for generated samples, or leave generated out"
             problems.append(Problem(where(("generated",)), "the measure great in the fleet", "none", remedy))

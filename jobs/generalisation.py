@@ -15,6 +15,7 @@ import numpy as np
 from jobs.assemble import aggregate_of, extras_of
 from jobs.audit import Finished
 from jobs.fleetfile import Fleet, validate_fleet
+from jobs.overtime.config import NOTHING_FOLLOWS
 from jobs.scores import read_kept_scores
 from jobs.sweepconfig import GeneralisationConfig
 from services import storage
@@ -55,16 +56,17 @@ def training_fleet(
 ) -> Fleet:
     """The fleet that audits some of the models on a training sample.
 
-    It has no gates, for it judges nothing, and no groups, for the sample has no columns. Its `limit` takes all of the
-    sample, and says to the intervals that the numbers of samples a class were fixed. The tag `split` keeps its runs
+    It has no gates, for it judges nothing and nothing follows from it, and no groups, for the sample has no columns.
+    Its `limit` takes all of the sample, and says to the intervals that the numbers of samples a class were fixed. The tag `split` keeps its runs
     apart from those on test samples.
     """
     data: dict[str, Any] = fleet.config.model_dump(mode="json")
     data["fleet"] = f"{fleet.config.fleet}-train{f'-{label}' if label else ''}"[:100]
     chosen = [model for model in data["models"] if model["name"] in names]
-    data["models"] = [{**model, "tags": {**model["tags"], "split": "train"}} for model in chosen]
+    data["models"] = [{**model, "tags": {**model["tags"], "split": "train"}, "promote": None} for model in chosen]
     data["samples"] = {"uri": sample.source, "limit": sample.count}
     data |= {"gates": [], "groups": [], "measures": fleet.config.measures}
+    data |= NOTHING_FOLLOWS
     if temperature is not None:
         data["temperature"] = {"policy": "fixed", "value": temperature}
     return validate_fleet(data, source=data["fleet"])

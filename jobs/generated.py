@@ -13,6 +13,7 @@ from jobs import audit
 from jobs.audit import Finished, run_audit
 from jobs.fleetfile import Fleet, validate_fleet
 from jobs.generalisation import gaps
+from jobs.overtime.config import NOTHING_FOLLOWS
 from jobs.progress import Reporter
 from jobs.session import RunnerFactory
 from services.errors import PreflightError, Problem
@@ -82,7 +83,7 @@ def generated_fleet(fleet: Fleet, names: list[str], count: int, temperature: flo
     data: dict[str, Any] = fleet.config.model_dump(mode="json")
     chosen = [model for model in data["models"] if model["name"] in names]
     for model in chosen:
-        model |= {"clean_accuracy": None, "tags": {**model["tags"], "split": "generated"}}
+        model |= {"clean_accuracy": None, "tags": {**model["tags"], "split": "generated"}, "promote": None}
     kept = [index for index, measure in enumerate(fleet.measures) if isinstance(measure, Great)]
     data |= {
         "fleet": f"{fleet.config.fleet}-generated"[:100],
@@ -92,6 +93,7 @@ def generated_fleet(fleet: Fleet, names: list[str], count: int, temperature: flo
         "measures": ["clean", *(fleet.config.measures[index] for index in kept)],
         "gates": [],
         "groups": [],
+        **NOTHING_FOLLOWS,
     }
     if temperature is not None:
         data["temperature"] = {"policy": "fixed", "value": temperature}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,17 +10,21 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from jobs.audit import Finished
-from jobs.fleetfile import Fleet
+from jobs.fleetfile import KIND, Fleet
 from jobs.generated import audit_both
+from jobs.mlflow_uri import tracking_uri as tracking_uri
+from jobs.overtime.after import follow_up, promoted
 from jobs.progress import Reporter
 from jobs.session import RunnerFactory
+from jobs.yamlfile import read_yaml
 from services import storage
-from services.errors import Problem, StorageError, TrackingError
+from services.errors import StorageError, TrackingError
 from services.records import AuditResult
 from tracking.bundle import list_bundles, read_bundle
 from tracking.comparison import Comparison, plain, read_comparison
 from tracking.junit import write_junit
 from tracking.marker import without_secret
+from tracking.sarif import SarifTarget, write_sarif
 from tracking.training_bundle import is_sweep, read_sweep
 
 HISTORY = 20
@@ -39,7 +42,12 @@ class Published:
 
 
 def audit_and_publish(
-    fleet: Fleet, reporter: Reporter, *, junit: Path | None = None, runner: RunnerFactory | None = None
+    fleet: Fleet,
+    reporter: Reporter,
+    *,
+    junit: Path | None = None,
+    sarif: SarifTarget | None = None,
+    runner: RunnerFactory | None = None,
 ) -> Published:
     """Audit, then write figures and report, then tell MLflow.
 
@@ -48,19 +56,36 @@ def audit_and_publish(
     finished, generated = audit_both(fleet, reporter, runner=runner)
     if generated is not None:
         publish(*generated, reporter)
-    return publish(fleet, finished, reporter, junit=junit)
+    return publish(fleet, finished, reporter, junit=junit, sarif=sarif)
 
 
-def publish(fleet: Fleet, finished: Finished, reporter: Reporter, *, junit: Path | None = None) -> Published:
-    """Write figures and report of a finished audit, then tell MLflow."""
+def publish(
+    fleet: Fleet,
+    finished: Finished,
+    reporter: Reporter,
+    *,
+    junit: Path | None = None,
+    sarif: SarifTarget | None = None,
+) -> Published:
+    """Write figures and report of a finished audit, tell MLflow, and then do what the fleet file asks to follow."""
     result, folder = finished.result, finished.folder
+    comparison = read_comparison(folder)
     if junit is not None:
         write_junit(result, str(junit))
+    if sarif is not None:
+        write_sarif(result, comparison, sarif)
     _write_pages(fleet, result, folder, reporter)
     look = [f"report   {storage.join(folder, 'report.html')}", f"bundle   {folder}"]
     if fleet.config.tracking.enabled:
         look += _track(fleet, result, folder, reporter)
-    return Published(result, folder, tuple(look), read_comparison(folder))
+    look += follow_up(fleet.config, result, folder, reporter)
+    return Published(result, folder, tuple(look), comparison)
+
+
+def sarif_target(path: Path, fleet_file: Path) -> SarifTarget:
+    """A SARIF file that points at the lines of a fleet file."""
+    _, where = read_yaml(fleet_file, KIND)
+    return SarifTarget(str(path), str(fleet_file), where.lines)
 
 
 def read_published(folder: str) -> Published:
@@ -75,17 +100,6 @@ def as_json(published: Published) -> dict[str, Any]:
     body: dict[str, Any] = TypeAdapter(AuditResult).dump_python(published.result, mode="json")
     compared = plain(published.comparison) if published.comparison is not None else None
     return {"folder": published.folder, "look": list(published.where_to_look), "comparison": compared, **body}
-
-
-def tracking_uri(storage_url: str, configured: str | None) -> str:
-    """The MLflow tracking URI: the fleet file's, else the environment's, else SQLite in the storage."""
-    if configured or os.environ.get("MLFLOW_TRACKING_URI"):
-        return configured or os.environ["MLFLOW_TRACKING_URI"]
-    _, path = storage.filesystem(storage_url)
-    if not storage.is_local(storage_url):
-        remedy = "set tracking.uri or MLFLOW_TRACKING_URI"
-        raise TrackingError(Problem("tracking.uri", "an MLflow server for remote storage", "nothing", remedy))
-    return f"sqlite:///{Path(path) / 'mlflow.db'}"
 
 
 def sync_bundle(folder: str, uri: str | None) -> str:
@@ -146,9 +160,9 @@ def _track(fleet: Fleet, result: AuditResult, folder: str, reporter: Reporter) -
         uri = tracking_uri(fleet.config.storage, tracking.uri)
         experiment = tracking.experiment or fleet.config.fleet
         close_stale_runs(uri, experiment)
-        log_audit(result, folder, tracking_uri=uri, experiment=experiment, registry_models=tracking.tag_registry)
+        runs = log_audit(result, folder, tracking_uri=uri, experiment=experiment, registry_models=tracking.tag_registry)
     except TrackingError as error:
         reporter.note(f"MLflow was not told: {error}")
         return [f"later    classwise sync {folder}"]
     where = f"mlflow ui --backend-store-uri {uri}" if uri.startswith("sqlite") else without_secret(uri)
-    return [f"MLflow   {where}"]
+    return [f"MLflow   {where}", *promoted(fleet.config, result, folder, uri, runs.parent_run_id, reporter)]

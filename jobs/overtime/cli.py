@@ -1,9 +1,10 @@
-"""The commands ``accept`` and ``compare``."""
+"""The commands ``accept``, ``compare``, ``notify`` and ``promote``."""
 
 from __future__ import annotations
 
 import getpass
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,7 +13,9 @@ from jobs import console
 from jobs.options import Json
 
 if TYPE_CHECKING:
+    from jobs.config import FleetConfig
     from jobs.overtime.compare import Kept
+    from services.records import AuditResult
 
 UNDECIDED = 3
 _PLACE = "Folder of a bundle, or an audit's id with --fleet."
@@ -72,10 +75,61 @@ def compare(
         raise typer.Exit(1 if found.worse else 0 if found.comparisons else UNDECIDED)
 
 
+def notify(
+    bundle: Annotated[str, typer.Argument(help="Folder or URL of a bundle.")],
+    fleet_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Take the webhooks from this fleet file, not from the bundle.")
+    ] = None,
+    everyone: Annotated[bool, typer.Option("--all", help="Also those that were told before.")] = False,
+    json: Json = False,
+) -> None:
+    """Tell the webhooks of an audit that were not reached before. Exits 2 when one is still not."""
+    with console.exits(json):
+        from dataclasses import asdict
+
+        from jobs.fleetfile import load_fleet
+        from jobs.notify.notify import notify as tell
+        from jobs.overtime.after import told
+        from services.errors import Problem, ServiceError
+        from tracking.bundle import read_bundle
+
+        folder = bundle.rstrip("/")
+        result = read_bundle(folder)
+        hooks = (load_fleet(fleet_file).config if fleet_file is not None else _config(result)).notify
+        done = tell(hooks, result, folder, only_failed=not everyone)
+        if json:
+            console.print_json([asdict(one) for one in done])
+        else:
+            for line in [told(one) for one in done if one.delivered] or ["nobody was told"]:
+                console.say(line)
+        if lost := [one for one in done if not one.delivered]:
+            raise ServiceError([Problem(one.hook, "a receiver that takes it", one.error) for one in lost])
+
+
+def promote(
+    bundle: Annotated[str, typer.Argument(help="Folder or URL of a bundle.")],
+    tracking_uri: Annotated[str | None, typer.Option(help="MLflow server; default: that of the audit.")] = None,
+) -> None:
+    """Move the aliases that an audit's fleet file asks for, when MLflow could not be reached then."""
+    with console.exits(json=False):
+        from jobs.mlflow_uri import tracking_uri as uri_of
+        from jobs.overtime.promote import promote as move
+        from tracking.bundle import read_bundle
+
+        folder = bundle.rstrip("/")
+        result = read_bundle(folder)
+        config = _config(result)
+        done = move(config, result, folder, uri_of(config.storage, tracking_uri or config.tracking.uri))
+        for line in [str(one) for one in done] or ["the fleet file asks for no promotion"]:
+            console.say(line)
+
+
 def add_to(app: typer.Typer) -> None:
     """Add the commands to the command line."""
     app.command()(accept)
     app.command()(compare)
+    app.command()(notify)
+    app.command()(promote)
 
 
 def _kept(text: str, base: str, fleet: str) -> Kept:
@@ -99,6 +153,13 @@ def _accepted(now: Kept) -> Kept:
         remedy = "accept one with classwise accept, or name two audits"
         raise ConfigError(Problem(now.result.fleet, "a fleet with an accepted audit", "none", remedy))
     return _kept(f"{home}/{file_name(known.audit_id)}", "", "")
+
+
+def _config(result: AuditResult) -> FleetConfig:
+    """The fleet file of an audit, as its bundle keeps it."""
+    from jobs.fleetfile import validate_fleet
+
+    return validate_fleet(result.config, source="bundle").config
 
 
 def _user() -> str:

@@ -100,7 +100,7 @@ def test_other_samples_of_the_same_content_have_nothing_in_common(digits_fleet: 
 def test_a_file_that_was_replaced_is_told_and_not_compared(digits_fleet: dict[str, Any], tmp_path: Path) -> None:
     samples, data = open_samples(SampleSpec("sklearn:digits?split=test")), measured(digits_fleet, "good")
     images = np.asarray(samples.images(0, len(samples)))
-    data["samples"] = {"uri": f"npz:{tmp_path / 'd.npz'}"}
+    data["samples"] = {"uri": f"npz:{tmp_path / 'd.npz'}?scale=1"}
     np.savez(tmp_path / "d.npz", images=images, labels=samples.labels, classes=np.array(samples.classes))
     then = audit(data)
     np.savez(tmp_path / "d.npz", images=images[::-1], labels=samples.labels[::-1], classes=np.array(samples.classes))

@@ -1,0 +1,90 @@
+"""What a notification says: plain JSON, bounded in size whatever the fleet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from jobs.overtime.config import When
+from services import storage
+from services.records import AuditResult, ModelResult, Outcome
+from tracking.comparison import Comparison
+from tracking.comparison_words import drift_words
+from tracking.marker import uploads
+from tracking.report_data import worst_first
+
+SCHEMA_VERSION = 1
+EVENT = "audit.finished"
+MOST_MODELS = 50
+MOST_CHANGES = 20
+TEXT = 500
+
+
+def applies(when: Sequence[When], result: AuditResult, comparison: Comparison | None) -> list[When]:
+    """Which of the conditions hold."""
+    worse = comparison is not None and comparison.worse > 0
+    return [one for one in when if one in ("always", result.outcome.value) or (one == "worse" and worse)]
+
+
+def body_of(result: AuditResult, comparison: Comparison | None, folder: str, because: Sequence[str]) -> dict[str, Any]:
+    """The body of a notification."""
+    models = worst_first(result)
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "event": EVENT,
+        "fleet": result.fleet,
+        "audit_id": result.audit_id,
+        "outcome": result.outcome.value,
+        "exit_code": result.outcome.exit_code,
+        "started": result.started,
+        "finished": result.finished,
+        "because": list(because),
+        "counts": {outcome.value: sum(model.outcome is outcome for model in models) for outcome in Outcome},
+        "models": [_model(model) for model in models[:MOST_MODELS]],
+        "comparison": None if comparison is None else _comparison(comparison),
+        "links": _links(folder),
+    }
+
+
+def _model(model: ModelResult) -> dict[str, Any]:
+    worst = [
+        {"series": one.series.key, "classes": list(one.worst[:5]), "score": one.wcr.value, "low": one.wcr.low}
+        for one in model.series
+        if one.grouping == "class"
+    ]
+    reasons = [reason[:TEXT] for reason in model.reasons[:10]]
+    return {"name": model.spec.name, "outcome": model.outcome.value, "reasons": reasons, "worst": worst[:20]}
+
+
+def _comparison(found: Comparison) -> dict[str, Any]:
+    flags = [
+        {
+            "model": model.name,
+            "series": series.series,
+            "class": None if group.index < 0 else group.name,
+            "then": group.then,
+            "now": group.now,
+            "p": group.p,
+        }
+        for model, series, group in list(found.flagged("worse"))[:MOST_CHANGES]
+    ]
+    return {
+        "baseline": found.baseline,
+        "alpha": found.alpha,
+        "comparisons": found.comparisons,
+        "worse": found.worse,
+        "better": found.better,
+        "not_comparable": found.not_comparable,
+        "worst_changes": flags,
+        "drift": [text[:TEXT] for text in drift_words(found)],
+    }
+
+
+def _links(folder: str) -> dict[str, str]:
+    runs: dict[str, Any] = next(reversed(uploads(folder)), {})
+    return {
+        "bundle": folder,
+        "report": storage.join(folder, "report.html"),
+        "run": str(runs.get("url", "")),
+        "run_id": str(runs.get("parent_run_id", "")),
+    }

@@ -1,0 +1,131 @@
+"""Moves an alias of MLflow's registry, unless somebody else did meanwhile, and keeps ``promotion.json``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from pydantic import TypeAdapter, ValidationError
+
+from services import storage
+from services.errors import Problem, StorageError
+from tracking.mlflow_client import connect
+from tracking.reach import CALL_SECONDS, bounded_calls, translated
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+PROMOTION = "promotion.json"
+SCHEMA_VERSION = 1
+EXPECTED = "an MLflow registry that moves an alias"
+REMEDY = "run classwise promote once it answers"
+
+
+@dataclass(frozen=True, slots=True)
+class Promotion:
+    """An alias that was to be moved.
+
+    Attributes:
+        model: in the fleet.
+        registered, alias: NAME@ALIAS of the registry.
+        version: the audited one.
+        before: where the alias pointed when the audit began; "" when it was not there.
+        moved: it points to `version` because of this audit.
+        reason: why it was not moved; "" when it was.
+        at: when, UTC.
+    """
+
+    model: str
+    registered: str
+    alias: str
+    version: str
+    before: str
+    moved: bool = False
+    reason: str = ""
+    at: str = ""
+
+    def left(self, reason: str) -> Promotion:
+        """The alias stays where it is."""
+        return replace(self, reason=reason, at=_now())
+
+    def done(self) -> Promotion:
+        """The alias was moved."""
+        return replace(self, moved=True, at=_now())
+
+    def __str__(self) -> str:
+        name = f"{self.registered}@{self.alias}"
+        if self.moved:
+            came = f" from version {self.before}" if self.before else ""
+            return f"{name} moved{came} to version {self.version}"
+        return f"{name} not moved to version {self.version or '?'}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    promotions: tuple[Promotion, ...]
+    schema_version: int = SCHEMA_VERSION
+
+
+_ADAPTER: TypeAdapter[_File] = TypeAdapter(_File)
+
+
+def alias_version(tracking_uri: str, registered: str, alias: str) -> str:
+    """The version that an alias points to; "" when there is no such alias.
+
+    Raises:
+        TrackingError: the registry cannot be reached, or has no such model.
+    """
+    with translated(tracking_uri, EXPECTED, REMEDY), bounded_calls(CALL_SECONDS):
+        return _points_to(connect(tracking_uri), registered, alias)
+
+
+def move_alias(tracking_uri: str, plan: Promotion, audit_id: str) -> Promotion:
+    """Move the alias to the planned version and tag that version.
+
+    An alias that points elsewhere than when the audit began was moved by somebody else, and stays. MLflow has no
+    exchange under a condition: who moves it in the moment between look and move is overruled.
+
+    Raises:
+        TrackingError: the registry cannot be reached or refuses.
+    """
+    with translated(tracking_uri, EXPECTED, REMEDY), bounded_calls(CALL_SECONDS):
+        client = connect(tracking_uri)
+        now = _points_to(client, plan.registered, plan.alias)
+        if now == plan.version:
+            return plan.left("it points there already")
+        if now != plan.before:
+            came = f"version {plan.before}" if plan.before else "nowhere"
+            return plan.left(f"somebody moved it during the audit, from {came} to {now or 'nowhere'}")
+        client.set_registered_model_alias(plan.registered, plan.alias, plan.version)
+        client.set_model_version_tag(plan.registered, plan.version, "classwise.promoted", f"{plan.alias} by {audit_id}")
+    return plan.done()
+
+
+def write_promotions(found: tuple[Promotion, ...], folder: str) -> None:
+    """Write ``promotion.json`` into a bundle's folder."""
+    storage.write_bytes(storage.join(folder, PROMOTION), _ADAPTER.dump_json(_File(found), indent=1))
+
+
+def read_promotions(folder: str) -> tuple[Promotion, ...]:
+    """What was promoted by the audit whose bundle lies in `folder`, and what was not.
+
+    Raises:
+        StorageError: the file is damaged.
+    """
+    path = storage.join(folder, PROMOTION)
+    if not storage.exists(path):
+        return ()
+    try:
+        return _ADAPTER.validate_json(storage.read_bytes(path)).promotions
+    except ValidationError as error:
+        message = str(error.errors()[0]["msg"])
+        raise StorageError(Problem(path, "a record of promotions", message, "delete the file")) from error
+
+
+def _points_to(client: MlflowClient, registered: str, alias: str) -> str:
+    return str(client.get_registered_model(registered).aliases.get(alias, ""))
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
