@@ -57,8 +57,8 @@ def training_fleet(
     """The fleet that audits some of the models on a training sample.
 
     It has no gates, for it judges nothing and nothing follows from it, and no groups, for the sample has no columns.
-    Its `limit` takes all of the sample, and says to the intervals that the numbers of samples a class were fixed. The tag `split` keeps its runs
-    apart from those on test samples.
+    Its `limit` takes all of the sample, and says to the intervals that the numbers of samples a class were fixed. The
+    tag `split` keeps its runs apart from those on test samples.
     """
     data: dict[str, Any] = fleet.config.model_dump(mode="json")
     data["fleet"] = f"{fleet.config.fleet}-train{f'-{label}' if label else ''}"[:100]

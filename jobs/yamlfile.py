@@ -58,7 +58,7 @@ class Locator:
         """One complaint of pydantic about a `tree` that stands at `above`, in the file's terms."""
         path: Path_ = (*above, *detail["loc"])
         kind, context = detail["type"], detail.get("ctx", {})
-        found = _shown(detail.get("input"))
+        found = str(context["found"]) if "found" in context else _shown(detail.get("input"))  # of what holds secrets
         if kind == "extra_forbidden":
             fields = sorted(_siblings(detail["loc"], tree))
             remedy = did_you_mean(str(path[-1]), fields) if fields else ""

@@ -97,12 +97,13 @@ def notify(
         result = read_bundle(folder)
         hooks = (load_fleet(fleet_file).config if fleet_file is not None else _config(result)).notify
         done = tell(hooks, result, folder, only_failed=not everyone)
+        lost = [one for one in done if not one.delivered]
         if json:
             console.print_json([asdict(one) for one in done])
-        else:
-            for line in [told(one) for one in done if one.delivered] or ["nobody was told"]:
-                console.say(line)
-        if lost := [one for one in done if not one.delivered]:
+            raise typer.Exit(ServiceError.exit_code if lost else 0)
+        for line in [told(one) for one in done if one.delivered] or ["nobody was told"]:
+            console.say(line)
+        if lost:
             raise ServiceError([Problem(one.hook, "a receiver that takes it", one.error) for one in lost])
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from jobs.parts import Part
 
@@ -38,9 +39,19 @@ def url_fault(url: str, insecure: bool) -> str:
 
 
 def shown_url(url: str) -> str:
-    """The URL without its query, which may hold a token."""
-    parts = urlsplit(url)
-    return parts._replace(query="", fragment="").geturl() + ("?..." if parts.query else "")
+    """The URL without what may hold a secret: user, password and query."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "a URL that cannot be read"
+    host = parts.netloc.rpartition("@")[2]
+    return parts._replace(netloc=host, query="", fragment="").geturl() + ("?..." if parts.query else "")
+
+
+def _refused(expected: str, url: str | None) -> PydanticCustomError:
+    """An error that does not show the URL whole."""
+    found = "no url" if url is None else shown_url(url)[:120]
+    return PydanticCustomError("value_error", "{error}", {"error": expected, "found": found})
 
 
 def without_queries(config: dict[str, Any]) -> dict[str, Any]:
@@ -68,9 +79,9 @@ class NotifyConfig(Part):
     @model_validator(mode="after")
     def _one_url(self) -> NotifyConfig:
         if (self.url is None) == (self.url_env is None):
-            raise ValueError("give one of url and url_env")
+            raise _refused("one of url and url_env", self.url)
         if self.url is not None and (fault := url_fault(self.url, self.insecure)):
-            raise ValueError(f"{fault} (url is {shown_url(self.url)[:120]!r})" if "@" not in self.url else fault)
+            raise _refused(fault, self.url)
         return self
 
 

@@ -1,0 +1,171 @@
+"""Aliases of a real MLflow registry on SQLite, moved by audits of the models in it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import mlflow
+import numpy as np
+import pytest
+import torch
+from mlflow import MlflowClient
+from typer.testing import CliRunner
+
+from jobs.audit import run_audit
+from jobs.cli import app
+from jobs.fleetfile import validate_fleet
+from jobs.progress import Quiet
+from jobs.publish import audit_and_publish, publish
+from services.errors import ConfigError
+from services.training.architectures import small_cnn
+from services.training.checkpoints import load_weights
+from tracking.promotion import read_promotions
+
+from .conftest import Notes
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+GATES = [{"measure": "clean", "metric": "aggregate", "at_least": 0.8}]
+
+
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory: pytest.TempPathFactory, digit_weights: dict[str, str]) -> Iterator[str]:
+    """A registry whose model `digits` has version 1, briefly trained, and version 2, well trained."""
+    folder = tmp_path_factory.mktemp("mlflow")
+    before, uri = mlflow.get_tracking_uri(), f"sqlite:///{folder / 'm.db'}"
+    mlflow.set_tracking_uri(uri)
+    experiment = mlflow.create_experiment("e", artifact_location=(folder / "artifacts").as_uri())
+    example = np.zeros((1, 1, 8, 8), dtype=np.float32)
+    with warnings.catch_warnings(), mlflow.start_run(experiment_id=experiment):
+        warnings.simplefilter("ignore")
+        for name in ("weak", "good"):
+            network = small_cnn(width=8)
+            network.load_state_dict(load_weights(digit_weights[name]))
+            mlflow.pytorch.log_model(
+                network.eval(),
+                name=name,
+                input_example=example,
+                registered_model_name="digits",
+                pip_requirements=["torch"],
+                serialization_format="pickle",
+            )
+    yield uri
+    mlflow.set_tracking_uri(before)
+
+
+@pytest.fixture
+def client(registry: str) -> MlflowClient:
+    found = MlflowClient(registry)
+    found.set_registered_model_alias("digits", "candidate", "2")
+    found.set_registered_model_alias("digits", "champion", "1")
+    return found
+
+
+@pytest.fixture
+def fleet(registry: str, tmp_path: Path) -> dict[str, Any]:
+    return {
+        "fleet": "registered",
+        "samples": {"uri": "sklearn:digits?split=test"},
+        "models": [{"name": "new", "uri": "mlflow:models:/digits@candidate", "allow_unpickling": True}],
+        "measures": ["clean"],
+        "gates": GATES,
+        "promote": {"alias": "champion"},
+        "storage": str(tmp_path / "runs"),
+        "tracking": {"uri": registry},
+        "resources": {"runner": "local", "workers": 1, "shard": 900, "batch": 300},
+    }
+
+
+def champion(client: MlflowClient) -> str:
+    return str(client.get_model_version_by_alias("digits", "champion").version)
+
+
+def test_a_version_that_passes_becomes_champion_on_record(fleet: dict[str, Any], client: MlflowClient) -> None:
+    published = audit_and_publish(validate_fleet(fleet), Notes())
+    assert champion(client) == "2"
+    assert "alias    digits@champion moved from version 1 to version 2" in published.where_to_look
+    (kept,) = read_promotions(published.folder)
+    assert (kept.moved, kept.before, kept.version, kept.reason) == (True, "1", "2", "")
+    tags = client.get_model_version("digits", "2").tags
+    assert tags["classwise.promoted"] == f"champion by {published.result.audit_id}"
+    experiment = client.get_experiment_by_name("registered")
+    runs = client.search_runs([experiment.experiment_id], "tags.`classwise.role` = 'audit'")
+    assert runs[0].data.tags["classwise.promoted"] == "digits@champion moved from version 1 to version 2"
+    again = audit_and_publish(validate_fleet(fleet), Notes())
+    assert [one.reason for one in read_promotions(again.folder)] == ["it points there already"]
+
+
+def test_a_version_that_fails_moves_nothing(fleet: dict[str, Any], client: MlflowClient) -> None:
+    published = audit_and_publish(validate_fleet({**fleet, "gates": [{**GATES[0], "at_least": 0.9999}]}), Notes())
+    assert champion(client) == "1" and [one.reason for one in read_promotions(published.folder)] == [
+        "its outcome is fail"
+    ]
+
+
+def test_an_old_champion_that_fails_holds_back_nobody(fleet: dict[str, Any], client: MlflowClient) -> None:
+    old = {"name": "old", "uri": "mlflow:models:/digits/1", "allow_unpickling": True}
+    new = {**fleet["models"][0], "promote": {"alias": "champion"}}
+    gates = [{**GATES[0], "at_least": 0.93}]
+    published = audit_and_publish(
+        validate_fleet({**fleet, "models": [old, new], "promote": None, "gates": gates}), Notes()
+    )
+    assert [model.outcome.value for model in published.result.models] == ["fail", "pass"]
+    assert champion(client) == "2"
+
+
+def test_an_alias_that_somebody_moved_meanwhile_stays(fleet: dict[str, Any], client: MlflowClient) -> None:
+    loaded = validate_fleet({**fleet, "promote": {"alias": "canary"}})
+    finished = run_audit(loaded, Quiet())
+    client.set_registered_model_alias("digits", "canary", "1")
+    published = publish(loaded, finished, Notes())
+    assert str(client.get_model_version_by_alias("digits", "canary").version) == "1"
+    (kept,) = read_promotions(published.folder)
+    assert kept.reason == "somebody moved it during the audit, from nowhere to 1" and not kept.moved
+
+
+def test_without_mlflow_nothing_moves_and_the_command_does_it_later(
+    fleet: dict[str, Any], registry: str, client: MlflowClient
+) -> None:
+    published = audit_and_publish(validate_fleet({**fleet, "tracking": {"uri": registry, "enabled": False}}), Notes())
+    assert champion(client) == "1" and read_promotions(published.folder) == ()
+    ran = CliRunner().invoke(app, ["promote", published.folder])
+    assert ran.exit_code == 0 and ran.stdout.strip() == "digits@champion moved from version 1 to version 2", ran.output
+    assert champion(client) == "2" and read_promotions(published.folder)[0].moved
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"gates": []}, "gates that decide what is promoted"),
+        ({"promote": {"alias": "v3"}}, "another alias than latest"),
+        ({"promote": {"alias": "a/b"}}, "text of the form"),
+        ({"models": [{"name": "m", "uri": "logits:/x.npz"}]}, "a model mlflow:models:/NAME@ALIAS in the fleet"),
+        (
+            {"models": [{"name": "m", "uri": "mlflow:runs:/r/p", "promote": {"alias": "x"}}], "promote": None},
+            "a model mlflow:models:/NAME@ALIAS or",
+        ),
+        (
+            {"models": [{"name": n, "uri": f"mlflow:models:/digits/{n}"} for n in ("1", "2")]},
+            "one model that moves digits@champion, found 1, 2",
+        ),
+    ],
+)
+def test_mistakes(change: dict[str, Any], message: str, tmp_path: Path) -> None:
+    data = {
+        "fleet": "f",
+        "samples": {"uri": "npz:x"},
+        "models": [{"name": "m", "uri": "mlflow:models:/digits@candidate"}],
+        "measures": ["clean"],
+        "gates": GATES,
+        "promote": {"alias": "champion"},
+    }
+    with pytest.raises(ConfigError, match=message):
+        validate_fleet({**data, **change})
+
+
+def test_the_digits_network_is_the_one_that_was_logged(registry: str, digit_weights: dict[str, str]) -> None:
+    loaded = mlflow.pytorch.load_model("models:/digits/2")
+    kept = load_weights(digit_weights["good"])
+    assert all(torch.equal(value, kept[name]) for name, value in loaded.state_dict().items())
