@@ -13,9 +13,11 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 from typing import Any
+from urllib.parse import urlsplit
 
 from jobs.api.settings import Settings
 from jobs.fleetfile import Fleet, validate_fleet
+from jobs.overtime.promote import targets
 from services.errors import ClasswiseError, NotAllowed, Problem
 from services.loading.factories import factory_name
 from services.loading.uris import SourceUri, parse_uri
@@ -80,6 +82,26 @@ def _refusals(fleet: Fleet, settings: Settings) -> Iterator[Problem]:
     yield from _source_refusals("samples.uri", config.samples.uri, allow.samples, settings, is_model=False)
     if config.generated is not None:
         yield from _source_refusals("generated.uri", config.generated.uri, allow.samples, settings, is_model=False)
+    yield from _aftermath_refusals(fleet, settings)
+
+
+def _aftermath_refusals(fleet: Fleet, settings: Settings) -> Iterator[Problem]:
+    """What would follow the audit: requests from the server's network, signed by it; aliases and baselines of all."""
+    config, allow = fleet.config, settings.allow
+    for index, hook in enumerate(config.notify):
+        where = f"notify[{index}]"
+        host = urlsplit(hook.url or "").hostname
+        if host is None or host not in allow.notify:
+            yield Problem(
+                f"{where}.url", f"a host among {', '.join(allow.notify) or '(none)'}", host or "url_env", _ASK
+            )
+        if hook.secret_env is not None and hook.secret_env not in allow.secrets:
+            granted = ", ".join(allow.secrets) or "(none)"
+            yield Problem(f"{where}.secret_env", f"a variable among {granted}", hook.secret_env, _ASK)
+    if targets(config) and not allow.promote:
+        yield Problem("promote", "no alias to move", ", ".join(one.key for one in targets(config))[:120], _ASK)
+    if config.accept != "by-hand" and not allow.accept:
+        yield Problem("accept", "by-hand", config.accept, _ASK)
 
 
 def _source_refusals(

@@ -18,6 +18,7 @@ from starlette.exceptions import HTTPException
 
 from jobs.api.bodies import UnsupportedType
 from jobs.api.guard import Guard, Rates
+from jobs.api.hooks import PATH, Receiver, Replayed, Unsigned, hook_routes
 from jobs.api.records import HealthBody, error_body
 from jobs.api.routes import Service, TooMany, audit_routes, said
 from jobs.api.settings import Settings
@@ -39,6 +40,8 @@ READY_SECONDS = 5.0
 OPEN_PATHS = frozenset({"/health", "/ready", "/v1/openapi.json"})
 STATUS: tuple[tuple[type[ClasswiseError], int], ...] = (
     (UnsupportedType, 415),
+    (Unsigned, 401),
+    (Replayed, 409),
     (TooMany, 429),
     (NotAllowed, 403),
     (UnknownAudit, 404),
@@ -53,14 +56,16 @@ STATUS: tuple[tuple[type[ClasswiseError], int], ...] = (
 _log = logging.getLogger("classwise.api")
 
 
-def create_app(settings: Settings, digests: Mapping[str, bytes], client: AuditClient) -> FastAPI:
+def create_app(settings: Settings, digests: Mapping[str, bytes], client: AuditClient, hook_secret: str = "") -> FastAPI:
     """The application.
 
     Args:
         settings: the server's settings.
         digests: callers' names and the SHA-256 of their tokens (`jobs.api.settings.digests`).
         client: submits and watches, within the settings' storage.
+        hook_secret: of MLflow's webhook, when the settings have one.
     """
+    service, hook = Service(settings, client), settings.hooks.mlflow
     app = FastAPI(
         title="classwise",
         version="1",
@@ -70,7 +75,9 @@ def create_app(settings: Settings, digests: Mapping[str, bytes], client: AuditCl
         openapi_url="/v1/openapi.json",
     )
     _add_errors(app)
-    app.include_router(audit_routes(Service(settings, client)))
+    app.include_router(audit_routes(service))
+    if hook is not None:
+        app.include_router(hook_routes(Receiver(hook, hook_secret, service)))
     _add_health(app, client)
     app.add_middleware(
         Guard,
@@ -78,6 +85,7 @@ def create_app(settings: Settings, digests: Mapping[str, bytes], client: AuditCl
         rates=Rates(settings.limits.per_minute),
         body=settings.limits.body,
         open_paths=OPEN_PATHS,
+        signed_paths=frozenset({PATH} if hook is not None else ()),
     )
     return app
 

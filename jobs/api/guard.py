@@ -57,24 +57,33 @@ class TooLarge(Exception):
 
 
 class Guard:
-    """Lets a request pass when its path is open to all, or its bearer token is known.
+    """Lets a request pass when its path is open to all or signed, or its bearer token is known.
 
     Args:
         app: what is guarded.
         digests: callers' names to the SHA-256 of their tokens.
         rates: one budget a caller; without a token, one an address.
         body: bytes of a body at most.
-        open_paths: need no token.
+        open_paths: need no token, and have no budget.
+        signed_paths: need no token, for what they take is signed; the budget of the address holds.
     """
 
     def __init__(
-        self, app: App, *, digests: Mapping[str, bytes], rates: Rates, body: int, open_paths: frozenset[str]
+        self,
+        app: App,
+        *,
+        digests: Mapping[str, bytes],
+        rates: Rates,
+        body: int,
+        open_paths: frozenset[str],
+        signed_paths: frozenset[str] = frozenset(),
     ) -> None:
         self._app = app
         self._digests = dict(digests)
         self._rates = rates
         self._body = body
         self._open = open_paths
+        self._tokenless = open_paths | signed_paths
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -87,7 +96,7 @@ class Guard:
         if seconds and scope["path"] not in self._open:
             problem = Problem("rate", "fewer requests a minute", "more", f"wait {seconds:.0f} s")
             await _refuse(send, 429, "TooManyRequests", problem, {"retry-after": str(int(seconds) + 1)})
-        elif caller is None and scope["path"] not in self._open:
+        elif caller is None and scope["path"] not in self._tokenless:
             problem = Problem("authorization", "a bearer token that is known", "none or another", "ask for one")
             await _refuse(send, 401, "Unauthorized", problem, {"www-authenticate": "Bearer"})
         elif _declared(headers) > self._body:

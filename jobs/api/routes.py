@@ -60,7 +60,10 @@ class Service:
         self._one_by_one = threading.Lock()
 
     def submit(self, body: bytes, content_type: str, key: str) -> AuditStatus:
-        fleet = admitted(fleet_data(body, content_type), self.settings)
+        return self.start(admitted(fleet_data(body, content_type), self.settings), key)
+
+    def start(self, fleet: Fleet, key: str) -> AuditStatus:
+        """Submit a fleet, when there is room for it."""
         with self._one_by_one:  # else many that come at once all find the same room
             self._require_room(fleet, key)
             return self.client.submit(fleet, key)

@@ -1,7 +1,8 @@
 """Starts the API: as a deployment of Ray Serve on the cluster, or in this process.
 
 A replica gets the settings and the digests of the tokens, never the tokens of callers. The cluster's own token it
-finds as every Ray process does: RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH.
+finds as every Ray process does: RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH; the secret of MLflow's webhook in the variable
+that the settings name.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ NAME = "classwise"
 def build(data: Mapping[str, Any], tokens: Mapping[str, bytes]) -> FastAPI:
     """The application from settings as plain data; what a replica calls."""
     from jobs.api.app import create_app
+    from jobs.api.hooks import secret_of
     from jobs.client import AuditClient, backend_for
     from jobs.service.ray_jobs import token_of
 
@@ -33,7 +35,9 @@ def build(data: Mapping[str, Any], tokens: Mapping[str, bytes]) -> FastAPI:
         verify=settings.ca or True,
         python=settings.python,
     )
-    return create_app(settings, tokens, AuditClient(backend, storage=settings.storage))
+    hook = settings.hooks.mlflow
+    secret = secret_of(hook, os.environ) if hook is not None else ""
+    return create_app(settings, tokens, AuditClient(backend, storage=settings.storage), secret)
 
 
 def serve_here(settings: Settings, host: str, port: int) -> None:

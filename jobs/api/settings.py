@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator
 
 from jobs.config import Name, Part
+from jobs.overtime.config import EnvName
 from jobs.yamlfile import Kind, read_yaml, validated
 from services.errors import ConfigError, Problem
 
@@ -37,6 +38,10 @@ class AllowConfig(Part):
     paths: tuple[str, ...] = Field((), description="Folders, absolute, below which models and samples may lie.")
     factories: tuple[str, ...] = Field((), description="Modules that factory: and generator: may import.")
     unpickling: bool = Field(False, description="Whether a model may say allow_unpickling.")
+    notify: tuple[str, ...] = Field((), description="Hosts that fleets may notify.")
+    secrets: tuple[EnvName, ...] = Field((), description="Variables that may sign what they are told.")
+    promote: bool = Field(False, description="Whether a fleet may move aliases of the registry.")
+    accept: bool = Field(False, description="Whether a fleet may say accept: passed.")
 
     @field_validator("paths")
     @classmethod
@@ -44,6 +49,30 @@ class AllowConfig(Part):
         if relative := [path for path in value if not Path(path).is_absolute() or ".." in Path(path).parts]:
             raise ValueError(f"absolute paths without '..' (one is {relative[0]!r})")
         return value
+
+
+class MlflowHookSettings(Part):
+    """Audits on events of MLflow's registry."""
+
+    secret_env: EnvName = Field(description="A variable that holds the secret of MLflow's webhook.")
+    fleets: dict[str, str] = Field(min_length=1, description="Registered models, and the fleet file of each.")
+    events: tuple[Literal["model_version.created", "model_version_alias.created"], ...] = Field(
+        ("model_version_alias.created",), min_length=1, description="Events that start an audit."
+    )
+    aliases: tuple[str, ...] = Field((), description="Only these aliases; left out, all.")
+
+    @field_validator("fleets")
+    @classmethod
+    def _absolute(cls, value: dict[str, str]) -> dict[str, str]:
+        if relative := [path for path in value.values() if not Path(path).is_absolute()]:
+            raise ValueError(f"absolute paths of fleet files (one is {relative[0]!r})")
+        return value
+
+
+class HookSettings(Part):
+    """Who besides callers may start audits."""
+
+    mlflow: MlflowHookSettings | None = Field(None, description="MLflow's registry; off by default.")
 
 
 class TrackingSettings(Part):
@@ -82,6 +111,7 @@ class Settings(Part):
     storage: str = Field(description="Where all audits of this server go; an absolute path or a URL.")
     tokens: tuple[TokenConfig, ...] = Field(min_length=1)
     allow: AllowConfig = AllowConfig()
+    hooks: HookSettings = HookSettings()
     tracking: TrackingSettings = TrackingSettings()
     resources: ResourceSettings = ResourceSettings()
     limits: LimitSettings = LimitSettings()

@@ -1,0 +1,173 @@
+"""Events of MLflow's registry, signed and sent by MLflow's own code to the real application."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from mlflow.entities.webhook import Webhook, WebhookAction, WebhookEntity, WebhookEvent
+from mlflow.webhooks.delivery import _generate_hmac_signature, _send_webhook_request
+from starlette.testclient import TestClient
+
+from jobs.api import hooks
+from jobs.api.hooks import PATH, Event, event_of, secret_of
+from jobs.api.serve import build
+from jobs.api.settings import MlflowHookSettings, Settings, digests, plain
+from services.errors import ConfigError
+
+from .conftest import TOKEN
+from .test_api import ended
+
+SECRET = "the secret of MLflow's webhook"
+ALIAS_SET = WebhookEvent(WebhookEntity.MODEL_VERSION_ALIAS, WebhookAction.CREATED)
+REGISTERED = WebhookEvent(WebhookEntity.MODEL_VERSION, WebhookAction.CREATED)
+TAGGED = WebhookEvent(WebhookEntity.MODEL_VERSION_TAG, WebhookAction.SET)
+
+
+class Session:
+    """What MLflow posts with; goes to the application instead of the network, and keeps what was sent."""
+
+    def __init__(self, client: TestClient) -> None:
+        self.client = client
+        self.sent: tuple[bytes, dict[str, str]] = (b"", {})
+
+    def post(self, url: str, data: bytes, headers: dict[str, str], timeout: float) -> Any:
+        self.sent = (data, headers)
+        return self.client.post(PATH, content=data, headers=headers)
+
+    def again(self) -> Any:
+        return self.client.post(PATH, content=self.sent[0], headers=self.sent[1])
+
+
+@pytest.fixture
+def hooked(settings: Settings, fleet: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """The settings with a hook for the model `digits`, whose fleet file is there."""
+    monkeypatch.setenv("MLFLOW_HOOK_SECRET", SECRET)
+    monkeypatch.setenv("_MLFLOW_WEBHOOK_ALLOW_PRIVATE_IPS", "true")
+    monkeypatch.setenv("MLFLOW_WEBHOOK_ALLOW_PRIVATE_IPS", "true")
+    file = tmp_path / "digits.yaml"
+    file.write_text(yaml.safe_dump({**fleet, "tracking": {"enabled": False}, "resources": {"runner": "local"}}))
+    hook = {
+        "secret_env": "MLFLOW_HOOK_SECRET",
+        "fleets": {"digits": str(file), "broken": str(tmp_path / "none.yaml")},
+        "events": ["model_version_alias.created", "model_version.created"],
+        "aliases": ["candidate"],
+    }
+    return Settings.model_validate({**plain(settings), "hooks": {"mlflow": hook}})
+
+
+@pytest.fixture
+def session(hooked: Settings) -> Iterator[Session]:
+    app = build(plain(hooked), digests(hooked, os.environ))
+    with TestClient(app, raise_server_exceptions=False) as client:
+        yield Session(client)
+
+
+def send(session: Session, event: WebhookEvent, secret: str = SECRET, **data: str) -> Any:
+    webhook = Webhook("1", "w", "https://127.0.0.1/v1/hooks/mlflow", [event], 0, 0, secret=secret)
+    return _send_webhook_request(webhook, data, event, session)  # type: ignore[arg-type]
+
+
+def test_an_alias_that_is_set_has_its_fleet_audited_once(session: Session) -> None:
+    answer = send(session, ALIAS_SET, name="digits", version="3", alias="candidate")
+    assert answer.status_code == 202, answer.text
+    name = answer.json()["audit"]
+    assert session.again().status_code == 409
+    second = send(session, ALIAS_SET, name="digits", version="3", alias="candidate")
+    assert second.json()["audit"] == name
+    session.client.headers["authorization"] = f"Bearer {TOKEN}"
+    body = ended(session.client, name)
+    assert (body["outcome"], body["key"]) == ("pass", "mlflow digits 3 model_version_alias.created @candidate")
+    assert len(session.client.get("/v1/audits").json()["audits"]) == 1
+
+
+def test_what_is_signed_and_starts_nothing(session: Session) -> None:
+    for event, data, reason in (
+        (ALIAS_SET, {"name": "other", "version": "3", "alias": "candidate"}, "no fleet for this model"),
+        (ALIAS_SET, {"name": "digits", "version": "3", "alias": "champion"}, "this alias"),
+        (TAGGED, {"name": "digits", "version": "3", "key": "k", "value": "v"}, "another kind"),
+    ):
+        answer = send(session, event, **data)
+        assert answer.status_code == 200 and reason in answer.json()["ignored"] and not answer.json()["audit"]
+    lost = send(session, ALIAS_SET, name="broken", version="3", alias="candidate")
+    assert lost.status_code == 503 and "none.yaml" not in lost.text
+    assert session.again().status_code == 503, "a delivery that met a fault may come again"
+    assert send(session, ALIAS_SET, name="digits", version="x", alias="candidate").status_code == 422
+
+
+def test_what_is_not_signed_now_by_mlflow_is_refused(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    event = {"name": "digits", "version": "3", "alias": "candidate"}
+    assert send(session, ALIAS_SET, "another secret, just as long", **event).status_code == 401
+    assert send(session, ALIAS_SET, "", **event).status_code == 401
+    body, headers = session.sent
+    at = headers["X-MLflow-Timestamp"]
+    signed = {
+        **headers,
+        "X-MLflow-Signature": _generate_hmac_signature(SECRET, headers["X-MLflow-Delivery-Id"], at, "{}"),
+    }
+    assert session.client.post(PATH, content=body, headers=signed).status_code == 401
+    old = str(int(time.time()) - 301)
+    signature = _generate_hmac_signature(SECRET, "d", old, body.decode())
+    past = {"X-MLflow-Signature": signature, "X-MLflow-Timestamp": old, "X-MLflow-Delivery-Id": "d"}
+    answer = session.client.post(PATH, content=body, headers=past)
+    assert answer.status_code == 401 and "clocks" in answer.text
+    assert session.client.post(PATH, content=body).status_code == 401
+    assert session.client.post(PATH, content=b"x" * 300_000).status_code == 413
+    session.client.headers["authorization"] = f"Bearer {TOKEN}"
+    assert session.client.post(PATH, content=body).status_code == 401, "a caller's token is no signature"
+    assert session.client.get("/v1/audits").json() == {"audits": []}
+
+
+def test_the_version_stands_in_the_fleet_that_asks_for_it(hooked: Settings, session: Session) -> None:
+    file = Path(hooked.hooks.mlflow.fleets["digits"]) if hooked.hooks.mlflow else Path()
+    data = yaml.safe_load(file.read_text())
+    data["models"] = [{"name": "new", "uri": "mlflow:models:/digits/{version}"}, *data["models"]]
+    file.write_text(yaml.safe_dump(data))
+    answer = send(session, REGISTERED, name="digits", version="17")
+    assert answer.status_code == 202
+    submitted = Path(hooked.storage) / "submissions" / answer.json()["audit"] / "fleet.json"
+    uris = [model["uri"] for model in json.loads(submitted.read_text())["fleet"]["models"]]
+    assert uris[0] == "mlflow:models:/digits/17" and uris[1].startswith("factory:")
+    session.client.headers["authorization"] = f"Bearer {TOKEN}"
+    ended(session.client, answer.json()["audit"])
+
+
+def test_it_is_off_by_default(caller: TestClient) -> None:
+    assert caller.post(PATH, content=b"{}").status_code == 404
+    assert PATH not in caller.get("/v1/openapi.json").json()["paths"]
+    del caller.headers["authorization"]
+    assert caller.post(PATH, content=b"{}").status_code == 401
+
+
+def test_keys_are_ascii_whatever_the_model() -> None:
+    body = json.dumps({"entity": "model_version", "action": "created", "data": {"name": "Ärger", "version": "1"}})
+    event = event_of(body.encode())
+    assert event is not None and event.key.startswith("mlflow ") and event.key.isascii()
+    assert event.key != Event(event.kind, "Ärger", "2", "").key
+    for broken in (b"{", b"[]", b'{"entity": "model_version", "action": "created"}', b"\xff", b"[" * 100_000):
+        with pytest.raises(ConfigError, match="an event of MLflow's registry"):
+            event_of(broken)
+
+
+def test_deliveries_are_remembered_within_bounds(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hooks, "REMEMBERED", 1)
+    assert send(session, TAGGED, name="digits", version="3").status_code == 200
+    first = session.sent
+    send(session, TAGGED, name="digits", version="3")
+    session.sent = first
+    assert session.again().status_code == 200
+
+
+@pytest.mark.parametrize(("secret", "found"), [("", "nothing"), ("short", "5 characters")])
+def test_a_secret_that_is_missing_or_short_is_told_at_the_start(secret: str, found: str) -> None:
+    settings = MlflowHookSettings(secret_env="HOOK", fleets={"m": "/f.yaml"})
+    with pytest.raises(ConfigError, match=found):
+        secret_of(settings, {"HOOK": secret})
+    with pytest.raises(ValueError, match="absolute paths"):
+        MlflowHookSettings(secret_env="HOOK", fleets={"m": "f.yaml"})
