@@ -92,9 +92,8 @@ def _aftermath_refusals(fleet: Fleet, settings: Settings) -> Iterator[Problem]:
         where = f"notify[{index}]"
         host = urlsplit(hook.url or "").hostname
         if host is None or host not in allow.notify:
-            yield Problem(
-                f"{where}.url", f"a host among {', '.join(allow.notify) or '(none)'}", host or "url_env", _ASK
-            )
+            granted = ", ".join(allow.notify) or "(none)"
+            yield Problem(f"{where}.url", f"a host among {granted}", host or "url_env", _ASK)
         if hook.secret_env is not None and hook.secret_env not in allow.secrets:
             granted = ", ".join(allow.secrets) or "(none)"
             yield Problem(f"{where}.secret_env", f"a variable among {granted}", hook.secret_env, _ASK)

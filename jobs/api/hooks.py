@@ -1,8 +1,8 @@
 """`POST /v1/hooks/mlflow`: an audit for an event of MLflow's registry.
 
 MLflow signs a delivery with the secret of its webhook: ``X-MLflow-Signature: v1,BASE64`` of the HMAC-SHA256 of
-``DELIVERY.TIMESTAMP.BODY``. Who sends an event chooses among the fleet files that the server's settings name, and nothing
-else. The same event is one audit, however often it is delivered.
+``DELIVERY.TIMESTAMP.BODY``. Who sends an event chooses among the fleet files that the server's settings name, and
+nothing else. The same event is one audit, however often it is delivered.
 """
 
 from __future__ import annotations

@@ -63,6 +63,7 @@ class Firing:
         due_at: when, in UTC; of the latest, when several were missed.
         missed: how many earlier ones this one stands for.
         submission, bundle: its audit.
+        message: what hindered it, or how much is worse and better than in the accepted audit.
     """
 
     id: int

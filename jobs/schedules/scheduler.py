@@ -21,6 +21,8 @@ from jobs.schedules.store import Store
 from jobs.service.status import AuditStatus, State
 from jobs.service.submission import content_of, submission_of
 from services.errors import ClasswiseError, ConfigError, Problem, ServiceError, StorageError, UnknownAudit
+from tracking.comparison import read_comparison
+from tracking.comparison_words import summary
 
 POLL_SECONDS = 2.0
 NAME_LENGTH = 100
@@ -156,7 +158,7 @@ class Scheduler:
 
     def _record(self, firing: Firing, status: AuditStatus) -> None:
         states = {State.FINISHED: FiringState.DONE, State.STOPPED: FiringState.STOPPED, State.CRASHED: FiringState.LOST}
-        message = status.message or "\n".join(str(problem) for problem in status.problems)
+        message = status.message or "\n".join(str(problem) for problem in status.problems) or _changes(status.bundle)
         self._end(firing, states[status.state], message=message, status=status)
 
     def _end(self, firing: Firing, state: FiringState, *, message: str, status: AuditStatus | None = None) -> None:
@@ -164,6 +166,15 @@ class Scheduler:
         if self._store.end(firing, state, self._clock(), outcome=outcome, bundle=bundle, message=message):
             shown = f"{state}, {outcome}" if outcome is not None else str(state)
             self._note(f"{firing.schedule}: {shown}" + (f" ({message})" if message else ""))
+
+
+def _changes(bundle: str) -> str:
+    """How much is worse and better than in the accepted audit; "" when there is no comparison that can be read."""
+    try:
+        found = read_comparison(bundle) if bundle else None
+    except StorageError:
+        return ""
+    return summary(found) if found is not None else ""
 
 
 def _missed(count: int) -> str:

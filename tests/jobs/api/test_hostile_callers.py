@@ -103,6 +103,37 @@ def test_no_text_is_a_path_outside_what_is_granted(text: str) -> None:
         assert text.startswith("/srv/granted")
 
 
+def test_what_follows_an_audit_is_the_servers_to_grant(fleet: dict[str, Any], settings: Settings) -> None:
+    """Requests from the server's network, its secrets as signatures, aliases and baselines that others rely on."""
+    hooks = [
+        {"url": "https://internal.example.org/admin", "secret_env": "AWS_SECRET_ACCESS_KEY"},
+        {"url_env": "HOME"},
+        {"url": "http://localhost:9200/"},
+    ]
+    registered = with_model(fleet, "mlflow:models:/shop@candidate", promote={"alias": "champion"})
+    gates = [{"measure": "clean", "metric": "aggregate", "at_least": 0.5}]
+    asked = {**registered, "gates": gates, "notify": hooks, "accept": "passed"}
+    with pytest.raises(NotAllowed) as caught:
+        admitted(asked, settings)
+    refused = [problem.where for problem in caught.value.problems]
+    assert refused == [
+        "notify[0].url",
+        "notify[0].secret_env",
+        "notify[1].url",
+        "notify[2].url",
+        "promote",
+        "accept",
+    ]
+    granted = {"notify": ("internal.example.org",), "secrets": ("HOOK",), "promote": True, "accept": True}
+    generous = settings.model_copy(update={"allow": settings.allow.model_copy(update=granted)})
+    own = [{"url": "https://internal.example.org/hook", "secret_env": "HOOK"}]
+    config = admitted({**asked, "notify": own}, generous).config
+    assert config.notify[0].url == own[0]["url"] and config.accept == "passed"
+    for url in ("https://internal.example.org.evil.org/", "https://internal.example.org@evil.org/"):
+        with pytest.raises((NotAllowed, ConfigError)):
+            admitted({**asked, "notify": [{"url": url}]}, generous)
+
+
 def test_a_server_without_an_allow_list_audits_nothing(fleet: dict[str, Any], settings: Settings) -> None:
     bare = Settings.model_validate({"storage": settings.storage, "tokens": [{"name": "ci", "env": "CI_TOKEN"}]})
     with pytest.raises(NotAllowed) as caught:

@@ -18,9 +18,12 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from jobs.audit import run_audit
 from jobs.cli import app
 from jobs.client import AuditClient
 from jobs.fleetfile import Fleet, validate_fleet
+from jobs.overtime.accepted import accept
+from jobs.progress import Quiet
 from jobs.schedules.policy import Decision, decide
 from jobs.schedules.records import Firing, FiringState, Overlap
 from jobs.schedules.scheduler import Scheduler, new_schedule
@@ -176,6 +179,19 @@ def test_overlap_skips_or_queues_and_every_firing_says_how_it_ended(
     assert (done.schedule, done.outcome, done.ended_at) == ("queues", Outcome.PASS, clock())
     assert (Path(done.bundle) / "bundle.json").exists()
     assert [each.state for each in store.firings(schedule="slow")] == [FiringState.STOPPED]
+
+
+def test_a_firing_says_what_changed_since_the_accepted_audit(
+    store: Store, quick: Fleet, clock: Clock, tmp_path: Path
+) -> None:
+    first = run_audit(quick, Quiet())
+    accept(first.folder, by="me")
+    store.add(new_schedule("nightly", quick, "0 2 * * *", now=clock()))
+    clock.forward(hours=1)
+    done = tick_until(Scheduler(store, clients, clock=clock), store, FiringState.DONE)
+    assert done.message == f"0 worse, 0 better of 11 comparisons with {first.result.audit_id}"
+    listed = CliRunner().invoke(app, ["schedule", "history", "--db", f"sqlite:///{tmp_path}/db/schedules.db"])
+    assert listed.stdout.rstrip().endswith(f"{done.bundle}  {done.message}")
 
 
 def test_a_fleet_that_is_not_valid_any_more_is_refused_and_the_schedule_goes_on(
