@@ -24,6 +24,8 @@ FLEET_HEADINGS = {
     "TemperatureConfig": "temperature",
     "IntervalsConfig": "intervals",
     "GateConfig": "gates: one entry a gate",
+    "NotifyConfig": "notify: one entry a webhook",
+    "PromoteConfig": "promote: of the file, or of a model",
     "TrackingConfig": "tracking",
     "ResourcesConfig": "resources",
 }

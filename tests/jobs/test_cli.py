@@ -99,6 +99,19 @@ def test_a_junit_file_that_cannot_be_written_is_told_before_any_work(fleet_file:
     assert not (tmp_path / "runs").exists()
 
 
+def test_sarif_points_at_the_line_of_the_gate(fleet_file: Path, tmp_path: Path) -> None:
+    write(fleet_file, gates=gate(0.9))
+    run("audit", str(fleet_file), "--quiet", "--sarif", str(tmp_path / "out.sarif"))
+    results = json.loads((tmp_path / "out.sarif").read_text())["runs"][0]["results"]
+    assert [(each["ruleId"], each["message"]["text"].split(":")[0]) for each in results][:1] == [
+        ("gate/at_least", "weak")
+    ]
+    line = results[0]["locations"][0]["physicalLocation"]["region"]["startLine"]
+    assert "at_least: 0.9" in fleet_file.read_text().splitlines()[line - 1]
+    related = results[0]["relatedLocations"][0]["physicalLocation"]["region"]["startLine"]
+    assert "name: weak" in fleet_file.read_text().splitlines()[related - 1]
+
+
 def test_a_config_error_exits_2_within_two_seconds_and_starts_nothing(tmp_path: Path) -> None:
     (tmp_path / "f.yaml").write_text("fleet: x\nmodelz: []\n")
     code = (
@@ -156,6 +169,10 @@ def test_every_option_has_help() -> None:
         "sync",
         "demo",
         "leaderboard",
+        "accept",
+        "compare",
+        "notify",
+        "promote",
         *submitted,
         *scheduled,
     ):
