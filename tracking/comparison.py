@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
-from services import storage
-from services.errors import Problem, StorageError
 from services.records import Estimate
+from tracking.record_file import RecordFile
 
 COMPARISON = "comparison.json"
 SCHEMA_VERSION = 1
@@ -135,43 +134,26 @@ class Comparison:
         yield from sorted(found, key=lambda each: -abs(each[2].difference.value or 0.0))
 
 
-_ADAPTER: TypeAdapter[Comparison] = TypeAdapter(Comparison)
+_FILE = RecordFile(
+    COMPARISON,
+    TypeAdapter(Comparison),
+    "a comparison of classwise",
+    "delete it, and compare with classwise compare",
+    SCHEMA_VERSION,
+)
 
 
 def write_comparison(found: Comparison, folder: str) -> None:
-    """Write ``comparison.json`` into a bundle's folder.
-
-    Raises:
-        StorageError: it cannot be written.
-    """
-    storage.write_bytes(storage.join(folder, COMPARISON), _ADAPTER.dump_json(found, indent=1))
+    """Write ``comparison.json`` into a bundle's folder; raises as `RecordFile.write`."""
+    _FILE.write(found, folder)
 
 
 def read_comparison(folder: str) -> Comparison | None:
-    """The comparison of the bundle in `folder`; None when it was compared with nothing.
-
-    Raises:
-        StorageError: the file is damaged, or a newer classwise wrote it.
-    """
-    path = storage.join(folder, COMPARISON)
-    if not storage.exists(path):
-        return None
-    try:
-        return _checked(_ADAPTER.validate_json(storage.read_bytes(path)), path)
-    except ValidationError as error:
-        found = str(error.errors()[0]["msg"])
-        remedy = "make it again with classwise compare"
-        raise StorageError(Problem(path, "a comparison of classwise", found, remedy)) from error
+    """The comparison of the bundle in `folder`; None when it was compared with nothing; raises as `RecordFile.read`."""
+    return _FILE.read(folder)
 
 
 def plain(found: Comparison) -> dict[str, object]:
     """As JSON takes it."""
-    body: dict[str, object] = _ADAPTER.dump_python(found, mode="json")
+    body: dict[str, object] = _FILE.adapter.dump_python(found, mode="json")
     return body
-
-
-def _checked(found: Comparison, path: str) -> Comparison:
-    if found.schema_version > SCHEMA_VERSION:
-        expected = f"schema_version {SCHEMA_VERSION} or older"
-        raise StorageError(Problem(path, expected, str(found.schema_version), "update classwise to read it"))
-    return found

@@ -6,12 +6,11 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
-from services import storage
-from services.errors import Problem, StorageError
 from tracking.mlflow_client import connect
 from tracking.reach import CALL_SECONDS, bounded_calls, translated
+from tracking.record_file import RecordFile
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -67,7 +66,7 @@ class _File:
     schema_version: int = SCHEMA_VERSION
 
 
-_ADAPTER: TypeAdapter[_File] = TypeAdapter(_File)
+_FILE = RecordFile(PROMOTION, TypeAdapter(_File), "a record of promotions", "delete the file", SCHEMA_VERSION)
 
 
 def alias_version(tracking_uri: str, registered: str, alias: str) -> str:
@@ -104,23 +103,13 @@ def move_alias(tracking_uri: str, plan: Promotion, audit_id: str) -> Promotion:
 
 def write_promotions(found: tuple[Promotion, ...], folder: str) -> None:
     """Write ``promotion.json`` into a bundle's folder."""
-    storage.write_bytes(storage.join(folder, PROMOTION), _ADAPTER.dump_json(_File(found), indent=1))
+    _FILE.write(_File(found), folder)
 
 
 def read_promotions(folder: str) -> tuple[Promotion, ...]:
-    """What was promoted by the audit whose bundle lies in `folder`, and what was not.
-
-    Raises:
-        StorageError: the file is damaged.
-    """
-    path = storage.join(folder, PROMOTION)
-    if not storage.exists(path):
-        return ()
-    try:
-        return _ADAPTER.validate_json(storage.read_bytes(path)).promotions
-    except ValidationError as error:
-        message = str(error.errors()[0]["msg"])
-        raise StorageError(Problem(path, "a record of promotions", message, "delete the file")) from error
+    """What was promoted by the audit whose bundle lies in `folder`, and what was not; raises as `RecordFile.read`."""
+    found = _FILE.read(folder)
+    return found.promotions if found is not None else ()
 
 
 def _points_to(client: MlflowClient, registered: str, alias: str) -> str:

@@ -14,15 +14,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from jobs.notify.body import applies, body_of
 from jobs.notify.delivery import TOTAL_SECONDS, Attempt, deliver
 from jobs.overtime.config import NotifyConfig, shown_url, url_fault
-from services import storage
-from services.errors import Problem, StorageError
 from services.records import AuditResult
 from tracking.comparison import read_comparison
+from tracking.record_file import RecordFile
 
 NOTIFICATIONS = "notifications.json"
 SCHEMA_VERSION = 1
@@ -65,7 +64,7 @@ class _File:
     schema_version: int = field(default=SCHEMA_VERSION)
 
 
-_ADAPTER: TypeAdapter[_File] = TypeAdapter(_File)
+_FILE = RecordFile(NOTIFICATIONS, TypeAdapter(_File), "a record of deliveries", "delete the file", SCHEMA_VERSION)
 
 
 def notify(
@@ -94,24 +93,14 @@ def notify(
     ]
     done = _together(jobs, environment)
     if done:
-        storage.write_bytes(storage.join(folder, NOTIFICATIONS), _ADAPTER.dump_json(_File((*earlier, *done)), indent=1))
+        _FILE.write(_File((*earlier, *done)), folder)
     return done
 
 
 def read_deliveries(folder: str) -> tuple[Delivery, ...]:
-    """What the bundle in `folder` says of its deliveries, the earliest first.
-
-    Raises:
-        StorageError: the file is damaged.
-    """
-    path = storage.join(folder, NOTIFICATIONS)
-    if not storage.exists(path):
-        return ()
-    try:
-        return _ADAPTER.validate_json(storage.read_bytes(path)).deliveries
-    except ValidationError as error:
-        message = str(error.errors()[0]["msg"])
-        raise StorageError(Problem(path, "a record of deliveries", message, "delete the file")) from error
+    """What the bundle in `folder` says of its deliveries, the earliest first; raises as `RecordFile.read`."""
+    found = _FILE.read(folder)
+    return found.deliveries if found is not None else ()
 
 
 def name_of(hook: NotifyConfig) -> str:

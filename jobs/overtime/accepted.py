@@ -9,13 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from services import storage
-from services.errors import ConfigError, Problem, StorageError
+from services.errors import ConfigError, Problem
 from services.records import AuditResult, Outcome
 from tracking.bundle import folder_of, read_bundle
 from tracking.names import file_name
+from tracking.record_file import RecordFile
 
 ACCEPTED_FILE = "accepted.json"
 SCHEMA_VERSION = 1
@@ -54,7 +55,13 @@ class Accepted:
         return self.history[-1].audit_id
 
 
-_ADAPTER: TypeAdapter[Accepted] = TypeAdapter(Accepted)
+_FILE = RecordFile(
+    ACCEPTED_FILE,
+    TypeAdapter(Accepted),
+    "a record of accepted audits",
+    "delete it, and accept an audit again",
+    SCHEMA_VERSION,
+)
 
 
 def read_accepted(home: str) -> Accepted | None:
@@ -63,21 +70,8 @@ def read_accepted(home: str) -> Accepted | None:
     Raises:
         StorageError: the file is damaged, or a newer classwise wrote it.
     """
-    path = storage.join(home, ACCEPTED_FILE)
-    if not storage.exists(path):
-        return None
-    try:
-        found = _ADAPTER.validate_json(storage.read_bytes(path))
-    except ValidationError as error:
-        message = str(error.errors()[0]["msg"])
-        remedy = "delete it, and accept an audit again"
-        raise StorageError(Problem(path, "a record of accepted audits", message, remedy)) from error
-    if not found.history:
-        return None
-    if found.schema_version > SCHEMA_VERSION:
-        expected = f"schema_version {SCHEMA_VERSION} or older"
-        raise StorageError(Problem(path, expected, str(found.schema_version), "update classwise to read it"))
-    return found
+    found = _FILE.read(home)
+    return found if found is not None and found.history else None
 
 
 def accept(folder: str, *, by: str, why: str = "", even_though_failed: bool = False) -> Acceptance:
@@ -100,7 +94,7 @@ def accept(folder: str, *, by: str, why: str = "", even_though_failed: bool = Fa
     made = Acceptance(result.audit_id, result.outcome, at, by, why)
     earlier = known.history if known is not None else ()
     changed = Accepted(result.fleet, (*earlier, made)[-MOST_HISTORY:])
-    storage.write_bytes(storage.join(home, ACCEPTED_FILE), _ADAPTER.dump_json(changed, indent=1))
+    _FILE.write(changed, home)
     return made
 
 

@@ -29,9 +29,9 @@ from numpy.typing import NDArray
 from scipy.stats import binom
 
 from services.numerics import betting
-from services.numerics.checks import Floats, Ints, as_indices, as_scores, check_bound, check_level, fault
+from services.numerics.checks import Floats, Ints, as_indices, check_level, fault
 from services.numerics.intervals import Method, Sample, limits
-from services.numerics.paired import holm
+from services.numerics.paired import as_pairs, holm
 
 Flag = Literal["worse", "better", "not separated"]
 
@@ -85,10 +85,7 @@ def changes(
         MeasureError: scores of different lengths or out of range, or `binary` ones that are not 0 or bound.
     """
     check_level(alpha, "alpha")
-    check_bound(bound)
-    old, new = as_scores(before, bound, "before"), as_scores(after, bound, "after")
-    if old.shape != new.shape:
-        raise fault("after", f"{old.size} scores as before", str(new.size), "pair the audits by sample id")
+    old, new = as_pairs(before, after, bound)
     index = as_indices(groups, old.size, n_groups, "groups")
     sample = Sample.of((new - old + bound) / (2.0 * bound), index, n_groups, bound=1.0, seed=seed)
     defined = sample.counts > 0

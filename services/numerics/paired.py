@@ -72,10 +72,7 @@ def paired(
         MeasureError: scores of different lengths or out of range, or a negative margin.
     """
     check_level(alpha, "alpha")
-    check_bound(bound)
-    old, new = as_scores(before, bound, "before"), as_scores(after, bound, "after")
-    if old.shape != new.shape:
-        raise fault("after", f"{old.size} scores as before", str(new.size), "pair the audits by sample id")
+    old, new = as_pairs(before, after, bound)
     if not 0.0 <= margin < bound:
         raise fault("margin", f"a number in [0, {bound:.6g})", str(margin))
     scaled = (new - old + bound) / (2.0 * bound)
@@ -86,6 +83,19 @@ def paired(
     return Paired(
         _estimates(whole, alpha, bound)[0], _estimates(sample, level, bound), p_values, holm(p_values), margin, alpha
     )
+
+
+def as_pairs(before: NDArray[Any], after: NDArray[Any], bound: float) -> tuple[Floats, Floats]:
+    """Scores of the same samples in [0, bound], checked.
+
+    Raises:
+        MeasureError: scores of different lengths or out of range.
+    """
+    check_bound(bound)
+    old, new = as_scores(before, bound, "before"), as_scores(after, bound, "after")
+    if old.shape != new.shape:
+        raise fault("after", f"{old.size} scores as before", str(new.size), "pair the audits by sample id")
+    return old, new
 
 
 def _estimates(sample: Sample, alpha: float, bound: float) -> tuple[Estimate, ...]:
