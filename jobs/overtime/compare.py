@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from jobs.overtime.drift import drift, measure_version
 from jobs.scores import Scores, read_kept_scores
-from services.errors import StorageError
+from services.errors import MeasureError, StorageError
 from services.numerics.change import Changes, Flag, changes, decide
 from services.records import AuditResult, Estimate, ModelResult, Series
 from tracking.comparison import OVERALL, Comparison, GroupChange, ModelChange, SeriesChange
@@ -160,15 +160,20 @@ def _delta(result: AuditResult) -> float:
 def _model(then: Kept, now: Kept, pair: _Pair, reasons: dict[str, str], share: float) -> _Found:
     keys = [key for key, reason in reasons.items() if not reason]
     try:
-        before, after, labels = _paired_scores(then, now, pair, keys) if keys else ({}, {}, np.zeros(0, dtype=np.int64))
-        fault = "" if labels.size else "no samples in common with the same label"
-    except StorageError as error:
-        fault = f"its scores cannot be read: {error}"
-    if fault:
-        return _Found(pair.name, {key: reason or fault for key, reason in reasons.items()}, {})
+        tested = _series(then, now, pair, keys, share) if keys else {}
+        fault = "" if tested else "no samples in common with the same label"
+    except (StorageError, MeasureError) as error:
+        tested, fault = {}, f"its scores cannot be compared: {error}"
+    return _Found(pair.name, {key: reason or fault for key, reason in reasons.items()}, tested)
+
+
+def _series(then: Kept, now: Kept, pair: _Pair, keys: Sequence[str], share: float) -> dict[str, _Tested]:
+    """What was found of each series; nothing without a sample in both audits."""
+    before, after, labels = _paired_scores(then, now, pair, keys)
     series = _measured(now.result.models[pair.now])
-    tested = {key: _tested(series[key], before[key], after[key], labels, now.result, share) for key in keys}
-    return _Found(pair.name, reasons, tested)
+    if not labels.size:
+        return {}
+    return {key: _tested(series[key], before[key], after[key], labels, now.result, share) for key in keys}
 
 
 def _paired_scores(then: Kept, now: Kept, pair: _Pair, keys: Sequence[str]) -> tuple[Scores, Scores, NDArray[np.int64]]:

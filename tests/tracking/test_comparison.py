@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from services.errors import StorageError
-from services.records import Estimate
+from services.records import AuditResult, Estimate
 from tracking.comparison import (
     Comparison,
     Drift,
@@ -20,6 +20,7 @@ from tracking.comparison import (
     write_comparison,
 )
 from tracking.comparison_words import comparison_words, rows, summary
+from tracking.layout import child_content, parent_content
 
 
 def change(index: int, flag: str, by: float) -> GroupChange:
@@ -66,6 +67,20 @@ def test_the_words_are_short_and_count_what_they_leave_out(found: Comparison) ->
     assert summary(found) == "12 worse, 1 better of 14 comparisons with then; 1 series not compared"
     nothing = replace(found, comparisons=0, worse=0, better=0, models=(), drift=())
     assert comparison_words(nothing) == ["Since the accepted audit then: nothing could be compared."]
+
+
+def test_mlflow_gets_counts_of_the_audit_and_of_each_model(found: Comparison, small_audit: AuditResult) -> None:
+    name = small_audit.models[0].spec.name
+    mine = replace(found, models=(replace(found.models[0], name=name),))
+    whole, first, second = (
+        parent_content(small_audit, mine).metrics,
+        child_content(small_audit, 0, mine).metrics,
+        child_content(small_audit, 1, mine).metrics,
+    )
+    for metrics, counts in ((whole, (12, 1)), (first, (12, 1)), (second, (0, 0))):
+        assert (metrics["change/worse"], metrics["change/better"]) == counts
+        assert (metrics["change/classes_worse"], metrics["change/classes_better"]) == counts
+    assert not any(key.startswith("change/") for key in parent_content(small_audit).metrics)
 
 
 def test_rows_show_the_worst_first_then_the_wholes(found: Comparison) -> None:

@@ -12,7 +12,7 @@ import pytest
 from jobs.audit import Finished
 from jobs.overtime.compare import compare
 from jobs.overtime.drift import drift
-from jobs.scores import read_kept_scores
+from jobs.scores import read_kept_scores, write_scores
 from services.loading.samples import open_samples
 from services.records import SampleSpec
 from tracking.comparison import Comparison, SeriesChange
@@ -123,8 +123,17 @@ def test_a_smaller_selection_is_compared_on_what_both_have(digits_fleet: dict[st
 def test_lost_scores_cost_one_model_only(digits_fleet: dict[str, Any], good: Finished) -> None:
     next(Path(good.folder).glob("scores/000_*")).unlink()
     found = compare(kept(good), kept(audit(measured(digits_fleet, "good", "other"))))
-    assert one(found, "good", "clean").reason.startswith("its scores cannot be read")
+    assert one(found, "good", "clean").reason.startswith("its scores cannot be compared")
     assert one(found, "other", "clean").reason == "" and found.comparisons == 2 * 11
+
+
+def test_scores_that_are_no_numbers_cost_one_model_only(digits_fleet: dict[str, Any], good: Finished) -> None:
+    now = audit(measured(digits_fleet, "good", "other"))
+    spec = now.result.models[0].spec
+    scores = read_kept_scores(now.folder, 0, spec)
+    write_scores(now.folder, 0, spec, {**scores, "clean": np.full(len(scores["id"]), np.nan)})
+    found = compare(kept(good), kept(now))
+    assert "outside or NaN" in one(found, "good", "clean").reason and one(found, "other", "clean").reason == ""
 
 
 def test_many_classes_are_counted_and_only_flags_listed(
