@@ -52,6 +52,7 @@ class SeriesChange:
         overall: all samples together; None when not compared.
         groups: the classes; of a comparison of very many, those that are worse or better.
         worse, better, not_separated: classes so flagged.
+        bound: scores lie in [0, bound].
     """
 
     series: str
@@ -63,6 +64,7 @@ class SeriesChange:
     worse: int = 0
     better: int = 0
     not_separated: int = 0
+    bound: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +125,7 @@ class Comparison:
     schema_version: int = SCHEMA_VERSION
 
     def flagged(self, flag: Flag) -> Iterator[tuple[ModelChange, SeriesChange, GroupChange]]:
-        """What is so flagged, the largest difference first."""
+        """What is so flagged, the largest difference (as a share of the series' range) first."""
         found = [
             (model, series, group)
             for model in self.models
@@ -131,7 +133,7 @@ class Comparison:
             for group in ((series.overall,) if series.overall else ()) + series.groups
             if group.flag == flag
         ]
-        yield from sorted(found, key=lambda each: -abs(each[2].difference.value or 0.0))
+        yield from sorted(found, key=lambda each: -abs(each[2].difference.value or 0.0) / each[1].bound)
 
 
 _FILE = RecordFile(

@@ -34,14 +34,19 @@ def summary(found: Comparison) -> str:
     return f"{text}; {found.not_comparable} series not compared" if found.not_comparable else text
 
 
-def comparison_words(found: Comparison, shown: int = SHOWN) -> list[str]:
-    """What is worse and better, what could not be compared, and what else changed."""
+def comparison_words(found: Comparison, shown: int = SHOWN, *, flags: bool = True) -> list[str]:
+    """What is worse and better, what could not be compared, and what else changed.
+
+    Args:
+        shown: flags, and findings of a kind, that are spelled out.
+        flags: False where a table lists them.
+    """
     chance = f"the chance that any flag is false is at most {100 * found.alpha:g} %"
     head = f"Since the accepted audit {found.baseline}: {found.worse} worse and {found.better} better"
     lines = [f"{head} of {found.comparisons} comparisons; {chance}."]
     if not found.comparisons:
         lines = [f"Since the accepted audit {found.baseline}: nothing could be compared."]
-    return [*lines, *_flags(found, shown), *_not_compared(found), *drift_words(found, shown)]
+    return [*lines, *(_flags(found, shown) if flags else ()), *_not_compared(found), *drift_words(found, shown)]
 
 
 def drift_words(found: Comparison, shown: int = SHOWN) -> Iterator[str]:
@@ -67,7 +72,7 @@ def rows(found: Comparison, most: int) -> list[dict[str, Any]]:
             "now": number(group.now),
             "difference": interval(group.difference),
             "value": group.difference.value,
-            "p": _p(group.p),
+            "p": _p(group.p).removeprefix("= "),
             "flag": group.flag,
         }
         for model, series, group in listed[:most]
@@ -85,7 +90,7 @@ def _flags(found: Comparison, shown: int) -> Iterator[str]:
 
 def _group(change: GroupChange) -> str:
     name = "all samples" if change.index < 0 else f"class {shorten(change.name)}"
-    return f"{name}: {number(change.then)} to {number(change.now)}, p = {_p(change.p)}"
+    return f"{name}: {number(change.then)} to {number(change.now)}, p {_p(change.p)}"
 
 
 def _not_compared(found: Comparison) -> Iterator[str]:
@@ -104,4 +109,4 @@ def _drift(one: Drift) -> str:
 
 
 def _p(value: float) -> str:
-    return "<0.0001" if value < 0.0001 else f"{value:.2g}"
+    return "< 0.0001" if value < 0.0001 else f"= {value:.2g}"

@@ -100,7 +100,7 @@ def _changes(found: Comparison | None) -> dict[str, Any] | None:
     if found is None:
         return None
     shown = rows(found, MOST_CHANGES)
-    return {"words": comparison_words(found), "rows": shown, "cut": len(shown) == MOST_CHANGES}
+    return {"words": comparison_words(found, flags=False), "rows": shown, "cut": len(shown) == MOST_CHANGES}
 
 
 def _sections(result: AuditResult, history: Sequence[AuditResult], interactive: bool) -> dict[str, dict[str, Chart]]:

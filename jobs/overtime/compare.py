@@ -223,11 +223,11 @@ def _joined(tested: Sequence[_Tested], side: Literal["worse", "better"]) -> list
 
 
 def _changes(model: _Found, now: AuditResult, flags: Iterator[tuple[Flag, float]], listed: bool) -> ModelChange:
-    titles = {one.series.key: one.series.title for each in now.models for one in each.series}
+    known = {one.series.key: one.series for each in now.models for one in each.series}
     names = now.samples.classes
     series = []
     for key, reason in model.reasons.items():
-        title = titles.get(key, key)
+        title = known[key].title if key in known else key
         if (tested := model.tested.get(key)) is None:
             series.append(SeriesChange(key, title, reason))
             continue
@@ -244,6 +244,7 @@ def _changes(model: _Found, now: AuditResult, flags: Iterator[tuple[Flag, float]
                 worse=kinds.count("worse"),
                 better=kinds.count("better"),
                 not_separated=kinds.count("not separated"),
+                bound=known[key].bound,
             )
         )
     return ModelChange(model.name, tuple(series), "" if series else "no scores in either audit")

@@ -61,10 +61,11 @@ def test_the_words_are_short_and_count_what_they_leave_out(found: Comparison) ->
         "Since the accepted audit then: 12 worse and 1 better of 14 comparisons; "
         "the chance that any flag is false is at most 5 %."
     )
-    assert words[1] == "worse: <b>m</b>, clean, class class 11: 0.500 to 0.390, p = <0.0001"
+    assert words[1] == "worse: <b>m</b>, clean, class class 11: 0.500 to 0.390, p < 0.0001"
     assert "and 4 more worse" in words and "not compared: 1 series, measured otherwise" in words
     assert "alias moved: m: shop@prod: version 1, now version 2" in words and "model renamed: old is now new" in words
     assert summary(found) == "12 worse, 1 better of 14 comparisons with then; 1 series not compared"
+    assert not [text for text in comparison_words(found, flags=False) if text.startswith(("worse", "better", "and"))]
     nothing = replace(found, comparisons=0, worse=0, better=0, models=(), drift=())
     assert comparison_words(nothing) == ["Since the accepted audit then: nothing could be compared."]
 
