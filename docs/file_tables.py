@@ -57,7 +57,8 @@ FLEET_MEANINGS = {
     "TemperatureConfig.step": "Coarse grid step.",
     "TemperatureConfig.fine_step": "Step around the best coarse temperature.",
     "GateConfig.metric": "What is judged. `falsified`, the refuted share of claims, needs `great` and `minimal`; `dp`, "
-    "`eopp`, `eodd`, `aodd`, gaps between the groups of `grouping`, are of measure `clean`.",
+    "`eopp`, `eodd`, `aodd`, gaps between the groups of `grouping`, are of measure `clean`; `classes`, the class "
+    "that lost most, goes with `not_worse_than`.",
     "GateConfig.grouping": "`class`, or a name from `groups`.",
     "GateConfig.at_least": "Passes when the lower bound is at least this.",
     "GateConfig.at_most": "Passes when the upper bound is at most this.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypedDict
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from jobs.overtime.accepted import read_accepted
 from jobs.overtime.compare import Kept
 from jobs.scores import Scores, read_kept_scores
 from services.errors import StorageError
+from services.numerics.change import worst_change
 from services.numerics.paired import paired
 from services.records import AuditResult, Estimate, Series, SeriesResult
 from tracking.bundle import fleet_folder, folder_of, list_bundles, read_bundle
@@ -67,6 +69,8 @@ def non_inferiority(
 ) -> Estimate:
     """Mean difference now minus then of the samples in both audits, with its limits; undefined with a reason.
 
+    For the metric `classes` that of the class that lost most.
+
     All samples in both count, those of a conditional series with 0 when misclassified: else a model could hold its
     score by losing the hard ones. A series that was measured otherwise (another temperature) is not compared, nor are
     samples that are not the same: ids may be row numbers, and a file may have been replaced.
@@ -87,17 +91,20 @@ def non_inferiority(
         return Estimate(None, reason=f"no samples in common with audit {then.audit_id}")
     if not np.array_equal(scores["label"][now_rows], kept["label"][then_rows]):
         return Estimate(None, reason=f"samples of audit {then.audit_id} have the same ids and other labels")
-    found = paired(
-        kept[series.key][then_rows],
-        scores[series.key][now_rows],
-        np.zeros(now_rows.size, dtype=np.int64),
-        1,
-        bound=series.bound,
-        alpha=config.intervals.delta,
-        margin=min(gate.margin, series.bound * (1 - 1e-12)),
-        seed=config.seed,
-    )
-    return found.overall
+    before, after = kept[series.key][then_rows], scores[series.key][now_rows]
+    how: _Options = {"bound": series.bound, "alpha": config.intervals.delta, "seed": config.seed}
+    if gate.metric == "classes":
+        return worst_change(before, after, scores["label"][now_rows], len(then.samples.classes), **how)
+    margin = min(gate.margin, series.bound * (1 - 1e-12))
+    return paired(before, after, np.zeros(now_rows.size, dtype=np.int64), 1, margin=margin, **how).overall
+
+
+class _Options(TypedDict):
+    """What both comparisons have in common."""
+
+    bound: float
+    alpha: float
+    seed: int
 
 
 def _not_comparable(

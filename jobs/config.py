@@ -156,7 +156,7 @@ class GateConfig(Part):
     """A condition on which a model ships, judged on the bound and not on the estimate."""
 
     measure: str = Field(description="Key of a series: clean, great, pgd20/linf-0.03137 ...")
-    metric: Literal["aggregate", "wcr", "rdi", "nrgc", "fp", "falsified", "dp", "eopp", "eodd", "aodd"]
+    metric: Literal["aggregate", "wcr", "rdi", "nrgc", "fp", "falsified", "dp", "eopp", "eodd", "aodd", "classes"]
     grouping: str = "class"
     at_least: float | None = None
     at_most: float | None = None
@@ -170,8 +170,10 @@ class GateConfig(Part):
         given = [name for name in ("at_least", "at_most", "not_worse_than") if getattr(self, name) is not None]
         if len(given) != 1:
             raise ValueError(f"give exactly one of at_least, at_most, not_worse_than; found {given or 'none'}")
-        if self.not_worse_than is not None and self.metric != "aggregate":
-            raise ValueError("not_worse_than compares the aggregate of paired samples; set metric: aggregate")
+        if self.not_worse_than is not None and self.metric not in ("aggregate", "classes"):
+            raise ValueError("not_worse_than compares paired samples; set metric: aggregate, or classes for each")
+        if self.metric == "classes" and (self.not_worse_than is None or self.grouping != "class"):
+            raise ValueError("metric: classes goes with not_worse_than and grouping class: it compares every class")
         if self.margin and self.not_worse_than is None:
             raise ValueError("margin belongs to not_worse_than")
         return self

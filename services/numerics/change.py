@@ -32,6 +32,7 @@ from services.numerics import betting
 from services.numerics.checks import Floats, Ints, as_indices, check_level, fault
 from services.numerics.intervals import Method, Sample, limits
 from services.numerics.paired import as_pairs, holm
+from services.records import Estimate
 
 Flag = Literal["worse", "better", "not separated"]
 
@@ -112,6 +113,38 @@ def changes(
         better=told(better),
         test=test,
     )
+
+
+def worst_change(
+    before: NDArray[Any],
+    after: NDArray[Any],
+    groups: NDArray[np.integer[Any]],
+    n_groups: int,
+    *,
+    bound: float,
+    alpha: float,
+    seed: int | None = 0,
+) -> Estimate:
+    """The smallest mean difference of any group: how much the group lost that lost most (or gained least).
+
+    low: the smallest of the groups' one-sided bounds at level alpha each, an intersection-union test (Berger 1982): it
+    exceeds the truth with probability at most alpha, without a correction for the number of groups. high: the smallest
+    of their upper bounds at level alpha / G each. Groups without pairs are left out.
+
+    Returns:
+        undefined when no group has pairs.
+
+    Raises:
+        MeasureError: as `changes`.
+    """
+    own = changes(before, after, groups, n_groups, bound=bound, alpha=alpha, seed=seed)
+    defined = own.counts > 0
+    if not defined.any():
+        return Estimate(None, reason="no samples in common")
+    joint = changes(before, after, groups, n_groups, bound=bound, alpha=alpha / int(defined.sum()), seed=seed)
+    sides = (own.difference, own.low, joint.high)
+    value, low, high = (float(side[defined].min()) for side in sides)
+    return Estimate(value, low, high)
 
 
 def decide(worse: Sequence[float], better: Sequence[float], alpha: float) -> list[tuple[Flag, float]]:

@@ -54,6 +54,26 @@ def test_the_first_audit_is_undecided_until_one_is_accepted(
     assert known is not None and [(each.by, each.why) for each in known.history] == [("me", "the first"), ("you", "")]
 
 
+def test_a_gate_on_every_class_finds_the_one_that_the_whole_hides(
+    fleet: dict[str, Any], swapped: Callable[..., dict[str, Any]]
+) -> None:
+    accept(audit(fleet).folder, by="me")
+    every = {**GATE, "metric": "classes"}
+    gates = [{**GATE, "margin": 0.1}, {**every, "margin": 0.1}, {**every, "margin": 0.001}]
+    same = audit({**fleet, "gates": gates}).result.models[0]
+    assert [gate.outcome for gate in same.gates] == [Outcome.PASS, Outcome.PASS, Outcome.UNDECIDED]
+    assert same.gates[1].text == "clean classes not worse than accepted by more than 0.1"
+    other = audit({**swapped(fleet, "good", "weak"), "gates": gates}).result.models[0]
+    assert [gate.outcome for gate in other.gates] == [Outcome.FAIL] * 3
+    assert other.gates[1].estimate.value < other.gates[0].estimate.value
+    for wrong, message in (
+        ({**every, "not_worse_than": None, "margin": 0.0, "at_least": 0.1}, "goes with not_worse_than"),
+        ({**GATE, "metric": "wcr"}, "set metric: aggregate, or classes"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            validate_fleet({**fleet, "gates": [wrong]})
+
+
 def test_what_cannot_be_accepted(fleet: dict[str, Any], tmp_path: Path) -> None:
     finished = audit({**fleet, "gates": [{**GATE, "not_worse_than": "20200101T000000Z-00000000"}]})
     with pytest.raises(ConfigError, match="outcome error"):

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import binomtest
 
 from services.errors import MeasureError
-from services.numerics.change import changes, decide
+from services.numerics.change import changes, decide, worst_change
 from services.numerics.intervals import Sample, limits
 from services.numerics.paired import holm
 
@@ -85,6 +85,22 @@ def test_each_direction_has_its_hypothesis_and_the_smaller_decides() -> None:
     assert [flag for flag, _ in decide(worse, better, 0.05)] == ["worse", "better", "not separated", "not separated"]
     told = holm((1e-6, 0.9, 0.4, 1.0, 1e-5, 0.5))
     assert [p for _, p in decide(worse, better, 0.05)] == [told[0], told[4], 1.0, 1.0]
+
+
+def test_the_worst_change_is_covered_from_both_sides() -> None:
+    """The lower limit above the truth, and the upper one below it, at most alpha of the time each."""
+    rng = np.random.default_rng(8)
+    losses, labels = np.array([0.0, 0.1, 0.1]), np.repeat(np.arange(3), 60)
+    too_high, too_low = 0, 0
+    for _ in range(100):
+        before = rng.choice([0.5, 1.0], labels.size)
+        after = np.where(rng.random(labels.size) < 2 * losses[labels], before - 0.5, before)
+        found = worst_change(before, after, labels, 4, bound=1.0, alpha=0.1)
+        assert found.low <= found.value <= found.high
+        too_high += found.low > -0.1
+        too_low += found.high < -0.1
+    assert max(too_high, too_low) <= 10 + 2 * np.sqrt(9)
+    assert worst_change(np.zeros(0), np.zeros(0), np.zeros(0, int), 3, bound=1.0, alpha=0.1).value is None
 
 
 def test_identical_scores_are_no_change() -> None:
