@@ -17,7 +17,7 @@ from jobs.mlflow_uri import tracking_uri
 from jobs.yamlfile import Locator
 from services.errors import Problem, TrackingError
 from services.records import AuditResult, ModelResult, Outcome
-from tracking.promotion import Promotion, alias_version, move_alias, read_promotions, write_promotions
+from tracking.mlflow_promotion import Promotion, alias_version, move_alias, read_promotions, write_promotions
 
 ALIASES = "aliases"
 """Key of an audit's checks: where each alias pointed when it began; None when that could not be found out."""

@@ -22,7 +22,7 @@ from jobs.publish import audit_and_publish, publish
 from services.errors import ConfigError
 from services.training.architectures import small_cnn
 from services.training.checkpoints import load_weights
-from tracking.promotion import read_promotions
+from tracking.mlflow_promotion import read_promotions
 
 from .conftest import Notes
 
