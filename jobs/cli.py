@@ -64,7 +64,7 @@ def audit(
     quiet: Quiet = False,
 ) -> None:
     """Audit a fleet: scores, intervals, verdict, bundle, report, MLflow."""
-    with console.exits(json), console.junit_kept(junit):
+    with console.exits(json), console.junit_kept(junit), console.sarif_kept(sarif, fleet_file):
         from jobs.fleetfile import load_fleet, overridden
 
         fleet = overridden(load_fleet(fleet_file), storage=storage, runner=runner, track=track)

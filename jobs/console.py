@@ -81,14 +81,38 @@ def junit_kept(path: Path | None) -> Iterator[None]:
         return
     from tracking.junit import write_unfinished
 
-    write_unfinished(str(path))
+    with _says_error(lambda problems: write_unfinished(str(path), problems)):
+        yield
+
+
+@contextmanager
+def sarif_kept(path: Path | None, fleet_file: Path) -> Iterator[None]:
+    """The same of the SARIF file.
+
+    Raises:
+        StorageError: it cannot be written, before any work.
+    """
+    if path is None:
+        yield
+        return
+    from tracking.sarif import SarifTarget, write_unfinished
+
+    target = SarifTarget(str(path), str(fleet_file))
+    with _says_error(lambda problems: write_unfinished(target, problems)):
+        yield
+
+
+@contextmanager
+def _says_error(write: Callable[[tuple[Problem, ...]], None]) -> Iterator[None]:
+    """Write a file of an audit without a verdict, now and with what went wrong when something does."""
+    write(())
     try:
         yield
     except (typer.Exit, typer.Abort):
         raise
     except (Exception, SystemExit, KeyboardInterrupt) as error:
         with suppress(StorageError):
-            write_unfinished(str(path), told_of(error).problems)
+            write(told_of(error).problems)
         raise
 
 

@@ -8,7 +8,7 @@ and worse; warning for undecided; note for what could not be compared.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ RULES = {
     "gate/at_most": "An upper bound must be at most a threshold.",
     "gate/not_worse_than": "A model must not be worse than in an earlier audit, on the same samples.",
     "model/error": "Every model must be judged.",
+    "audit/error": "The audit must come to a verdict.",
     "change/worse": "A class or a model is worse than in the accepted audit, after correction for all comparisons.",
     "change/not_comparable": "A series could not be compared with the accepted audit.",
 }
@@ -59,22 +60,36 @@ def write_sarif(result: AuditResult, comparison: Comparison | None, target: Sari
     storage.write_bytes(target.path, json.dumps(body, indent=1, allow_nan=False).encode("utf-8", "replace"))
 
 
+def write_unfinished(target: SarifTarget, problems: Iterable[object] = ()) -> None:
+    """Write the file of an audit without a verdict: an error a problem, or one that it did not finish.
+
+    Raises:
+        StorageError: it cannot be written.
+    """
+    told = [str(problem) for problem in problems] or ["the audit did not finish"]
+    found = [_result("audit/error", "error", text, (text,), target, ()) for text in told]
+    run = {"tool": _tool(""), "invocations": [{"executionSuccessful": False}], "results": found}
+    body = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
+    storage.write_bytes(target.path, json.dumps(body, indent=1).encode("utf-8", "replace"))
+
+
 def sarif(result: AuditResult, comparison: Comparison | None, target: SarifTarget) -> dict[str, Any]:
     """The log as plain data."""
     found = [*_gates(result, target), *(_changes(result, comparison, target) if comparison else ())]
     found.sort(key=lambda one: _RANK[one["level"]])
-    rules = [{"id": name, "shortDescription": {"text": text}} for name, text in RULES.items()]
-    driver = {"name": "classwise", "version": result.versions.get("classwise", ""), "rules": rules}
-    if not driver["version"]:
-        del driver["version"]
     run: dict[str, Any] = {
-        "tool": {"driver": driver},
+        "tool": _tool(result.versions.get("classwise", "")),
         "automationDetails": {"id": f"classwise/{result.fleet}/{result.audit_id}"},
         "invocations": [_invocation(result, len(found))],
         "results": found[:MOST_RESULTS],
         "columnKind": "unicodeCodePoints",
     }
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
+
+
+def _tool(version: str) -> dict[str, Any]:
+    rules = [{"id": name, "shortDescription": {"text": text}} for name, text in RULES.items()]
+    return {"driver": {"name": "classwise", **({"version": version} if version else {}), "rules": rules}}
 
 
 def _invocation(result: AuditResult, found: int) -> dict[str, Any]:

@@ -99,6 +99,16 @@ def test_a_junit_file_that_cannot_be_written_is_told_before_any_work(fleet_file:
     assert not (tmp_path / "runs").exists()
 
 
+def test_an_audit_that_fails_leaves_no_sarif_of_an_earlier_one(fleet_file: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.sarif"
+    out.write_text('{"runs": []}')
+    ran = run("audit", str(write(fleet_file, samples={"uri": "npz:none.npz"})), "--quiet", "--sarif", str(out))
+    told = json.loads(out.read_text())["runs"][0]
+    assert ran.exit_code == 2 and told["invocations"] == [{"executionSuccessful": False}]
+    assert [(each["ruleId"], each["level"]) for each in told["results"]] == [("audit/error", "error")]
+    assert "found nothing there" in told["results"][0]["message"]["text"]
+
+
 def test_sarif_points_at_the_line_of_the_gate(fleet_file: Path, tmp_path: Path) -> None:
     write(fleet_file, gates=gate(0.9))
     run("audit", str(fleet_file), "--quiet", "--sarif", str(tmp_path / "out.sarif"))

@@ -13,7 +13,7 @@ import pytest
 from services.records import AuditResult, Estimate, GateResult, Outcome
 from tracking import sarif as module
 from tracking.comparison import Comparison, GroupChange, ModelChange, SeriesChange
-from tracking.sarif import LEVELS, RULES, SarifTarget, sarif, write_sarif
+from tracking.sarif import LEVELS, RULES, SarifTarget, sarif, write_sarif, write_unfinished
 
 
 def closed(required: tuple[str, ...] = (), **properties: Any) -> dict[str, Any]:
@@ -113,6 +113,14 @@ def test_the_file_is_sarif_with_a_result_a_fault(judged: AuditResult, tmp_path: 
     assert "class <dog>: 0.900 to 0.700 since audit before" in results[4]["message"]["text"]
     again = sarif(replace(judged, audit_id="another"), changed(judged), target)["runs"][0]["results"]
     assert [each["partialFingerprints"] for each in again] == [each["partialFingerprints"] for each in results]
+
+
+def test_an_audit_without_a_verdict_reads_as_an_error(tmp_path: Path) -> None:
+    for problems, texts in (((), ["the audit did not finish"]), (("one", "two"), ["one", "two"])):
+        write_unfinished(SarifTarget(str(tmp_path / "out.sarif"), "fleet.yaml"), problems)
+        body = json.loads((tmp_path / "out.sarif").read_text())
+        jsonschema.validate(body, SCHEMA)
+        assert [each["message"]["text"] for each in body["runs"][0]["results"]] == texts
 
 
 def test_an_audit_that_passed_has_no_results(small_audit: AuditResult) -> None:
