@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from jobs.api.settings import Settings, digests, plain
+from services import logs
 from services.errors import Problem, ServiceError
 
 if TYPE_CHECKING:
@@ -41,7 +42,8 @@ def serve_here(settings: Settings, host: str, port: int) -> None:
     import uvicorn
 
     app = build(plain(settings), digests(settings, os.environ))
-    uvicorn.run(app, host=host, port=port, log_level="info", server_header=False, timeout_graceful_shutdown=5)
+    own: dict[str, Any] = {"log_config": None} if logs.is_json() else {}  # else uvicorn's lines are text
+    uvicorn.run(app, host=host, port=port, log_level="info", server_header=False, timeout_graceful_shutdown=5, **own)
 
 
 def serve_on_ray(settings: Settings, host: str, port: int, replicas: int) -> None:
