@@ -17,6 +17,7 @@ import typer
 
 from jobs import console, logsetting
 from jobs.leaderboard_cli import leaderboard
+from jobs.prune_cli import prune
 from jobs.schedules import cli as schedules
 from jobs.service import cli as service
 from services.errors import Interrupted
@@ -168,6 +169,7 @@ def sync(
 
 
 app.command()(leaderboard)
+app.command()(prune)
 service.add_to(app)
 app.add_typer(schedules.app)
 
