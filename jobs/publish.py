@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 from jobs.audit import Finished
 from jobs.fleetfile import Fleet
 from jobs.generated import audit_both
+from jobs.metricsfile import write_metrics
 from jobs.progress import Reporter
 from jobs.session import RunnerFactory
 from services import storage
@@ -43,10 +44,13 @@ def audit_and_publish(
 
     An MLflow server that cannot be reached is a note and not a failure: `classwise sync` uploads the bundle later.
     """
-    finished, generated = audit_both(fleet, reporter, runner=runner)
-    if generated is not None:
-        publish(*generated, reporter)
-    return publish(fleet, finished, reporter, junit=junit)
+    try:
+        finished, generated = audit_both(fleet, reporter, runner=runner)
+        if generated is not None:
+            publish(*generated, reporter)
+        return publish(fleet, finished, reporter, junit=junit)
+    finally:
+        write_metrics()
 
 
 def publish(fleet: Fleet, finished: Finished, reporter: Reporter, *, junit: Path | None = None) -> Published:

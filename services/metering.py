@@ -44,6 +44,7 @@ SECONDS = Metric(
     ("fleet", "kind"),
     (0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 1200.0),
 )
+WORK = Metric("classwise_worker_seconds", "counter", "Wall time of finished shards.", ("fleet", "model", "kind"))
 HALVINGS = Metric("classwise_batch_halvings", "counter", "Batches halved for want of memory.", ("fleet", "model"))
 CACHED = Metric("classwise_cache_images", "counter", "Images by hit or miss.", ("fleet", "stage", "result"))
 DEATHS = Metric("classwise_worker_deaths", "counter", "Workers that died or whose result was lost.", ("fleet",))
@@ -131,6 +132,7 @@ def shard_done(receipt: Receipt) -> None:
     METER.count(SHARDS, model=model, kind=task.kind, outcome="done")
     METER.count(IMAGES, receipt.rows, model=model, kind=task.kind)
     METER.count(FORWARDS, receipt.forwards, model=model)
+    METER.count(WORK, receipt.seconds, model=model, kind=task.kind)
     METER.count(SECONDS, receipt.seconds, kind=task.kind)
     if halvings := int(receipt.facts.get("halvings", 0)):
         METER.count(HALVINGS, halvings, model=model)

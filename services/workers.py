@@ -80,7 +80,8 @@ class Worker:
             ClasswiseError: the task cannot be done, for a reason a user can act on.
             WorkerError: anything else, with the original error's text.
         """
-        with logs.about(**(dict(self._log.context) if self._log else {}), model=task.model.name, stage=task.kind):
+        own = dict(self._log.context) if self._log else {}
+        with logs.about(**{**own, "model": task.model.name, "stage": task.kind}):
             return self._run(task)
 
     def _run(self, task: ShardTask) -> Receipt:
