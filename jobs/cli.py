@@ -16,6 +16,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from jobs import console, logsetting
+from jobs.doctor_cli import doctor
 from jobs.leaderboard_cli import leaderboard
 from jobs.prune_cli import prune
 from jobs.schedules import cli as schedules
@@ -170,6 +171,7 @@ def sync(
 
 app.command()(leaderboard)
 app.command()(prune)
+app.command()(doctor)
 service.add_to(app)
 app.add_typer(schedules.app)
 

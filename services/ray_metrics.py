@@ -1,8 +1,8 @@
 """Ray's own metrics as a mirror of `services.metering`: each node exports them, as ``ray_classwise_...``.
 
 Ray reports every ten seconds and once more when a driver leaves, so nothing that was counted is lost. Each driver is a
-series of its own (label ``WorkerId``): sum over it. Of a histogram Ray tells the buckets truly and makes up the sum from
-their middles: the exact sum of seconds is a counter of its own.
+series of its own (label ``WorkerId``): sum over it. Of a histogram Ray tells the buckets truly and makes up the sum
+from their middles: the exact sum of seconds is a counter of its own.
 """
 
 from __future__ import annotations

@@ -74,6 +74,12 @@ def walk(url: str) -> Iterator[Entry]:
         yield Entry(below, int(info.get("size") or 0), _modified(info))
 
 
+def modified(url: str) -> float | None:
+    """When the file was written, in seconds since 1970; None when the storage does not tell."""
+    fs, path = filesystem(url)
+    return _modified(fs.info(path))
+
+
 def _modified(info: dict[str, Any]) -> float | None:
     for name in ("mtime", "LastModified", "last_modified", "updated", "created"):
         value = info.get(name)
