@@ -27,7 +27,7 @@ from services.errors import ConfigError, Problem
 from services.registry import did_you_mean
 
 if TYPE_CHECKING:
-    from services.records import AuditResult
+    from jobs.audit import Finished
 
 NETWORKS = ("pytorch", "onnx")
 """Flavours that classwise runs itself, with gradients where they have them."""
@@ -79,8 +79,8 @@ class ClasswiseEvaluator(ModelEvaluator):
 
         _check(evaluator_config)
         with TemporaryDirectory(prefix="classwise-") as folder:
-            result = _audited(model, dataset, evaluator_config, Path(folder))
-        metrics, place = log_evaluation(result, run_id, mlflow.get_tracking_uri())
+            done = _audited(model, dataset, evaluator_config, Path(folder))
+            metrics, place = log_evaluation(done.result, done.folder, run_id, mlflow.get_tracking_uri())
         artifacts = {name: kind(uri=f"{place.rstrip('/')}/{file}") for name, (kind, file) in ARTIFACTS.items()}
         return EvaluationResult(metrics=metrics, artifacts=artifacts, run_id=run_id)  # type: ignore[no-untyped-call]
 
@@ -96,7 +96,7 @@ def _check(config: dict[str, Any]) -> None:
         raise ConfigError(problems)
 
 
-def _audited(model: Any, dataset: Any, config: dict[str, Any], folder: Path) -> AuditResult:
+def _audited(model: Any, dataset: Any, config: dict[str, Any], folder: Path) -> Finished:
     """Lay the data down as files, and audit."""
     from jobs.audit import run_audit
     from jobs.fleetfile import validate_fleet
@@ -122,7 +122,7 @@ def _audited(model: Any, dataset: Any, config: dict[str, Any], folder: Path) -> 
         **{key: config[key] for key in OF_FLEET if key in config},
     }
     fleet["resources"] = {**fleet.get("resources", {}), "runner": "local"}
-    return run_audit(validate_fleet(fleet, source="evaluator_config"), Logged()).result
+    return run_audit(validate_fleet(fleet, source="evaluator_config"), Logged())
 
 
 def _network_uri(model: Any) -> str | None:

@@ -17,10 +17,13 @@ ROLE = "evaluation"
 """Value of the tag ``classwise.role``: such a run has no audit above it, and the leaderboard leaves it out."""
 
 
-def log_evaluation(result: AuditResult, run_id: str, tracking_uri: str) -> tuple[dict[str, float], str]:
+def log_evaluation(result: AuditResult, bundle: str, run_id: str, tracking_uri: str) -> tuple[dict[str, float], str]:
     """Log the audit of one model into the run; returns its metrics and where the run's artifacts lie.
 
     Parameters and tags that the run has already stay as they are: parameters of MLflow cannot be changed.
+
+    Args:
+        bundle: folder of the audit's bundle.
 
     Raises:
         TrackingError: the server is unreachable or refuses.
@@ -33,7 +36,7 @@ def log_evaluation(result: AuditResult, run_id: str, tracking_uri: str) -> tuple
         writer = RunWriter(client, run.info.experiment_id, source="mlflow.models.evaluate", identity=())
         writer.batch(run_id, content)
         with TemporaryDirectory() as folder:
-            artifacts.child_files(result, 0, content, Path(folder))
+            artifacts.child_files(result, 0, content, Path(folder), bundle)
             client.log_artifacts(run_id, folder)
         writer.table(run_id, table_rows(result.models[0]), "per_class.json")
         return content.metrics, str(run.info.artifact_uri)
