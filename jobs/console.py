@@ -52,6 +52,14 @@ def say(text: str) -> None:
         raise StorageError(Problem("standard output", "a stream that can be written", str(error))) from None
 
 
+def tell(text: str) -> None:
+    """Print a line on standard error, beside the result; a log line where those are JSON."""
+    if logs.is_json():
+        _log.info("%s", text)
+    else:
+        typer.echo(text, err=True)
+
+
 def print_json(value: Any) -> None:
     """Print JSON, without NaN, keys in their order."""
     say(jsonlib.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))

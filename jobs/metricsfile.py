@@ -8,9 +8,8 @@ from __future__ import annotations
 import logging
 import os
 
-from services import storage
+from services import metering, storage
 from services.errors import StorageError
-from services.metering import METER
 
 VARIABLE = "CLASSWISE_METRICS_FILE"
 
@@ -22,6 +21,6 @@ def write_metrics() -> None:
     path = os.environ.get(VARIABLE)
     if path:
         try:
-            storage.write_bytes(path, METER.text())
+            storage.write_bytes(path, metering.METER.text())
         except StorageError as error:
             _log.warning("%s: %s", VARIABLE, error)

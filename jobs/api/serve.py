@@ -55,9 +55,11 @@ def serve_on_ray(settings: Settings, host: str, port: int, replicas: int) -> Non
     try:
         from ray import serve
 
-        data, tokens = plain(settings), digests(settings, os.environ)
+        data, tokens, log = plain(settings), digests(settings, os.environ), logs.inherited()
 
         def builder() -> FastAPI:  # Ray takes a function for a builder, and any other callable for the application
+            if log is not None:
+                logs.configure(log)
             return build(data, tokens)
 
         api = serve.deployment(serve.ingress(builder)(), name="api", num_replicas=replicas, max_ongoing_requests=64)

@@ -79,7 +79,7 @@ def _link(submission: Submission, ending: Ending, base: str, configured: str | N
             tags = {"classwise.submission": submission.id, "classwise.key": submission.key or "none"}
             tag_run(tracking_uri(base, configured), ending.run_id, tags)
     except (StorageError, TrackingError) as error:
-        typer.echo(f"no link to the submission: {error}", err=True)
+        console.tell(f"no link to the submission: {error}")
 
 
 if __name__ == "__main__":
