@@ -13,6 +13,7 @@ from jobs.fleetfile import validate_fleet
 from jobs.progress import Quiet
 from jobs.publish import audit_and_publish
 from services import metering
+from tests.conftest import ROOT
 
 
 def test_an_audit_in_process_leaves_its_counts(
@@ -38,3 +39,10 @@ def test_a_file_that_cannot_be_written_is_a_warning(
     monkeypatch.setenv(metricsfile.VARIABLE, str(tmp_path / "file" / "below.prom"))
     metricsfile.write_metrics()
     assert metricsfile.VARIABLE in caplog.text
+
+
+def test_the_documentation_names_every_metric() -> None:
+    text = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    metrics = [value for value in vars(metering).values() if isinstance(value, metering.Metric)]
+    ends = {"counter": "_total", "gauge": "", "histogram": ""}
+    assert [m.name for m in metrics if f"`{m.name}{ends[m.kind]}`" not in text] == []

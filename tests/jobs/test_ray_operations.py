@@ -16,7 +16,9 @@ import pytest
 import ray
 from prometheus_client.parser import text_string_to_metric_families
 
+from jobs import doctor_remote
 from jobs.audit import run_audit
+from jobs.doctor import Surroundings
 from jobs.fleetfile import validate_fleet
 from jobs.progress import Quiet
 from jobs.session import runner_for
@@ -142,6 +144,13 @@ def _workers_logged(result: AuditResult) -> None:
     assert {line["audit_id"] for line in ours} == {result.audit_id}
     assert {line["model"] for line in ours} == {model.spec.name for model in result.models}
     assert {"preflight", "logits"} <= {line["stage"] for line in ours}
+
+
+def test_the_doctor_joins_the_cluster_and_finds_its_versions_equal(cluster: str) -> None:
+    address = ray.get_runtime_context().gcs_address
+    around = Surroundings(None, dict(os.environ), "runs", address=address)
+    (found,) = doctor_remote.ray_cluster(around)
+    assert (found.level, "2 CPU" in found.found) == ("ok", True), found
 
 
 def test_a_second_audit_is_all_hits(digits_fleet: dict[str, Any], meter: metering.Meter) -> None:
