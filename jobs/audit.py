@@ -7,6 +7,7 @@ samples, and holds labels, one model's score columns at a time, and sums; never 
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from jobs import plan, temperature, versions
+from jobs import plan, tables, temperature, versions
 from jobs.assemble import groupings
 from jobs.baseline import find_baselines
 from jobs.checks import fleet_checks, fleet_notes
@@ -24,13 +25,13 @@ from jobs.config import FleetConfig
 from jobs.fleetfile import Fleet
 from jobs.gates import worst
 from jobs.identity import fixed_version, with_published
-from jobs.models import Judge, model_result
+from jobs.models import Judge
 from jobs.overtime.config import without_queries
 from jobs.overtime.promote import ALIASES, aliases_now
 from jobs.overtime.record import record_comparison
 from jobs.progress import Reporter
 from jobs.session import RunnerFactory, Session, runner_for
-from services import storage
+from services import logs, metering, storage
 from services.errors import ClasswiseError, Interrupted, PreflightError, Problem, SourceError
 from services.loading.models import fingerprint
 from services.loading.protocols import Samples
@@ -47,6 +48,8 @@ from services.records import (
     digest_of,
 )
 from tracking.bundle import folder_of, write_bundle
+
+_log = logging.getLogger("classwise.audit")
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,8 @@ def run_audit(fleet: Fleet, reporter: Reporter, *, runner: RunnerFactory | None 
         Interrupted: a stop was asked for.
     """
     try:
-        return _run(fleet, reporter, runner or (lambda: runner_for(fleet.config)))
+        with logs.about(fleet=fleet.config.fleet):
+            return _run(fleet, reporter, runner or (lambda: runner_for(fleet.config)))
     except KeyboardInterrupt:
         remedy = "run the same command again; it goes on from the finished shards"
         raise Interrupted(Problem("audit", "to finish", "a request to stop", remedy)) from None
@@ -86,39 +90,52 @@ def _run(fleet: Fleet, reporter: Reporter, factory: RunnerFactory) -> Finished:
         config.seed,
     )
     baselines, aliases = find_baselines(config), aliases_now(config)
-    with Session(factory, reporter, stop_on_fault=config.on_model_fault == "stop") as session:
+    audit_id = _audit_id(started, digest_of(config.model_dump(mode="json"), samples.digest))
+    folder = folder_of(config.storage, config.fleet, audit_id)
+    stop_on_fault = config.on_model_fault == "stop"
+    with logs.about(audit_id=audit_id), Session(factory, reporter, stop_on_fault=stop_on_fault) as session:
+        logs.event(_log, logging.INFO, "audit begins", models=len(config.models), samples=len(samples))
         specs, digests = _identify(config, session)
         plans = [plan.plan_model(spec, digests[spec.name], (), context) for spec in specs if session.alive(spec.name)]
         facts = _preflight(plans, fleet.measures, context, session)
-        session.run("logits", [task for item in plans for task in plan.logits_tasks(item, context)])
+        tables.note_use(tables.folders_of(plans, context), context, audit_id)
+        tables.fill_logits(plans, context, session)
         alive = [item for item in plans if session.alive(item.spec.name)]
         calibration = temperature.calibrate(config.temperature, alive, fleet.measures, samples, context, session)
         measures = _calibrated(fleet.measures, calibration)
         plans = [plan.plan_model(item.spec, item.digest, measures, context) for item in alive]
-        session.run("measures", [task for item in plans for task in plan.measure_tasks(item, context)])
-        session.run("pictures", [task for item in plans for task in plan.picture_tasks(item, context)])
-        audit_id = _audit_id(started, digest_of(config.model_dump(mode="json"), samples.digest))
-        folder = folder_of(config.storage, config.fleet, audit_id)
+        tables.note_use(session.used | tables.folders_of(plans, context), context, audit_id)
+        tables.fill_scores(plans, context, session)
+        tables.fill_pictures(plans, context, session)
         judge = Judge(fleet, samples, context, tuple(groupings(samples, config.groups)), baselines, folder)
         models = _judge_all(specs, plans, facts, session, judge)
-    result = AuditResult(
-        audit_id=audit_id,
-        fleet=config.fleet,
-        started=_iso(started),
-        finished=_iso(_now()),
-        outcome=worst(model.outcome for model in models),
-        samples=_sample_facts(config.samples.uri, samples),
-        models=models,
-        calibration=calibration,
-        config=without_queries(config.model_dump(mode="json")),
-        versions={**versions.installed(), **versions.of_measures(measures)},
-        checks={**fleet_checks(models), "measure_versions": versions.of_series(measures), ALIASES: aliases},
-        notes=fleet_notes(models, calibration),
-        baseline=next((b.result.audit_id for b in baselines.values() if b is not None), ""),
-    )
-    result = record_comparison(result, folder, config, baselines)
-    write_bundle(result, folder)
+        result = AuditResult(
+            audit_id=audit_id,
+            fleet=config.fleet,
+            started=_iso(started),
+            finished=_iso(_now()),
+            outcome=worst(model.outcome for model in models),
+            samples=_sample_facts(config.samples.uri, samples),
+            models=models,
+            calibration=calibration,
+            config=without_queries(config.model_dump(mode="json")),
+            versions={**versions.installed(), **versions.of_measures(measures)},
+            checks={**fleet_checks(models), "measure_versions": versions.of_series(measures), ALIASES: aliases},
+            notes=fleet_notes(models, calibration),
+            baseline=next((b.result.audit_id for b in baselines.values() if b is not None), ""),
+        )
+        result = record_comparison(result, folder, config, baselines)
+        write_bundle(result, folder)
+        _tell(result, folder, (_now() - started).total_seconds())
     return Finished(result, folder)
+
+
+def _tell(result: AuditResult, folder: str, seconds: float) -> None:
+    metering.METER.count(metering.AUDITS, outcome=result.outcome.value)
+    metering.METER.count(metering.AUDIT_SECONDS, seconds)
+    forwards = sum(model.forwards for model in result.models)
+    told = {"outcome": result.outcome.value, "seconds": round(seconds, 3), "forwards": forwards, "bundle": folder}
+    logs.event(_log, logging.INFO, "audit done", **told)
 
 
 def validate_sources(fleet: Fleet) -> SampleFacts:
@@ -246,7 +263,7 @@ def _judge_all(
             reasons = tuple(str(problem) for problem in session.faults[name])
             results.append(ModelResult(spec, "", Outcome.ERROR, reasons))
             continue
-        result = model_result(by_name[name], index, judge)
+        result = tables.judged(by_name[name], index, judge, session)
         forwards, seconds = session.forwards.get(name, 0), session.seconds.get(name, 0.0)
         known = {**facts.get(name, {}), **result.facts}
         results.append(replace(result, facts=known, forwards=forwards, seconds=seconds))

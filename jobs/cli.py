@@ -15,9 +15,11 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from jobs import console
+from jobs import console, logsetting
+from jobs.doctor_cli import doctor
 from jobs.leaderboard_cli import leaderboard
 from jobs.overtime import cli as overtime
+from jobs.prune_cli import prune
 from jobs.schedules import cli as schedules
 from jobs.service import cli as service
 from services.errors import Interrupted
@@ -50,6 +52,13 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress.")
 Storage = Annotated[str | None, typer.Option(help="Use this storage instead of the file's.")]
 Runner = Annotated[str | None, typer.Option(help="ray or local, instead of resources.runner.")]
 Track = Annotated[bool, typer.Option("--track/--no-track", help="Log to MLflow, or leave it to classwise sync.")]
+
+
+@app.callback()
+def started(log_format: logsetting.Format = None, log_level: logsetting.Level = None) -> None:
+    """Audit fleets of image classifiers class by class. Exit codes: 0 pass, 1 fail, 2 error, 3 undecided."""
+    with console.exits(json=False):
+        logsetting.start_logging(log_format, log_level)
 
 
 @app.command()
@@ -167,6 +176,8 @@ def sync(
 
 
 app.command()(leaderboard)
+app.command()(prune)
+app.command()(doctor)
 service.add_to(app)
 overtime.add_to(app)
 app.add_typer(schedules.app)

@@ -34,6 +34,7 @@ from jobs.service.submission import (
     submission_of,
     write_fleet,
 )
+from services import storage
 from services.errors import Crashed, NotFinished, Problem, ServiceError, StorageError, UnknownAudit
 from services.records import AuditResult
 
@@ -229,8 +230,22 @@ class AuditClient:
         return {info.id for info in jobs if info.metadata.get("classwise.folder", "").startswith(home)}
 
     def check(self) -> None:
-        """Raise a ServiceError when the job server does not answer."""
-        self._backend.check()
+        """Whether audits can be started: the job server answers, and the storage, where one is named, can be written.
+
+        Raises:
+            ServiceError: with what is not so, all of it.
+        """
+        problems: list[Problem] = []
+        looks: list[Callable[[], None]] = [self._backend.check]
+        if self._storage:
+            looks.append(lambda: storage.require_writable(self._storage, "storage"))
+        for look in looks:
+            try:
+                look()
+            except (ServiceError, StorageError) as error:
+                problems += error.problems
+        if problems:
+            raise ServiceError(problems)
 
     def _look(self, name: str, folder: str) -> AuditStatus | None:
         info = self._backend.info(name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json as jsonlib
+import logging
 import os
 import sys
 import traceback
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from jobs import stop
+from services import logs
 from services.errors import ClasswiseError, Interrupted, Problem, StorageError
 from services.records import SampleFacts
 
@@ -23,8 +25,11 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from jobs.fleetfile import Fleet
-    from jobs.progress import Quiet, Terminal
+    from jobs.progress import Logged, Quiet, Terminal
     from jobs.publish import Published
+
+
+_log = logging.getLogger("classwise.command")
 
 
 class _Broken(io.TextIOBase):
@@ -45,6 +50,14 @@ def say(text: str) -> None:
     except OSError as error:
         sys.stdout = _Broken()
         raise StorageError(Problem("standard output", "a stream that can be written", str(error))) from None
+
+
+def tell(text: str) -> None:
+    """Print a line on standard error, beside the result; a log line where those are JSON."""
+    if logs.is_json():
+        _log.info("%s", text)
+    else:
+        typer.echo(text, err=True)
 
 
 def print_json(value: Any) -> None:
@@ -117,13 +130,16 @@ def _says_error(write: Callable[[tuple[Problem, ...]], None]) -> Iterator[None]:
 
 
 @contextmanager
-def reporter(quiet: bool) -> Iterator[Terminal | Quiet]:
-    """Progress on standard error: a live bar on a terminal, lines on a pipe, or nothing."""
+def reporter(quiet: bool) -> Iterator[Terminal | Quiet | Logged]:
+    """Progress on standard error: a live bar on a terminal, lines on a pipe, nothing, or JSON log lines."""
     from rich.console import Console
 
-    from jobs.progress import Quiet, Terminal
+    from jobs.progress import Logged, Quiet, Terminal
 
     with apart():
+        if logs.is_json():
+            yield Logged()
+            return
         if quiet:
             yield Quiet()
             return
@@ -201,6 +217,10 @@ def _print_error(error: ClasswiseError, json: bool) -> None:
     kind = type(error).__name__
     if json and _printed_as_json(error):
         return
+    if logs.is_json():
+        problems = [asdict(problem) for problem in error.problems]
+        logs.event(_log, logging.ERROR, kind, exit_code=error.exit_code, problems=problems)
+        return
     many = f"{len(error.problems)} problems" if len(error.problems) > 1 else "1 problem"
     typer.echo(f"classwise: {many} ({kind})", err=True)
     for problem in error.problems:
@@ -227,6 +247,9 @@ def told_of(error: BaseException) -> ClasswiseError:
 
 def _defect(error: BaseException) -> ClasswiseError:
     """An error nobody foresaw: its trace goes to standard error. Left to itself it would exit 1: a gate failed."""
-    traceback.print_exception(error, file=sys.stderr)
+    if logs.is_json():
+        _log.error("unforeseen", exc_info=error)
+    else:
+        traceback.print_exception(error, file=sys.stderr)
     found = f"{type(error).__name__}: {' '.join(str(error).split())[:500]}"
     return ClasswiseError(Problem("classwise", "no unforeseen error", found, "report this defect of classwise"))

@@ -5,6 +5,7 @@ A CI system may call its log a terminal (`FORCE_COLOR`): where the variable CI i
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from types import TracebackType
@@ -21,10 +22,13 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from services import logs
 from services.records import Receipt
 
 WIDE = 110
 """Columns from which the bar also names the model at work and tells the time spent."""
+
+_log = logging.getLogger("classwise.audit")
 
 
 class Reporter(Protocol):
@@ -54,6 +58,22 @@ class Quiet:
 
     def note(self, text: str) -> None:
         """Ignore."""
+
+
+class Logged:
+    """Says by log lines what the session does not already."""
+
+    def stage(self, name: str, shards: int, models: int) -> None:
+        """Ignore: the session logs it."""
+
+    def done(self, receipt: Receipt) -> None:
+        """One line a shard, at level debug."""
+        told = {"model": receipt.task.model.name, "rows": receipt.rows, "seconds": round(receipt.seconds, 3)}
+        logs.event(_log, logging.DEBUG, "shard done", **told)
+
+    def note(self, text: str) -> None:
+        """A warning."""
+        _log.warning("%s", text)
 
 
 class Rate:

@@ -12,6 +12,7 @@ from pydantic import TypeAdapter
 from jobs.audit import Finished
 from jobs.fleetfile import KIND, Fleet
 from jobs.generated import audit_both
+from jobs.metricsfile import write_metrics
 from jobs.mlflow_uri import tracking_uri as tracking_uri
 from jobs.overtime.after import follow_up, promoted
 from jobs.progress import Reporter
@@ -53,10 +54,13 @@ def audit_and_publish(
 
     An MLflow server that cannot be reached is a note and not a failure: `classwise sync` uploads the bundle later.
     """
-    finished, generated = audit_both(fleet, reporter, runner=runner)
-    if generated is not None:
-        publish(*generated, reporter)
-    return publish(fleet, finished, reporter, junit=junit, sarif=sarif)
+    try:
+        finished, generated = audit_both(fleet, reporter, runner=runner)
+        if generated is not None:
+            publish(*generated, reporter)
+        return publish(fleet, finished, reporter, junit=junit, sarif=sarif)
+    finally:
+        write_metrics()
 
 
 def publish(

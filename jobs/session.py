@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -11,6 +12,7 @@ from typing import Self
 from jobs import stop
 from jobs.config import FleetConfig
 from jobs.progress import Reporter
+from services import logs, metering, storage
 from services.errors import ClasswiseError, Problem, WorkerError
 from services.records import Receipt, ShardTask, TaskFailure
 from services.runners import LocalRunner, Runner
@@ -18,6 +20,8 @@ from services.runners import LocalRunner, Runner
 RunnerFactory = Callable[[], Runner]
 REGISTRY_VARIABLES = ("MLFLOW_TRACKING_", "MLFLOW_REGISTRY_URI", "MLFLOW_S3_ENDPOINT_URL")
 """What the variables begin with by which MLflow finds its registry and artifacts."""
+
+_log = logging.getLogger("classwise.audit")
 
 
 def runner_for(config: FleetConfig) -> Runner:
@@ -38,6 +42,7 @@ def runner_for(config: FleetConfig) -> Runner:
             wait_seconds=resources.wait_seconds,
             factories=config.factories,
             environment=_registry_environment(config),
+            log=logs.inherited(),
         )
     )
 
@@ -73,6 +78,8 @@ class Session:
         self.faults: dict[str, list[Problem]] = {}
         self.forwards: dict[str, int] = {}
         self.seconds: dict[str, float] = {}
+        self._lost: set[str] = set()
+        self.used: set[str] = set()
 
     def __enter__(self) -> Self:
         return self
@@ -100,22 +107,53 @@ class Session:
         if self._stop and self.faults:
             raise error([problem for problems in self.faults.values() for problem in problems])
 
-    def run(self, stage: str, tasks: Sequence[ShardTask]) -> list[Receipt]:
-        """Run the tasks of models without faults and return the receipts."""
+    def run(self, stage: str, tasks: Sequence[ShardTask], *, rows: int = 0) -> list[Receipt]:
+        """Run the tasks of models without faults and return the receipts.
+
+        Args:
+            rows: images that the stage would handle if nothing were in the cache.
+        """
         todo = [task for task in tasks if self.alive(task.model.name)]
-        self._reporter.stage(stage, len(todo), len({task.model.name for task in todo}))
-        receipts = []
-        for result in self._start().run(todo) if todo else ():
-            stop.check()
-            if isinstance(result, TaskFailure):
-                self.fault(result.task.model.name, [Problem(*problem) for problem in result.problems])
-                continue
-            self._count(result)
-            receipts.append(result)
-        self.check(WorkerError)
+        with logs.about(stage=stage):
+            self._begin(stage, todo, rows)
+            receipts = []
+            for result in self._start().run(todo) if todo else ():
+                stop.check()
+                if isinstance(result, TaskFailure):
+                    self._failed(result)
+                else:
+                    self._count(result)
+                    receipts.append(result)
+            self.check(WorkerError)
         return receipts
 
+    def take_lost(self) -> set[str]:
+        """Models whose logits were deleted before a task could read them, since this was last asked."""
+        lost, self._lost = self._lost, set()
+        return lost
+
+    def _begin(self, stage: str, todo: Sequence[ShardTask], rows: int) -> None:
+        models = len({task.model.name for task in todo})
+        missed = sum(task.stop - task.start for task in todo)
+        metering.cache_used(stage, max(0, rows - missed), missed)
+        logs.event(_log, logging.INFO, "stage begins", shards=len(todo), models=models, cached=max(0, rows - missed))
+        self._reporter.stage(stage, len(todo), models)
+
+    def _failed(self, failure: TaskFailure[ShardTask]) -> None:
+        """A fault of the model, unless what the task reads was deleted: then it is made again."""
+        task, problems = failure.task, [Problem(*problem) for problem in failure.problems]
+        name = task.model.name
+        if task.source and not storage.exists(task.source):
+            self._lost.add(name)
+            metering.shard_ended(task, "redone")
+            logs.event(_log, logging.WARNING, "logits were deleted, made again", model=name, source=task.source)
+            return
+        metering.shard_ended(task, "failed")
+        logs.event(_log, logging.ERROR, "shard failed", model=name, problems="; ".join(map(str, problems)))
+        self.fault(name, problems)
+
     def _count(self, receipt: Receipt) -> None:
+        metering.shard_done(receipt)
         name = receipt.task.model.name
         self.forwards[name] = self.forwards.get(name, 0) + receipt.forwards
         self.seconds[name] = self.seconds.get(name, 0.0) + receipt.seconds

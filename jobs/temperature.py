@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from jobs import plan
+from jobs import plan, tables
 from jobs.checks import references
 from jobs.config import TemperatureConfig
 from jobs.session import Session
@@ -23,7 +23,7 @@ from services.measures.great import Great
 from services.numerics import calibration
 from services.numerics.scores import Activation
 from services.numerics.temperature import ClassCurve, TemperatureNodes
-from services.records import CalibrationResult, digest_of
+from services.records import CalibrationResult, ShardTask, digest_of
 from services.shards import read_shard, write_shard
 
 
@@ -74,13 +74,18 @@ def _curves(
     session: Session,
 ) -> dict[str, ClassCurve]:
     paths = {item.spec.name: _path(item, nodes, activation, context) for item in plans}
+    session.used |= set(paths.values())
     curves = {name: _read(path, nodes) for name, path in paths.items() if storage.exists(path)}
     payload = json.dumps({"nodes": [nodes.low, nodes.octaves, nodes.order], "activation": activation, "k": n_classes})
     missing = [item for item in plans if item.spec.name not in curves]
     parts: dict[str, list[ClassCurve]] = {}
-    tasks = [task for item in missing for task in plan.calibration_tasks(item, context, payload)]
+
+    def tasks_of(item: plan.ModelPlan) -> list[ShardTask]:
+        return plan.calibration_tasks(item, context, payload)
+
+    receipts = tables.on_logits("calibration", tasks_of, missing, context, session, len(missing))
     # In row order, whoever was done first: sums of floats depend on it in their last bits, and ties on those.
-    for receipt in sorted(session.run("calibration", tasks), key=lambda receipt: receipt.task.start):
+    for receipt in sorted(receipts, key=lambda receipt: receipt.task.start):
         arrays = receipt.arrays
         part = ClassCurve(nodes, arrays["sums"], arrays["counts"], arrays["correct"])
         parts.setdefault(receipt.task.model.name, []).append(part)

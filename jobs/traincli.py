@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from jobs import console
+from services import logs
 from services.trials import SweepResult, TrialResult
 from tracking.names import shorten
 
@@ -79,9 +80,13 @@ def reporter(quiet: bool) -> Iterator[TrainReporter]:
     """Progress on standard error: a live table on a terminal, lines on a pipe, or nothing."""
     from rich.console import Console
 
+    from jobs.trainlog import LoggedTraining
     from jobs.trainreport import QuietTraining, TrainTerminal
 
     with console.apart():
+        if logs.is_json():
+            yield LoggedTraining()
+            return
         if quiet:
             yield QuietTraining()
             return

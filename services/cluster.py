@@ -8,12 +8,13 @@ the message says what was asked for and what is there. `RayRunner` is the pool t
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
@@ -21,8 +22,11 @@ from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 import ray
 from ray.exceptions import RayError, RayTaskError
 
+from services import logs, metering
 from services.dispatch import REMEDY, Dispatcher, T
 from services.errors import ClasswiseError, Problem, ResourceError, WorkerError
+from services.logs import LogSetting
+from services.ray_metrics import RayMirror
 from services.records import Receipt, ShardTask, TaskFailure
 from services.runners import failure
 from services.workers import Worker
@@ -31,6 +35,8 @@ R = TypeVar("R")
 START_ATTEMPTS = 3
 """Workers that may die in a row in one place before they are ready."""
 TICK_SECONDS = 0.5
+
+_log = logging.getLogger("classwise.cluster")
 
 
 @dataclass(frozen=True)
@@ -47,6 +53,7 @@ class Ask:
         wait_seconds: how long to be without any placed worker.
         factories: modules that `factory:` and `generator:` may import on the workers.
         environment: variables that the workers need (where the model registry is).
+        log: how the workers log.
     """
 
     address: str | None = None
@@ -59,6 +66,7 @@ class Ask:
     wait_seconds: float = 60.0
     factories: tuple[str, ...] = ()
     environment: tuple[tuple[str, str], ...] = ()
+    log: LogSetting | None = None
 
 
 @dataclass
@@ -88,10 +96,12 @@ class Pool(Generic[T, R]):
         self._ask = ask
         self._slots: list[_Slot] = []
         self._own_cluster = False
+        self._open = ExitStack()
 
     def __enter__(self) -> Self:
         try:
             self._connect()
+            self._open.enter_context(metering.METER.mirrored(RayMirror()))
             count = self._count()
             self._slots = [self._place() for _ in range(count)]
         except BaseException:
@@ -139,12 +149,21 @@ class Pool(Generic[T, R]):
                 result = self._settle(ref, queue)
                 if result is not None:
                     yield result
+            self._levels(queue)
             if any(slot.starting is None for slot in self._slots):
                 deadline = time.monotonic() + self._ask.wait_seconds
             elif time.monotonic() > deadline:
                 raise ResourceError(self._not_placed())
 
     # --- one turn of the loop ------------------------------------------------------------------------------------
+
+    def _levels(self, queue: Dispatcher[T]) -> None:
+        metering.METER.count(metering.QUEUE, queue.pending)
+        metering.METER.count(metering.RUNNING, sum(len(slot.flying) for slot in self._slots))
+        metering.METER.count(metering.WORKERS, sum(slot.starting is None for slot in self._slots))
+
+    def _redone(self, task: T) -> None:
+        """A task that a lost worker had is going to be done again."""
 
     def _feed(self, queue: Dispatcher[T]) -> None:
         for _ in range(self.in_flight):
@@ -196,10 +215,13 @@ class Pool(Generic[T, R]):
             remedy = "look at the logs of Ray; does classwise import on every node?"
             found = f"{stillborn} that died before they were ready, the last with {_told(error)}"
             raise WorkerError(Problem("workers", "workers that start", found, remedy))
+        metering.METER.count(metering.DEATHS)
+        logs.event(_log, logging.WARNING, "worker lost and replaced", worker=index, cause=_told(error))
         self._replace(index, stillborn)
         suspect = next(iter(slot.flying.values()), None)
         try:
-            queue.died(index)
+            for task in queue.died(index):
+                self._redone(task)
         except WorkerError as fault:
             return failure(suspect, fault) if suspect is not None else None
         return None
@@ -272,6 +294,9 @@ class Pool(Generic[T, R]):
             for slot in slots if ray.is_initialized() else ():
                 ray.kill(slot.actor, no_restart=True)
         finally:
+            for level in (metering.QUEUE, metering.RUNNING, metering.WORKERS):
+                metering.METER.count(level, 0)
+            self._open.close()
             if self._own_cluster:
                 ray.shutdown()
 
@@ -280,7 +305,10 @@ class RayRunner(Pool[ShardTask, Receipt]):
     """Audits: each actor is a `services.workers.Worker` that does shards."""
 
     def _worker(self) -> tuple[type, tuple[Any, ...]]:
-        return Worker, (self._ask.factories,)
+        return Worker, (self._ask.factories, self._ask.log)
+
+    def _redone(self, task: ShardTask) -> None:
+        metering.shard_ended(task, "redone")
 
 
 @contextmanager

@@ -7,7 +7,10 @@ one and never a part, and a shard that two workers write at once ends as one of 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
 from typing import IO, Any
 
 import fsspec
@@ -48,6 +51,43 @@ def listing(url: str) -> list[str]:
         return sorted(str(name).rstrip("/").rsplit("/", 1)[-1] for name in fs.ls(path, detail=False))
     except FileNotFoundError:
         return []
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file: its path below the folder that was walked, its size, and when it was written.
+
+    Attributes:
+        modified: seconds since 1970; None when the storage does not tell.
+    """
+
+    path: str
+    size: int
+    modified: float | None
+
+
+def walk(url: str) -> Iterator[Entry]:
+    """All files below a folder, however deep; none when it does not exist. Files that go meanwhile are left out."""
+    fs, root = filesystem(url)
+    for path, info in fs.find(root, detail=True).items():
+        below = str(path).removeprefix(root.rstrip("/")).lstrip("/")
+        yield Entry(below, int(info.get("size") or 0), _modified(info))
+
+
+def modified(url: str) -> float | None:
+    """When the file was written, in seconds since 1970; None when the storage does not tell."""
+    fs, path = filesystem(url)
+    return _modified(fs.info(path))
+
+
+def _modified(info: dict[str, Any]) -> float | None:
+    for name in ("mtime", "LastModified", "last_modified", "updated", "created"):
+        value = info.get(name)
+        if isinstance(value, datetime):
+            return value.timestamp()
+        if isinstance(value, int | float):
+            return float(value)
+    return None
 
 
 def write(url: str, fill: Callable[[IO[bytes]], object]) -> None:
@@ -95,10 +135,11 @@ def require_writable(url: str, where: str) -> None:
 
 
 def remove(url: str) -> None:
-    """Remove a file, or a folder with all in it; nothing happens when there is none."""
+    """Remove a file, or a folder with all in it; nothing happens when there is none, or another removes it too."""
     fs, path = filesystem(url)
     if fs.exists(path):
-        fs.rm(path, recursive=True)
+        with suppress(FileNotFoundError):
+            fs.rm(path, recursive=True)
 
 
 def write_bytes(url: str, data: bytes) -> None:

@@ -8,6 +8,7 @@ writes the same file. When memory runs out the batch is halved, down to one imag
 from __future__ import annotations
 
 import json
+import logging
 import time
 import traceback
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from services import storage
+from services import logs, storage
 from services.errors import ClasswiseError, Problem, ResourceError, SourceError, WorkerError
 from services.measures.base import Columns, Measure, Scorer, Surroundings
 from services.measures.registry import measure_from
@@ -28,11 +29,14 @@ if TYPE_CHECKING:
     import torch
 
     from services.loading.protocols import LoadedModel, Samples
+    from services.logs import LogSetting
 
 R = TypeVar("R")
 KEPT_MODELS = 2
 PROBE = 64
 """Images that a measure may look at before its first batch."""
+
+_log = logging.getLogger("classwise.worker")
 
 
 class Worker:
@@ -42,20 +46,31 @@ class Worker:
         device: "cpu", "cuda", or "auto" (cuda when a GPU is visible).
         threads: torch threads; 0 leaves torch's default.
         allowed_factories: patterns of modules that `factory:` and `generator:` may import.
+        log: how a process of its own logs; None in the driver's, where that is settled.
     """
 
-    def __init__(self, device: str = "auto", threads: int = 0, allowed_factories: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        device: str = "auto",
+        threads: int = 0,
+        allowed_factories: tuple[str, ...] = (),
+        log: LogSetting | None = None,
+    ) -> None:
         self._wanted = device
         self._threads = threads
         self._allowed = allowed_factories
+        self._log = log
         self._device = ""
         self._models: dict[str, LoadedModel] = {}
         self._samples: tuple[SampleSpec, Samples] | None = None
         self._scorer: tuple[tuple[str, SampleSpec], Scorer] | None = None
         self._forwards = 0
+        self._halvings = 0
 
     def ready(self) -> str:
         """Start torch and return the device in use."""
+        if self._log is not None:
+            logs.configure(self._log)
         return self._start()
 
     def run(self, task: ShardTask) -> Receipt:
@@ -65,16 +80,25 @@ class Worker:
             ClasswiseError: the task cannot be done, for a reason a user can act on.
             WorkerError: anything else, with the original error's text.
         """
-        self._forwards = 0
+        own = dict(self._log.context) if self._log else {}
+        with logs.about(**{**own, "model": task.model.name, "stage": task.kind}):
+            return self._run(task)
+
+    def _run(self, task: ShardTask) -> Receipt:
+        self._forwards = self._halvings = 0
         started = time.perf_counter()
         try:
             facts, arrays = _KINDS[task.kind](self, task)
         except ClasswiseError:
             raise
         except (Exception, SystemExit) as error:  # sys.exit(0) in a network must not pass an audit
+            _log.debug("shard raised", exc_info=error)
             raise WorkerError(_unexpected(task, error)) from error
         seconds = time.perf_counter() - started
-        return Receipt(task, task.stop - task.start, self._forwards, seconds, facts, arrays)
+        found = {"forwards": self._forwards, "seconds": round(seconds, 3)}
+        logs.event(_log, logging.DEBUG, "shard done", start=task.start, stop=task.stop, **found)
+        told = {**facts, "halvings": self._halvings} if self._halvings else facts
+        return Receipt(task, task.stop - task.start, self._forwards, seconds, told, arrays)
 
     # --- kinds of task -------------------------------------------------------------------------------------------
 
@@ -234,6 +258,8 @@ class Worker:
             place = f"{task.model.name}, rows {task.start} to {task.stop}"
             remedy = "use a larger device, more of the GPU a worker (resources.gpus), or fewer workers a machine"
             raise ResourceError(Problem(place, "memory for a batch of one image", "out of memory", remedy))
+        self._halvings += 1
+        logs.event(_log, logging.WARNING, "out of memory: batch halved", batch=batch // 2, start=task.start)
         return batch // 2
 
     @staticmethod

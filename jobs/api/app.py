@@ -7,6 +7,7 @@ Errors have one shape, `ErrorBody`, whoever raises them. Nothing of a request re
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
@@ -19,6 +20,7 @@ from starlette.exceptions import HTTPException
 from jobs.api.bodies import UnsupportedType
 from jobs.api.guard import Guard, Rates
 from jobs.api.hooks import PATH, Receiver, Replayed, Unsigned, hook_routes
+from jobs.api.metrics import Measured, add_metrics
 from jobs.api.records import HealthBody, error_body
 from jobs.api.routes import Service, TooMany, audit_routes, said
 from jobs.api.settings import Settings
@@ -79,6 +81,7 @@ def create_app(settings: Settings, digests: Mapping[str, bytes], client: AuditCl
     if hook is not None:
         app.include_router(hook_routes(Receiver(hook, hook_secret, service)))
     _add_health(app, client)
+    metrics = add_metrics(app, client)
     app.add_middleware(
         Guard,
         digests=digests,
@@ -87,6 +90,7 @@ def create_app(settings: Settings, digests: Mapping[str, bytes], client: AuditCl
         open_paths=OPEN_PATHS,
         signed_paths=frozenset({PATH} if hook is not None else ()),
     )
+    app.add_middleware(Measured, metrics=metrics)
     return app
 
 
@@ -100,14 +104,39 @@ def _add_health(app: FastAPI, client: AuditClient) -> None:
     def health() -> HealthBody:
         return HealthBody(status="alive", version=installed)
 
-    checked = [-READY_SECONDS]
+    readiness = Readiness(client)
 
     @app.get("/ready", summary="Whether audits can be started", responses=said(503))
     def ready() -> HealthBody:
-        if time.monotonic() - checked[0] >= READY_SECONDS:  # whoever asks needs no token: ask the cluster seldom
-            client.check()
-            checked[0] = time.monotonic()
+        readiness.check()
         return HealthBody(status="ready", version=installed)
+
+
+class Readiness:
+    """Whether audits can be started. Whoever asks needs no token, so the cluster and the storage are asked seldom."""
+
+    def __init__(self, client: AuditClient) -> None:
+        self._client = client
+        self._asked = -READY_SECONDS
+        self._problem: ClasswiseError | None = None
+        self._one_asks = threading.Lock()
+
+    def check(self) -> None:
+        """Raise what is not ready, as it was `READY_SECONDS` ago at most.
+
+        Raises:
+            ServiceError: with all of it.
+        """
+        with self._one_asks:
+            if time.monotonic() - self._asked >= READY_SECONDS:
+                try:
+                    self._client.check()
+                    self._problem = None
+                except ClasswiseError as error:
+                    self._problem = error
+                self._asked = time.monotonic()
+        if self._problem is not None:
+            raise self._problem
 
 
 def _add_errors(app: FastAPI) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from jobs.api.settings import Settings, digests, plain
+from services import logs
 from services.errors import Problem, ServiceError
 
 if TYPE_CHECKING:
@@ -45,7 +46,8 @@ def serve_here(settings: Settings, host: str, port: int) -> None:
     import uvicorn
 
     app = build(plain(settings), digests(settings, os.environ))
-    uvicorn.run(app, host=host, port=port, log_level="info", server_header=False, timeout_graceful_shutdown=5)
+    own: dict[str, Any] = {"log_config": None} if logs.is_json() else {}  # else uvicorn's lines are text
+    uvicorn.run(app, host=host, port=port, log_level="info", server_header=False, timeout_graceful_shutdown=5, **own)
 
 
 def serve_on_ray(settings: Settings, host: str, port: int, replicas: int) -> None:
@@ -57,9 +59,11 @@ def serve_on_ray(settings: Settings, host: str, port: int, replicas: int) -> Non
     try:
         from ray import serve
 
-        data, tokens = plain(settings), digests(settings, os.environ)
+        data, tokens, log = plain(settings), digests(settings, os.environ), logs.inherited()
 
         def builder() -> FastAPI:  # Ray takes a function for a builder, and any other callable for the application
+            if log is not None:
+                logs.configure(log)
             return build(data, tokens)
 
         api = serve.deployment(serve.ingress(builder)(), name="api", num_replicas=replicas, max_ongoing_requests=64)

@@ -43,9 +43,15 @@ class Acceptance:
 
 @dataclass(frozen=True)
 class Accepted:
-    """The content of ``accepted.json``; of `history` the last is the one that stands."""
+    """The content of ``accepted.json``.
+
+    Attributes:
+        folder: name of the accepted audit's folder beside the file; `classwise prune` keeps it.
+        history: the last is the one that stands.
+    """
 
     fleet: str
+    folder: str
     history: tuple[Acceptance, ...]
     schema_version: int = SCHEMA_VERSION
 
@@ -93,7 +99,7 @@ def accept(folder: str, *, by: str, why: str = "", even_though_failed: bool = Fa
     at = datetime.now(UTC).isoformat(timespec="seconds")
     made = Acceptance(result.audit_id, result.outcome, at, by, why)
     earlier = known.history if known is not None else ()
-    changed = Accepted(result.fleet, (*earlier, made)[-MOST_HISTORY:])
+    changed = Accepted(result.fleet, file_name(result.audit_id), (*earlier, made)[-MOST_HISTORY:])
     _FILE.write(changed, home)
     return made
 

@@ -205,7 +205,7 @@ def _home(target: str) -> str:
 
 def _waited(client: AuditClient, audit: str) -> AuditStatus:
     with _watching(audit):
-        return client.wait(audit, on_change=lambda status: typer.echo(_line(status), err=True))
+        return client.wait(audit, on_change=lambda status: console.tell(_line(status)))
 
 
 @contextmanager

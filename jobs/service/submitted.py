@@ -11,7 +11,7 @@ import sys
 
 import typer
 
-from jobs import console
+from jobs import console, logsetting
 from jobs.service.submission import Ending, Submission, link_bundle, read_fleet, write_ending
 from services.errors import ClasswiseError, Interrupted, StorageError, TrackingError
 from services.records import Outcome
@@ -21,6 +21,7 @@ def main(folder: str, attempt: str) -> int:
     """Audit and return the exit code."""
     try:
         with console.exits(json=False):
+            logsetting.start_logging()
             _audit(folder, attempt)
     except typer.Exit as ended:
         return ended.exit_code
@@ -78,7 +79,7 @@ def _link(submission: Submission, ending: Ending, base: str, configured: str | N
             tags = {"classwise.submission": submission.id, "classwise.key": submission.key or "none"}
             tag_run(tracking_uri(base, configured), ending.run_id, tags)
     except (StorageError, TrackingError) as error:
-        typer.echo(f"no link to the submission: {error}", err=True)
+        console.tell(f"no link to the submission: {error}")
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from jobs.cli import app
 from jobs.fleetfile import validate_fleet
 from jobs.overtime.accepted import accept, read_accepted
+from jobs.prune import accepted as kept_by_prune
 from jobs.publish import audit_and_publish
 from services.errors import ConfigError, StorageError
 from services.records import Outcome
@@ -51,6 +52,7 @@ def test_the_first_audit_is_undecided_until_one_is_accepted(
     accept(same.folder, by="you")
     accept(same.folder, by="you")
     known = read_accepted(str(Path(same.folder).parent))
+    assert kept_by_prune(gated["storage"]) == {Path(same.folder).name}
     assert known is not None and [(each.by, each.why) for each in known.history] == [("me", "the first"), ("you", "")]
 
 

@@ -1,0 +1,111 @@
+"""Metrics of the API in Prometheus's text format: requests by route and status, their latency, audits by state.
+
+Needs a token like any route that tells of audits. Each replica counts its own requests; the states are the job
+server's, asked for at most every `STATES_SECONDS`, and the same from every replica.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter as Count
+
+from fastapi import FastAPI
+from fastapi.responses import Response
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from jobs.api.guard import App as Application
+from jobs.api.guard import Message, Receive, Scope, Send
+from jobs.client import AuditClient
+from jobs.service.status import State
+from services.errors import ClasswiseError
+
+PATH = "/metrics"
+STATES_SECONDS = 15.0
+BUCKETS = (0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0)
+
+
+class ApiMetrics:
+    """What one replica counts."""
+
+    def __init__(self, client: AuditClient) -> None:
+        self.registry = CollectorRegistry()
+        self._client = client
+        self._asked = -STATES_SECONDS
+        labels = ("method", "route", "status")
+        self._requests = Counter("classwise_api_requests", "Requests.", labels, registry=self.registry)
+        told = "Time until the last byte of an answer; a followed log lasts as long as its audit."
+        self._seconds = Histogram(
+            "classwise_api_request_seconds", told, ("route",), buckets=BUCKETS, registry=self.registry
+        )
+        self._submitted = Counter("classwise_api_submissions", "Accepted submissions.", registry=self.registry)
+        self._states = Gauge("classwise_audits_submitted", "Audits by state.", ("state",), registry=self.registry)
+        self._up = Gauge("classwise_job_server_up", "1 when the job server answered.", registry=self.registry)
+
+    def observe(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Count a request."""
+        self._requests.labels(method=method, route=route, status=str(status)).inc()
+        self._seconds.labels(route=route).observe(seconds)
+        if (method, route) == ("POST", "/v1/audits") and status in (200, 202):
+            self._submitted.inc()
+
+    def text(self) -> bytes:
+        """All of it."""
+        if time.monotonic() - self._asked >= STATES_SECONDS:
+            self._asked = time.monotonic()
+            self._ask()
+        return generate_latest(self.registry)
+
+    def _ask(self) -> None:
+        try:
+            found = Count(status.state for status in self._client.list())
+        except ClasswiseError:
+            self._up.set(0)
+            return
+        self._up.set(1)
+        for state in State:
+            self._states.labels(state=state.value).set(found[state])
+
+
+class Measured:
+    """ASGI middleware that times requests. Routes are told by their template, so no id becomes a label.
+
+    Args:
+        app: what is measured, refusals included.
+        metrics: counts.
+    """
+
+    def __init__(self, app: Application, *, metrics: ApiMetrics) -> None:
+        self._app, self._metrics = app, metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started, status = time.perf_counter(), 500
+
+        async def noted(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = int(message["status"])
+            await send(message)
+
+        try:
+            await self._app(scope, receive, noted)
+        finally:
+            route = getattr(scope.get("route"), "path", "none")
+            method = scope["method"] if scope["method"] in METHODS else "other"
+            self._metrics.observe(method, route, status, time.perf_counter() - started)
+
+
+METHODS = frozenset({"GET", "POST", "HEAD", "PUT", "DELETE", "OPTIONS", "PATCH"})
+
+
+def add_metrics(app: FastAPI, client: AuditClient) -> ApiMetrics:
+    """The route, and what it tells; the middleware that counts is put on by the caller, outermost."""
+    metrics = ApiMetrics(client)
+
+    @app.get(PATH, summary="Metrics of this replica, for Prometheus", include_in_schema=False)
+    def scraped() -> Response:
+        return Response(metrics.text(), media_type=CONTENT_TYPE_LATEST)
+
+    return metrics

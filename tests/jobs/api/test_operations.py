@@ -1,0 +1,93 @@
+"""Health, readiness and metrics of the API."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from prometheus_client.parser import text_string_to_metric_families
+from starlette.testclient import TestClient
+
+from jobs.api import app as app_module
+from jobs.api.settings import Settings
+
+from .test_api import UNKNOWN, ended
+
+
+def samples(caller: TestClient) -> dict[tuple[str, ...], float]:
+    """Values by name and label values."""
+    answer = caller.get("/metrics")
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["content-type"].startswith("text/plain")
+    families = text_string_to_metric_families(answer.text)
+    return {(s.name, *s.labels.values()): s.value for family in families for s in family.samples}
+
+
+def test_metrics_need_a_token_and_tell_nothing_without(app: FastAPI) -> None:
+    with TestClient(app) as stranger:
+        refused = stranger.get("/metrics")
+    assert refused.status_code == 401
+    assert "classwise_api" not in refused.text
+
+
+def test_requests_are_counted_by_template_and_audits_by_state(
+    caller: TestClient, fleet: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jobs.api.metrics.STATES_SECONDS", 0.0)
+    name = caller.post("/v1/audits", json=fleet).json()["id"]
+    ended(caller, name)
+    caller.get(f"/v1/audits/{UNKNOWN}")
+    caller.get("/nowhere/at/all")
+    found = samples(caller)
+    assert found["classwise_api_requests_total", "POST", "/v1/audits", "202"] == 1
+    assert found["classwise_api_submissions_total",] == 1
+    assert found["classwise_api_requests_total", "GET", "/v1/audits/{id}", "404"] == 1
+    assert found["classwise_api_requests_total", "GET", "none", "404"] == 1
+    assert found["classwise_api_request_seconds_count", "/v1/audits"] == 1
+    assert found["classwise_audits_submitted", "finished"] == 1
+    assert found["classwise_audits_submitted", "running"] == 0
+    assert found["classwise_job_server_up",] == 1
+    assert not [key for key in found if name in str(key) or UNKNOWN in str(key)]
+
+
+def test_refusals_are_counted_too(app: FastAPI, caller: TestClient) -> None:
+    with TestClient(app) as stranger:
+        stranger.get("/v1/audits")
+    assert samples(caller)["classwise_api_requests_total", "GET", "none", "401"] == 1
+
+
+def test_ready_says_what_is_not(caller: TestClient, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app_module, "READY_SECONDS", 0.0)
+    assert caller.get("/ready").json()["status"] == "ready"
+    storage = Path(settings.storage)
+    for child in sorted(storage.rglob("*"), reverse=True):
+        child.rmdir() if child.is_dir() else child.unlink()
+    storage.rmdir()
+    storage.write_text("a file where a folder should be")
+    answer = caller.get("/ready")
+    assert answer.status_code == 503
+    assert answer.headers["retry-after"]
+    (problem,) = answer.json()["problems"]
+    assert problem["where"] == "storage"
+    assert caller.get("/health").json()["status"] == "alive"
+    storage.unlink()
+    assert caller.get("/ready").status_code == 200
+
+
+def test_a_failure_is_remembered_for_a_moment_so_that_strangers_cannot_hammer() -> None:
+    from services.errors import Problem, ServiceError
+
+    asked = []
+
+    class Down:
+        def check(self) -> None:
+            asked.append(1)
+            raise ServiceError(Problem("job server", "an answer", "none"))
+
+    readiness = app_module.Readiness(Down())  # type: ignore[arg-type]
+    for _ in range(5):
+        with pytest.raises(ServiceError, match="job server"):
+            readiness.check()
+    assert len(asked) == 1
