@@ -16,6 +16,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from jobs import console, logsetting
+from jobs.dashboard.cli import dashboard
 from jobs.doctor_cli import doctor
 from jobs.leaderboard_cli import leaderboard
 from jobs.overtime import cli as overtime
@@ -178,6 +179,7 @@ def sync(
 app.command()(leaderboard)
 app.command()(prune)
 app.command()(doctor)
+app.command()(dashboard)
 service.add_to(app)
 overtime.add_to(app)
 app.add_typer(schedules.app)

@@ -88,6 +88,18 @@ def _modified(info: dict[str, Any]) -> float | None:
         if isinstance(value, int | float):
             return float(value)
     return None
+def stamp(url: str) -> tuple[int, str]:
+    """Size of a file and when it was written, as its file system tells it: another stamp is another content.
+
+    Raises:
+        StorageError: it is not there or cannot be read.
+    """
+    fs, path = filesystem(url)
+    try:
+        facts = fs.info(path)
+    except OSError as error:
+        raise StorageError(Problem(url, "a readable file", str(error) or type(error).__name__)) from error
+    return int(facts.get("size") or 0), str(facts.get("mtime") or facts.get("LastModified") or facts.get("ETag") or "")
 
 
 def write(url: str, fill: Callable[[IO[bytes]], object]) -> None:

@@ -8,6 +8,7 @@
       traversals/000_resnet18_projection.npz  images along each latent factor (services.traversals)
       scores/000_resnet18.parquet    one row a sample (jobs.scores)
       comparison.json                against the accepted audit, when there is one (tracking.comparison)
+      overview.json                  all of it but the classes, for lists of audits (tracking.overview)
       bundle.json                    the whole `AuditResult`; written last, so its presence means complete
       report.html                    (tracking.report)
       figures/great/heatmap.png      the fleet's pictures (tracking.figures.save)
@@ -31,6 +32,7 @@ from services.records import SCHEMA_VERSION, AuditResult
 from tracking import tables
 from tracking.fairness import fill_attributes, has_attributes
 from tracking.names import file_name
+from tracking.overview import write_overview
 
 BUNDLE = "bundle.json"
 
@@ -65,7 +67,9 @@ def write_bundle(result: AuditResult, folder: str) -> str:
             target = storage.join(folder, "attributes", tables.file_of(result, index))
             storage.write(target, partial(fill_attributes, model))
     path = storage.join(folder, BUNDLE)
-    storage.write_bytes(path, _ADAPTER.dump_json(result, indent=1))
+    data = _ADAPTER.dump_json(result, indent=1)
+    write_overview(result, folder, len(data))
+    storage.write_bytes(path, data)
     return path
 
 

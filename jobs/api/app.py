@@ -25,6 +25,10 @@ from jobs.api.records import HealthBody, error_body
 from jobs.api.routes import Service, TooMany, audit_routes, said
 from jobs.api.settings import Settings
 from jobs.client import AuditClient
+from jobs.dashboard.page import PAGE_PATHS, page_routes
+from jobs.dashboard.routes import dashboard_routes
+from jobs.dashboard.serve import places_in
+from jobs.dashboard.sources import Sources
 from services.errors import (
     ClasswiseError,
     ConfigError,
@@ -34,12 +38,13 @@ from services.errors import (
     Problem,
     ServiceError,
     StorageError,
+    TrackingError,
     UnknownAudit,
 )
 
 READY_SECONDS = 5.0
 """How long an answer of the job server counts."""
-OPEN_PATHS = frozenset({"/health", "/ready", "/v1/openapi.json"})
+OPEN_PATHS = frozenset({"/health", "/ready", "/v1/openapi.json"}) | PAGE_PATHS
 STATUS: tuple[tuple[type[ClasswiseError], int], ...] = (
     (UnsupportedType, 415),
     (Unsigned, 401),
@@ -52,6 +57,7 @@ STATUS: tuple[tuple[type[ClasswiseError], int], ...] = (
     (ConfigError, 422),
     (ServiceError, 503),
     (StorageError, 503),
+    (TrackingError, 503),
 )
 """HTTP status by error; the first that fits."""
 
@@ -71,15 +77,17 @@ def create_app(settings: Settings, digests: Mapping[str, bytes], client: AuditCl
     app = FastAPI(
         title="classwise",
         version="1",
-        description="Audits of image classifier fleets: submit, watch, read the verdict. Errors have one shape.",
+        description="Audits of image classifier fleets: submit, watch, read, compare. Errors have one shape.",
         docs_url=None,
         redoc_url=None,
         openapi_url="/v1/openapi.json",
     )
-    _add_errors(app)
+    add_errors(app)
     app.include_router(audit_routes(service))
     if hook is not None:
         app.include_router(hook_routes(Receiver(hook, hook_secret, service)))
+    app.include_router(dashboard_routes(Sources(places_in(settings), client)))
+    app.include_router(page_routes())
     _add_health(app, client)
     metrics = add_metrics(app, client)
     app.add_middleware(
@@ -139,7 +147,9 @@ class Readiness:
             raise self._problem
 
 
-def _add_errors(app: FastAPI) -> None:
+def add_errors(app: FastAPI) -> None:
+    """Every error in the one shape, `ErrorBody`."""
+
     @app.exception_handler(ClasswiseError)
     def told(request: Request, error: ClasswiseError) -> JSONResponse:
         status = _status(error)

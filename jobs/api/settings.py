@@ -115,6 +115,7 @@ class Settings(Part):
     tracking: TrackingSettings = TrackingSettings()
     resources: ResourceSettings = ResourceSettings()
     limits: LimitSettings = LimitSettings()
+    schedules: str | None = Field(None, description="The database of schedules, for the dashboard.")
     ca: str | None = Field(None, description="Certificates to trust for the dashboard's https.")
     python: Annotated[str, Field(min_length=1)] = Field("python", description="The interpreter on the head node.")
 

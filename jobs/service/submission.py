@@ -5,6 +5,7 @@
     STORAGE/submissions/ID/
       fleet.json      the fleet to audit, written by whoever submits
       ending.json     how it ended, written by the audit itself; "running" until then
+      progress.json   how far it is, written by the audit itself (jobs.service.told)
       process.json    who runs it          (only without a cluster: jobs.service.local_jobs)
       log.txt         what it printed      (only without a cluster)
       stop            who is to stop       (only without a cluster)

@@ -13,6 +13,7 @@ import typer
 
 from jobs import console, logsetting
 from jobs.service.submission import Ending, Submission, link_bundle, read_fleet, write_ending
+from jobs.service.told import Telling
 from services.errors import ClasswiseError, Interrupted, StorageError, TrackingError
 from services.records import Outcome
 
@@ -35,7 +36,7 @@ def _audit(folder: str, attempt: str) -> None:
         from jobs.publish import audit_and_publish
 
         with console.reporter(quiet=False) as reporter:
-            published = audit_and_publish(fleet, reporter)
+            published = audit_and_publish(fleet, Telling(reporter, folder, attempt))
         ending = _ending(attempt, published.result.outcome, published.folder, published.result.audit_id)
         _link(submission, ending, fleet.config.storage, fleet.config.tracking.uri)
     except BaseException as error:

@@ -1,0 +1,148 @@
+"""Reads the bundles of a storage for lists and pages: overviews and single tables, never all of an audit.
+
+Nothing is kept but a bounded memory of what was read, each entry for as long as its file has the same size and time.
+Names that callers give are looked up in listings and never become part of a path themselves.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from services import storage
+from services.errors import ClasswiseError, Problem, StorageError, UnknownAudit
+from tracking.bundle import BUNDLE, read_bundle
+from tracking.classes import GroupRow, read_groups
+from tracking.overview import OVERVIEW, ModelOverview, Overview, SeriesOverview, overview_of, parsed_overview
+
+MEMORY = 16 << 20
+"""Bytes of overviews, as they lie on disk, that are remembered; in memory they take several times as much."""
+COMPARED = "comparison.json"
+
+
+class Bundles:
+    """The audits of one storage, read only.
+
+    Args:
+        base: a folder or URL.
+        memory: bytes of overviews to remember.
+    """
+
+    def __init__(self, base: str, memory: int = MEMORY) -> None:
+        self.base = base
+        self._memory = memory
+        self._known: OrderedDict[tuple[str, tuple[int, str]], tuple[int, Overview]] = OrderedDict()
+        self._held = 0
+        self._lock = threading.Lock()
+
+    def fleets(self) -> list[str]:
+        """Folders of the fleets, by name."""
+        return self._names("audits")
+
+    def audits(self, fleet: str) -> list[str]:
+        """Folders of a fleet's audits, the latest first (audit ids sort by time); maybe one that is being written.
+
+        Raises:
+            UnknownAudit: there is no such fleet.
+        """
+        if fleet not in self.fleets():
+            raise UnknownAudit(Problem("fleet", "a fleet of /v1/fleets", repr(fleet)[:120]))
+        return self._names("audits", fleet)[::-1]
+
+    def folder(self, fleet: str, audit: str) -> str:
+        """Where an audit's bundle lies.
+
+        Raises:
+            UnknownAudit: the fleet has no such audit.
+        """
+        if audit not in self.audits(fleet):
+            raise UnknownAudit(Problem("audit", f"an audit of /v1/fleets/{fleet}/audits", repr(audit)[:120]))
+        return storage.join(self.base, "audits", fleet, audit)
+
+    def is_complete(self, fleet: str, audit: str) -> bool:
+        """Whether a folder that `audits` named holds a bundle: its last file is there."""
+        with reachable(self.base):
+            return storage.exists(storage.join(self.base, "audits", fleet, audit, BUNDLE))
+
+    def overview(self, fleet: str, audit: str) -> Overview:
+        """All of an audit but its classes.
+
+        Raises:
+            UnknownAudit: there is no such audit.
+            StorageError: it is damaged, or of a newer classwise.
+        """
+        return self.read(self.folder(fleet, audit))
+
+    def read(self, folder: str) -> Overview:
+        """The overview of the bundle in a folder that `folder` gave."""
+        with reachable(folder):
+            key = (folder, storage.stamp(storage.join(folder, BUNDLE)))
+            with self._lock:
+                if key in self._known:
+                    self._known.move_to_end(key)
+                    return self._known[key][1]
+            weight, found = _read(folder, size=key[1][0])
+        self._remember(key, weight, found)
+        return found
+
+    def groups(self, folder: str, model: ModelOverview, series: SeriesOverview) -> list[GroupRow]:
+        """The groups of one series of one model of the audit in `folder`."""
+        with reachable(folder):
+            return read_groups(storage.join(folder, "tables", model.table), series.key, series.grouping)
+
+    def tested(self, folder: str) -> dict[str, Any] | None:
+        """What the audit in `folder` says of its comparison with an earlier one; None without, or when damaged."""
+        with reachable(folder):
+            path = storage.join(folder, COMPARED)
+            if not storage.exists(path):
+                return None
+            try:
+                found = json.loads(storage.read_bytes(path), parse_constant=lambda name: None)
+            except ValueError:
+                return None
+        return found if isinstance(found, dict) else None
+
+    def _names(self, *parts: str) -> list[str]:
+        """Names in a folder, without hidden ones; an object store's memory of its listing is not asked."""
+        url = storage.join(self.base, *parts)
+        with reachable(self.base):
+            fs, path = storage.filesystem(url)
+            fs.invalidate_cache(path)
+            return [name for name in storage.listing(url) if not name.startswith(".")]
+
+    def _remember(self, key: tuple[str, tuple[int, str]], weight: int, found: Overview) -> None:
+        with self._lock:
+            if key in self._known:
+                return
+            self._known[key] = (weight, found)
+            self._held += weight
+            while self._held > self._memory and len(self._known) > 1:
+                self._held -= self._known.popitem(last=False)[1][0]
+
+
+def _read(folder: str, size: int) -> tuple[int, Overview]:
+    """The overview, and its length on disk; made from the bundle itself where there is none, or none of this bundle."""
+    path = storage.join(folder, OVERVIEW)
+    if storage.exists(path):
+        data = storage.read_bytes(path)
+        found = parsed_overview(data)
+        if found is not None and found.size == size:
+            return len(data), found
+    return min(size, 1 << 16), overview_of(read_bundle(folder), size)
+
+
+@contextmanager
+def reachable(what: str) -> Iterator[None]:
+    """A storage that fails in whatever way, by its own library's errors too, is a `StorageError`."""
+    try:
+        yield
+    except ClasswiseError:
+        raise
+    except Exception as error:
+        said = " ".join(str(error).split())[:300] or type(error).__name__
+        remedy = "check that the storage is there and may be read"
+        raise StorageError(Problem(what, "a storage that can be read", said, remedy)) from error

@@ -1,0 +1,87 @@
+"""Two audits side by side: per model and class both numbers, their difference, and whether their intervals overlap."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from jobs.dashboard.records import ClassDifference, Difference, ModelDifference
+from jobs.dashboard.views import metrics_of
+from services.records import Estimate
+from tracking.classes import GroupRow
+from tracking.overview import ModelOverview, Overview, SeriesOverview
+from tracking.tables import finite
+
+NO_TEST = (
+    "Whether two intervals overlap is not a test. Intervals that do not overlap differ beyond what their levels allow "
+    "for; intervals that overlap may still belong to a true difference, and the samples of two audits are mostly the "
+    "same ones, which only a test on paired samples makes use of."
+)
+
+
+def difference(before: Estimate | None, after: Estimate | None) -> Difference:
+    """Both numbers, the later minus the earlier, and whether their intervals overlap."""
+    old, new = (finite(one.value) if one else None for one in (before, after))
+    change = new - old if old is not None and new is not None else None
+    return Difference(before=before, after=after, change=change, overlap=_overlap(before, after))
+
+
+def model_differences(before: Overview, after: Overview, lens: str) -> list[ModelDifference]:
+    """The models of either audit, those of the later one first."""
+    old, new = ({model.name: model for model in audit.models} for audit in (before, after))
+    return [_model(name, old.get(name), new.get(name), lens) for name in dict.fromkeys([*new, *old])]
+
+
+def class_differences(before: Sequence[GroupRow], after: Sequence[GroupRow]) -> list[ClassDifference]:
+    """The classes of either profile, the largest loss first; a class is the same when index and name are."""
+    old, new = _scores(before), _scores(after)
+    found = [
+        ClassDifference(index=index, name=name, difference=difference(old.get((index, name)), new.get((index, name))))
+        for index, name in dict.fromkeys([*new, *old])
+    ]
+    return sorted(found, key=lambda one: (one.difference.change is None, one.difference.change or 0.0, one.index))
+
+
+def cautions(before: Overview, after: Overview, old: SeriesOverview | None, new: SeriesOverview | None) -> list[str]:
+    """What a reader must know before he reads a difference."""
+    return [*_cautions(before, after, old, new), NO_TEST]
+
+
+def _cautions(
+    before: Overview, after: Overview, old: SeriesOverview | None, new: SeriesOverview | None
+) -> Iterator[str]:
+    if before.content != after.content:
+        yield (
+            "The two audits saw other samples: a difference may come from the samples as well as from the models "
+            f"({before.samples}, {before.count:,} samples; then {after.samples}, {after.count:,} samples)."
+        )
+    if old is None and new is not None:
+        yield f"The earlier audit did not measure {new.title}."
+    if old is not None and new is not None and (old.title, old.bound) != (new.title, new.bound):
+        yield f"The series is not the same in both: {old.title}, then {new.title}."
+    if old is not None and new is not None and old.delta != new.delta:
+        yield f"The intervals have other levels: delta {old.delta:g}, then {new.delta:g}."
+
+
+def _model(name: str, old: ModelOverview | None, new: ModelOverview | None, lens: str) -> ModelDifference:
+    first, second = (metrics_of(model.find(lens) if model else None) for model in (old, new))
+    return ModelDifference(
+        name=name,
+        before=old.outcome if old else None,
+        after=new.outcome if new else None,
+        same_weights=old.digest == new.digest if old and new else None,
+        metrics={metric: difference(first.get(metric), second.get(metric)) for metric in second or first},
+    )
+
+
+def _scores(rows: Sequence[GroupRow]) -> Mapping[tuple[int, str], Estimate]:
+    return {(row.group.index, row.group.name): row.group.score for row in rows}
+
+
+def _overlap(before: Estimate | None, after: Estimate | None) -> bool | None:
+    if before is None or after is None:
+        return None
+    limits = [finite(limit) for one in (before, after) for limit in (one.low, one.high)]
+    if any(limit is None for limit in limits):
+        return None
+    low, high, other_low, other_high = (limit for limit in limits if limit is not None)
+    return low <= other_high and other_low <= high

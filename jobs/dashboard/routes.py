@@ -1,0 +1,290 @@
+"""The dashboard's data under ``/v1``: lists that end, and one audit, model or comparison at a time."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Path, Query
+from fastapi.security import HTTPBearer
+
+from jobs.api.routes import said
+from jobs.dashboard.compare import cautions, class_differences, model_differences
+from jobs.dashboard.records import (
+    AuditBody,
+    AuditPage,
+    ClassMatrix,
+    Comparison,
+    FleetBody,
+    FleetList,
+    LeaderboardBody,
+    Links,
+    Metric,
+    ModelCard,
+    Running,
+    ScheduleList,
+    Trend,
+)
+from jobs.dashboard.sources import PRESETS, Sources
+from jobs.dashboard.views import (
+    Found,
+    bracket,
+    bracketed,
+    chosen,
+    class_rows,
+    gate_tallies,
+    head,
+    matrix,
+    model_rows,
+    problem_body,
+    series_body,
+    series_names,
+    trend,
+)
+from services.errors import Problem, StorageError, UnknownAudit
+from tracking.classes import GroupRow
+from tracking.marker import uploads
+from tracking.overview import ModelOverview, Overview, SeriesOverview
+
+MOST_CLASSES = 2000
+MOST_BRACKETS = 40
+NAME = r"^[A-Za-z0-9_.\-]{1,120}$"
+
+FleetName = Annotated[str, Path(alias="fleet", pattern=NAME, description="A fleet's `id` of /v1/fleets.")]
+AuditName = Annotated[str, Path(alias="audit", pattern=NAME, description="An audit's `id`.")]
+Lens = Annotated[str, Query(alias="series", max_length=300, description="A `lens`; the first one by default.")]
+Offset = Annotated[int, Query(ge=0, le=1_000_000)]
+
+
+def dashboard_routes(sources: Sources) -> APIRouter:
+    """All routes of the dashboard's data; they need a token."""
+    token = HTTPBearer(auto_error=False, description="As for submissions.")
+    router = APIRouter(prefix="/v1", dependencies=[Depends(token)], responses=said(401, 413, 422, 429, 503))
+    pages = Pages(sources)
+    _add_lists(router, pages)
+    _add_audit(router, pages)
+    _add_comparison(router, pages)
+    _add_now(router, sources)
+    return router
+
+
+class Pages:
+    """What the routes do, without HTTP."""
+
+    def __init__(self, sources: Sources) -> None:
+        self.bundles = sources.bundles
+
+    def found(self, fleet: str, audit: str) -> Found:
+        """An overview, or why there is none."""
+        try:
+            return self.bundles.overview(fleet, audit)
+        except StorageError as error:
+            return error
+
+    def part(self, fleet: str, offset: int, limit: int) -> tuple[list[tuple[str, Found]], int]:
+        """Some audits of a fleet, the latest first, and how many there are."""
+        names = self.bundles.audits(fleet)
+        complete = [name for name in names[offset : offset + limit] if self.bundles.is_complete(fleet, name)]
+        return [(name, self.found(fleet, name)) for name in complete], len(names)
+
+    def fleet(self, name: str) -> FleetBody:
+        """A fleet with its latest audit; its name as its people spell it when that audit can be read."""
+        names = self.bundles.audits(name)
+        latest = next((audit for audit in names if self.bundles.is_complete(name, audit)), None)
+        found = self.found(name, latest) if latest else None
+        spelled = found.fleet if isinstance(found, Overview) else name
+        return FleetBody(
+            id=name, name=spelled, audits=len(names), latest=head(latest, found) if latest and found else None
+        )
+
+    def before(self, fleet: str, audit: str) -> str:
+        """The complete audit before this one; empty when there is none."""
+        names = self.bundles.audits(fleet)
+        earlier = names[names.index(audit) + 1 :]
+        return next((name for name in earlier if self.bundles.is_complete(fleet, name)), "")
+
+    def model(self, fleet: str, audit: str, index: int) -> tuple[Overview, ModelOverview]:
+        """A model of an audit."""
+        overview = self.bundles.overview(fleet, audit)
+        if index >= len(overview.models):
+            raise UnknownAudit(Problem("model", f"below {len(overview.models)}", str(index)))
+        return overview, overview.models[index]
+
+    def groups(self, fleet: str, audit: str, model: ModelOverview | None, lens: str) -> list[GroupRow]:
+        """A model's classes under a lens; none where it was not measured."""
+        series = model.find(lens) if model else None
+        if model is None or series is None:
+            return []
+        return self.bundles.groups(self.bundles.folder(fleet, audit), model, series)
+
+
+def _add_lists(router: APIRouter, pages: Pages) -> None:
+    @router.get("/fleets", summary="The fleets, each with its latest audit")
+    def fleets(limit: Annotated[int, Query(ge=1, le=500)] = 100, offset: Offset = 0) -> FleetList:
+        names = pages.bundles.fleets()
+        return FleetList(fleets=[pages.fleet(name) for name in names[offset : offset + limit]], total=len(names))
+
+    @router.get("/fleets/{fleet}/audits", summary="The audits of a fleet, the latest first", responses=said(404))
+    def audits(name: FleetName, limit: Annotated[int, Query(ge=1, le=500)] = 50, offset: Offset = 0) -> AuditPage:
+        part, total = pages.part(name, offset, limit)
+        spelled = next((found.fleet for _, found in part if isinstance(found, Overview)), name)
+        return AuditPage(fleet=spelled, audits=[head(*each) for each in part], total=total)
+
+    @router.get("/fleets/{fleet}/trend", summary="One number of each model over the audits", responses=said(404))
+    def over_time(
+        name: FleetName,
+        lens: Lens = "",
+        metric: Metric = "wcr",
+        model: Annotated[str, Query(max_length=200, description="Only models whose names contain this.")] = "",
+        limit: Annotated[int, Query(ge=1, le=200, description="Audits, the latest.")] = 50,
+        most: Annotated[int, Query(ge=1, le=200, description="Models, those that do not pass first.")] = 40,
+    ) -> Trend:
+        part, total = pages.part(name, 0, limit)
+        return trend(name, part[::-1], lens, metric, model, most, total)
+
+
+def _add_audit(router: APIRouter, pages: Pages) -> None:
+    bundles = pages.bundles
+
+    @router.get("/fleets/{fleet}/audits/{audit}", summary="One audit, a row a model", responses=said(404))
+    def audit(fleet: FleetName, name: AuditName, lens: Lens = "") -> AuditBody:
+        folder = bundles.folder(fleet, name)
+        return _audit_body(name, bundles.read(folder), folder, lens, pages.before(fleet, name))
+
+    @router.get("/fleets/{fleet}/audits/{audit}/classes", summary="Its classes by its models", responses=said(404))
+    def classes(
+        fleet: FleetName,
+        name: AuditName,
+        lens: Lens = "",
+        worst: Annotated[int, Query(ge=1, le=200, description="So many of the weakest classes.")] = 30,
+        most: Annotated[int, Query(ge=1, le=200, description="Models, the first of the audit's table.")] = 200,
+    ) -> ClassMatrix:
+        overview = bundles.overview(fleet, name)
+        series = chosen(overview, lens)
+        if series is None:
+            return ClassMatrix(lens="", title="", classes=[], models=[], values=[], total=0, problems=[])
+        models = [overview.models[row.index] for row in model_rows(overview, series.lens)]
+        measured = [model for model in models if model.find(series.lens)][:most]
+        return _matrix(pages, bundles.folder(fleet, name), series, measured, worst)
+
+    @router.get("/fleets/{fleet}/audits/{audit}/models/{model}", summary="A model's card", responses=said(404))
+    def card(
+        fleet: FleetName,
+        name: AuditName,
+        index: Annotated[int, Path(alias="model", ge=0, le=100_000, description="A row's `index`.")],
+        lens: Lens = "",
+        most: Annotated[int, Query(ge=1, le=MOST_CLASSES, description="Classes, the weakest.")] = 200,
+    ) -> ModelCard:
+        overview, model = pages.model(fleet, name, index)
+        series = chosen(overview, lens)
+        shown = series.lens if series else ""
+        rows = class_rows(pages.groups(fleet, name, model, shown))
+        marks = {label: pages.groups(fleet, name, model, one.lens) for label, one in bracketed(model).items()}
+        return ModelCard(
+            head=head(name, overview),
+            index=index,
+            name=model.name,
+            outcome=model.outcome,
+            reasons=list(model.reasons),
+            gates=list(model.gates),
+            threat=model.threat,
+            digest=model.digest,
+            notes=list(model.notes),
+            lens=shown,
+            series=[series_body(one) for one in model.series],
+            classes=rows[:most],
+            total=len(rows),
+            bracket=bracket(marks, MOST_BRACKETS) if marks else None,
+        )
+
+
+def _add_comparison(router: APIRouter, pages: Pages) -> None:
+    @router.get("/fleets/{fleet}/comparison", summary="Two audits side by side", responses=said(404))
+    def comparison(
+        fleet: FleetName,
+        before: Annotated[str, Query(pattern=NAME, description="The earlier audit's `id`.")],
+        after: Annotated[str, Query(pattern=NAME, description="The later audit's `id`.")],
+        lens: Lens = "",
+        model: Annotated[str, Query(max_length=20_000, description="Whose classes; by default the first.")] = "",
+        most: Annotated[int, Query(ge=1, le=MOST_CLASSES, description="Classes, the largest losses.")] = 200,
+    ) -> Comparison:
+        old, new = pages.bundles.overview(fleet, before), pages.bundles.overview(fleet, after)
+        series = chosen(new, lens)
+        shown = series.lens if series else ""
+        named, (first, second) = _common(old, new, model)
+        classes = class_differences(
+            pages.groups(fleet, before, first, shown), pages.groups(fleet, after, second, shown)
+        )
+        return Comparison(
+            before=head(before, old),
+            after=head(after, new),
+            lens=shown,
+            series=series_names(new),
+            models=model_differences(old, new, shown),
+            model=named,
+            classes=classes[:most],
+            total=len(classes),
+            notes=cautions(old, new, old.lenses.get(shown), series),
+            tested=pages.bundles.tested(pages.bundles.folder(fleet, after)),
+        )
+
+
+def _add_now(router: APIRouter, sources: Sources) -> None:
+    @router.get("/progress", summary="Audits that wait or run, with how far they are")
+    def progress() -> Running:
+        return sources.running()
+
+    @router.get("/schedules", summary="Schedules with their next firings")
+    def schedules() -> ScheduleList:
+        return sources.schedules()
+
+    @router.get("/leaderboard", summary="Models ranked from their MLflow runs, of a minute ago at most")
+    def leaderboard(
+        preset: Annotated[str, Query(pattern=f"^({'|'.join(PRESETS)})$")] = PRESETS[0],
+    ) -> LeaderboardBody:
+        return sources.leaderboard(preset)
+
+
+def _audit_body(name: str, overview: Overview, folder: str, lens: str, earlier: str) -> AuditBody:
+    series = chosen(overview, lens)
+    upload = next(reversed(uploads(folder)), {})
+    return AuditBody(
+        head=head(name, overview),
+        fleet=overview.fleet,
+        verdict=overview.verdict,
+        words=list(overview.words),
+        gates=gate_tallies(overview),
+        samples=overview.samples,
+        content=overview.content,
+        baseline=overview.baseline,
+        versions=overview.versions,
+        lens=series.lens if series else "",
+        series=series_names(overview),
+        models=model_rows(overview, series.lens if series else ""),
+        earlier=earlier,
+        links=Links(folder=folder, run_url=str(upload.get("url") or ""), mlflow=str(upload.get("tracking_uri") or "")),
+    )
+
+
+def _matrix(pages: Pages, folder: str, series: SeriesOverview, models: list[ModelOverview], worst: int) -> ClassMatrix:
+    groups, problems = [], []
+    for model in models:
+        own = model.find(series.lens) or series
+        try:
+            groups.append(pages.bundles.groups(folder, model, own))
+        except StorageError as error:
+            groups.append([])
+            problems.append(problem_body(error))
+    return matrix(series, models, groups, worst, problems)
+
+
+def _common(old: Overview, new: Overview, asked: str) -> tuple[str, tuple[ModelOverview | None, ModelOverview | None]]:
+    """The model whose classes are compared, in both audits.
+
+    Raises:
+        UnknownAudit: neither audit has a model of the name that was asked for.
+    """
+    first, second = ({model.name: model for model in audit.models} for audit in (old, new))
+    if asked and asked not in first and asked not in second:
+        raise UnknownAudit(Problem("model", "a model of one of the audits", repr(asked)[:120]))
+    named = asked or next((name for name in second if name in first), "")
+    return named, (first.get(named), second.get(named))

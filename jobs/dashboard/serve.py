@@ -1,0 +1,133 @@
+"""The dashboard alone, for one user of this machine: bound to 127.0.0.1, with a token that lives as long as it does."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from services import storage
+from services.errors import ConfigError, Problem, TrackingError
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from jobs.api.settings import Settings
+    from jobs.dashboard.sources import Places
+
+HOST = "127.0.0.1"
+PER_MINUTE = 6000
+"""Requests that one user of his own machine cannot make by hand."""
+
+
+def places_of(base: str, tracking: str | None, schedules: str | None) -> Places:
+    """Where the dashboard of this storage reads from: what is asked for, else what the other commands would use.
+
+    Raises:
+        ConfigError: there is no such storage.
+    """
+    from jobs.dashboard.sources import Places
+
+    url = base if "://" in base else str(Path(base).expanduser().absolute())
+    if storage.is_local(url) and not Path(storage.filesystem(url)[1]).is_dir():
+        remedy = "name the folder that audits were written to, or run classwise demo"
+        raise ConfigError(Problem("--storage", "the folder of a storage", url, remedy))
+    return Places(url, _tracking(url, tracking), schedules_of(url, schedules))
+
+
+def places_in(settings: Settings) -> Places:
+    """Where the dashboard of an API with these settings reads from."""
+    from jobs.dashboard.sources import Places
+
+    tracked = settings.tracking.enabled
+    tracking = _tracking(settings.storage, settings.tracking.uri) if tracked else ""
+    return Places(settings.storage, tracking, schedules_of(settings.storage, settings.schedules))
+
+
+def schedules_of(base: str, named: str | None) -> str:
+    """The database of schedules: the one that is named, else CLASSWISE_SCHEDULES, else the storage's own."""
+    if found := named or os.environ.get("CLASSWISE_SCHEDULES"):
+        return found
+    return f"sqlite:///{Path(storage.filesystem(base)[1]) / 'schedules.db'}" if storage.is_local(base) else ""
+
+
+def local_app(places: Places, token: str) -> FastAPI:
+    """The page and its data, guarded by one token, over processes of this machine."""
+    from fastapi import FastAPI
+
+    from jobs.api.app import add_errors
+    from jobs.api.guard import Guard, Rates
+    from jobs.client import AuditClient
+    from jobs.dashboard.page import PAGE_PATHS, page_routes
+    from jobs.dashboard.routes import dashboard_routes
+    from jobs.dashboard.sources import Sources
+    from jobs.service.local_jobs import LocalJobs
+
+    jobs = LocalJobs(places.storage if storage.is_local(places.storage) else "classwise-runs")
+    sources = Sources(places, AuditClient(jobs, storage=places.storage))
+    app = FastAPI(title="classwise dashboard", version="1", docs_url=None, redoc_url=None, openapi_url=None)
+    add_errors(app)
+    app.include_router(dashboard_routes(sources))
+    app.include_router(page_routes())
+    digests = {"user": sha256(token.encode()).digest()}
+    app.add_middleware(Guard, digests=digests, rates=Rates(PER_MINUTE), body=1024, open_paths=PAGE_PATHS)
+    return app
+
+
+def serve_local(places: Places, port: int, say: Callable[[str], None]) -> None:
+    """Serve until Ctrl-C; says the address once it listens.
+
+    Raises:
+        ConfigError: the port is taken.
+    """
+    import uvicorn
+
+    token = secrets.token_urlsafe(32)
+    app = local_app(places, token)
+    with _listening(port) as listener:
+        say(f"dashboard  http://{HOST}:{listener.getsockname()[1]}/#token={token}")
+        say("It reads, and writes nothing. Ctrl-C ends it.")
+        config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False)
+        config.timeout_graceful_shutdown = 2
+        uvicorn.Server(config).run(sockets=[listener])
+
+
+def told(places: Places) -> list[str]:
+    """What is read, a line each."""
+    from jobs.dashboard.bundles import Bundles
+    from jobs.dashboard.sources import is_made
+    from tracking.marker import without_secret
+
+    bundles = Bundles(places.storage)
+    fleets = bundles.fleets()
+    audits = sum(len(bundles.audits(fleet)) for fleet in fleets)
+    lines = [f"audits     {places.storage}: {audits} of {len(fleets)} fleet{'' if len(fleets) == 1 else 's'}"]
+    for name, uri in {"MLflow": places.tracking, "schedules": places.schedules}.items():
+        lines.append(f"{name:<10} {without_secret(uri) if is_made(uri) else 'none yet'}")
+    return lines
+
+
+def _tracking(base: str, named: str | None) -> str:
+    from jobs.publish import tracking_uri
+
+    try:
+        return tracking_uri(base, named)
+    except TrackingError:  # a remote storage, and no server is named
+        return ""
+
+
+def _listening(port: int) -> socket.socket:
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((HOST, port))
+    except OSError as error:
+        listener.close()
+        raise ConfigError(
+            Problem("--port", "a free port", f"{port}: {error.strerror}", "name another; 0 takes any")
+        ) from None
+    return listener

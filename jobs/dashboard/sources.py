@@ -1,0 +1,188 @@
+"""What the dashboard reads: bundles, running audits, schedules, MLflow. It writes to none of them, and makes none."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from jobs.client import AuditClient, AuditStatus
+from jobs.dashboard.bundles import Bundles
+from jobs.dashboard.records import (
+    FiringBody,
+    LeaderboardBody,
+    Running,
+    RunningBody,
+    ScheduleBody,
+    ScheduleList,
+)
+from jobs.dashboard.views import problem_body
+from jobs.schedules.records import Firing, Schedule
+from jobs.service.told import read_progress
+from services.errors import ConfigError, ServiceError, StorageError, UnknownAudit
+from tracking.marker import without_secret
+
+PROGRESS_SECONDS = 1.0
+BOARD_SECONDS = 60.0
+FIRINGS = 10
+"""Firings of each schedule that are told."""
+
+PRESETS = ("classes", "prbench")
+"""Of the leaderboard."""
+
+T = TypeVar("T")
+
+
+class Kept(Generic[T]):
+    """An answer that is asked for at most once in so many seconds, whoever asks and however many at once."""
+
+    def __init__(self, make: Callable[[], T], seconds: float) -> None:
+        self._make, self._seconds = make, seconds
+        self._lock = threading.Lock()
+        self._at = -seconds
+        self._value: T | None = None
+
+    def get(self) -> T:
+        """The answer, maybe one of a moment ago."""
+        with self._lock:
+            if self._value is None or time.monotonic() - self._at >= self._seconds:
+                self._value = self._make()
+                self._at = time.monotonic()
+            return self._value
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where things are.
+
+    Attributes:
+        storage: folder or URL of the audits.
+        tracking: URI of the MLflow store; "" when there is none.
+        schedules: URI of the database of schedules; "" when there is none.
+    """
+
+    storage: str
+    tracking: str = ""
+    schedules: str = ""
+
+
+class Sources:
+    """Everything that the routes ask for."""
+
+    def __init__(self, places: Places, client: AuditClient) -> None:
+        self.places = places
+        self.bundles = Bundles(places.storage)
+        self._client = client
+        self._running = Kept(self._ask_running, PROGRESS_SECONDS)
+        self._boards = {name: Kept(lambda name=name: self._ask_boards(name), BOARD_SECONDS) for name in PRESETS}
+
+    def running(self) -> Running:
+        """Audits that wait or run, with how far they are."""
+        return self._running.get()
+
+    def leaderboard(self, preset: str) -> LeaderboardBody:
+        """Boards from MLflow, of a minute ago at most.
+
+        Raises:
+            TrackingError: the store cannot be reached.
+        """
+        return self._boards[preset].get()
+
+    def schedules(self) -> ScheduleList:
+        """The schedules, the next to fire first.
+
+        Raises:
+            ServiceError: their database cannot be reached.
+        """
+        uri = self.places.schedules
+        if not is_made(uri):
+            return ScheduleList(schedules=[], note="No schedule was made yet: classwise schedule add makes one.")
+        from jobs.schedules.store import Store
+
+        store = Store(uri)
+        try:
+            found = [
+                schedule_body(each, store.firings(schedule=each.name, limit=FIRINGS)) for each in store.schedules()
+            ]
+        finally:
+            store.close()
+        return ScheduleList(schedules=sorted(found, key=lambda one: (one.next_at is None, one.next_at or "", one.name)))
+
+    def _ask_running(self) -> Running:
+        try:
+            found = [self._running_body(name) for name in sorted(self._client.active())]
+        except (ServiceError, StorageError) as error:
+            return Running(running=[], problem=problem_body(error))
+        return Running(running=[body for body in found if body is not None])
+
+    def _running_body(self, name: str) -> RunningBody | None:
+        try:
+            status = self._client.status(name)
+        except UnknownAudit:  # it ended, and was forgotten, since it was listed
+            return None
+        return None if status.state.over else running_body(status)
+
+    def _ask_boards(self, preset: str) -> LeaderboardBody:
+        uri = self.places.tracking
+        if not is_made(uri):
+            return LeaderboardBody(source=without_secret(uri), notes=["No audit was logged to MLflow yet."], boards=[])
+        from jobs.leaderboard import Request, make_leaderboard
+        from jobs.leaderboard_metrics import Choice
+        from tracking.leaderboard_page import board_data
+
+        try:
+            found = make_leaderboard(Request(tracking_uri=uri, choice=Choice(preset=preset)))
+        except ConfigError as error:  # no run to rank
+            return LeaderboardBody(source=without_secret(uri), notes=[str(one) for one in error.problems], boards=[])
+        boards = [board_data(board) for board in found.boards]
+        return LeaderboardBody(source=found.source, notes=list(found.notes), boards=boards)
+
+
+def is_made(uri: str) -> bool:
+    """Whether a database is there to be read; opening SQLite where there is none would make one."""
+    if uri.startswith("sqlite"):
+        return Path(uri.partition(":///")[2].partition("?")[0]).exists()
+    return bool(uri)
+
+
+def running_body(status: AuditStatus) -> RunningBody:
+    """An audit with what it tells of its progress."""
+    told = read_progress(status.folder, status.attempt) if status.folder else None
+    known: dict[str, Any] = {
+        "id": status.id,
+        "fleet": status.fleet,
+        "key": status.key,
+        "state": status.state,
+        "started": status.started,
+    }
+    if told is not None:
+        names = ("stage", "models", "done", "total", "images_per_second", "model", "seconds", "at")
+        known |= {name: getattr(told, name) for name in names}
+    return RunningBody(**known)
+
+
+def schedule_body(schedule: Schedule, firings: Sequence[Firing]) -> ScheduleBody:
+    """A schedule with its firings, the latest first; the fleet's content, which names paths, is left out."""
+    return ScheduleBody(
+        name=schedule.name,
+        fleet=schedule.fleet,
+        cron=schedule.cron,
+        zone=schedule.zone,
+        overlap=schedule.overlap.value,
+        paused=schedule.paused,
+        next_at=schedule.next_at.isoformat() if schedule.next_at else None,
+        firings=[
+            FiringBody(
+                due_at=firing.due_at.isoformat(),
+                state=firing.state.value,
+                outcome=firing.outcome,
+                missed=firing.missed,
+                submission=firing.submission,
+                message=firing.message,
+            )
+            for firing in reversed(firings)
+        ],
+    )

@@ -1,0 +1,157 @@
+// One audit of a fleet: verdict, a row a model, classes by models. And one model of it: its card.
+import { get } from "./api.js";
+import { cell, dots, figure, heatmap } from "./charts.js";
+import { chip, chips, count, cut, el, estimate, filters, list, name, number, problem, search, section, select, table, when } from "./dom.js";
+import { named } from "./fleet.js";
+
+const base = (fleet, audit) => `#/fleet/${encodeURIComponent(fleet)}/${encodeURIComponent(audit)}`;
+export const trail = (...steps) => el("p", { class: "trail" }, steps.flatMap(([text, href], place) => [place ? " › " : "", el("a", { href }, text)]));
+// Only addresses of the web become links: a bundle is a file that anyone may have written.
+const web = (address) => /^https?:\/\//.test(address);
+const share = (one) => !one || one.value === null ? "–" : `${(100 * one.value).toFixed(1)} %`;
+export const ABOUT = {
+  aggregate: ["score", "mean over all samples"], wcr: ["worst", "score of the weakest class (WCR)"], rdi: ["RDI", "gap between the best and the worst class"],
+  nrgc: ["NRGC", "inequality between the classes relative to their mean, 0 is equal"], fp: ["FP", "mean of the classes less a penalty for disparity"],
+};
+const metric = (key) => ({ title: ABOUT[key][0], about: ABOUT[key][1], kind: "number", get: (row) => row.metrics[key]?.value ?? null, cell: (row) => estimate(row.metrics[key]) });
+
+const modelsTable = (fleet, audit, found) => {
+  let outcome = "", text = "";
+  const made = table({
+    caption: "Models, those that do not pass first; limits are confidence intervals",
+    columns: [
+      { title: "model", head: true, kind: "name", get: (row) => row.name, cell: (row) => el("a", { href: `${base(fleet, audit)}/${row.index}` }, name(row.name)) },
+      { title: "verdict", get: (row) => row.outcome, cell: (row) => chip(row.outcome) },
+      { title: "why", kind: "why", get: (row) => row.why },
+      metric("aggregate"), metric("wcr"),
+      { title: "weakest", label: true, get: (row) => row.worst, cell: (row) => name(row.worst || "–") },
+      ...(found.models.some((row) => row.refuted) ? [{ title: "refuted", about: "share of the claims that attacks refuted", kind: "number", get: (row) => row.refuted?.value ?? null, cell: (row) => share(row.refuted) }] : []),
+      metric("rdi"), metric("nrgc"), metric("fp"),
+    ],
+    rows: found.models, empty: "No model fits.",
+  });
+  const said = el("p", { class: "note", role: "status" });
+  const show = () => {
+    const fits = found.models.filter((row) => (!outcome || row.outcome === outcome) && (!text || row.name.toLowerCase().includes(text)));
+    made.show(fits);
+    said.textContent = `${fits.length} of ${count(found.models.length, "model")}.`;
+  };
+  show();
+  const outcomes = ["pass", "fail", "undecided", "error"].filter((one) => found.models.some((row) => row.outcome === one));
+  const bar = [select("Verdict", [["", "all"], ...outcomes.map((one) => [one, one])], "", (value) => { outcome = value; show(); }), search("Model contains", (value) => { text = value; show(); })];
+  return { bar, parts: [said, made.element] };
+};
+
+const classMap = (fleet, audit, lens) => {
+  const holder = el("div");
+  let worst = "30";
+  const show = async () => {
+    const found = await get(["fleets", fleet, "audits", audit, "classes"], { series: lens, worst });
+    if (!found.classes.length) { holder.replaceChildren(el("p", { class: "note" }, "Nothing was measured class by class.")); return; }
+    const kept = found.classes.length < found.total ? ` The ${found.classes.length} weakest of ${found.total.toLocaleString("en")} classes.` : "";
+    const names = found.classes.map((one) => one.name);
+    const numbers = table({
+      caption: "The same numbers, a row a class", cards: false, rows: found.classes.map((one, place) => ({ ...one, place })),
+      columns: [{ title: "class", head: true, kind: "name", get: (row) => row.name, cell: (row) => name(row.name) },
+        ...found.models.map((model, line) => ({ title: cut(model, 24), kind: "number", get: (row) => found.values[line][row.place], cell: (row) => found.values[line][row.place] === null ? "–" : number(found.values[line][row.place]) }))],
+    }).element;
+    holder.replaceChildren(...found.problems.map(problem), figure(`Classes by models, ${found.title}`, `The mean score of each class under each model; darker is weaker.${kept}`, heatmap(found.models, names, found.values, found.title), numbers));
+  };
+  const bar = filters(select("Classes", [["10", "the 10 weakest"], ["30", "the 30 weakest"], ["100", "the 100 weakest"], ["200", "the 200 weakest"]], worst, (value) => { worst = value; show(); }));
+  return { parts: [bar, holder], show };
+};
+
+const links = (found) => [
+  web(found.links.run_url) ? el("p", {}, el("a", { href: found.links.run_url, rel: "noreferrer" }, "Its run in MLflow")) : null,
+  found.links.mlflow && !web(found.links.run_url) ? el("p", { class: "note full" }, "In MLflow: ", el("code", {}, `mlflow ui --backend-store-uri ${found.links.mlflow}`)) : null,
+  el("p", { class: "note full" }, "Bundle and report: ", el("code", {}, found.links.folder)),
+  el("p", { class: "note full" }, "samples ", name(found.samples, 200), ", digest ", el("code", {}, found.content.slice(0, 12))),
+  el("details", {}, el("summary", {}, "Versions"), el("ul", {}, Object.entries(found.versions).map(([key, value]) => el("li", {}, `${key} ${value}`)))),
+];
+
+export const audit = async (route) => {
+  const [fleet, id] = route.parts;
+  const found = await get(["fleets", fleet, "audits", id], { series: route.query.series });
+  const models = modelsTable(fleet, id, found), map = classMap(fleet, id, found.lens);
+  const measure = select("Measure", named(found.series), found.lens, (value) => { route.remember({ series: value }); route.again(); });
+  const content = [
+    trail(["Fleets", "#/"], [cut(found.fleet), `#/fleet/${encodeURIComponent(fleet)}`]),
+    el("h1", { tabindex: -1 }, name(found.fleet, 120), " ", chip(found.head.outcome)),
+    el("p", { class: "facts" }, el("span", {}, "finished ", when(found.head.finished)), el("span", {}, `${count(found.head.models, "model")}, ${count(found.head.samples, "sample")}, ${count(found.head.classes, "class", "classes")}`), el("span", {}, "audit ", name(found.head.audit_id))),
+    el("p", { class: "lead" }, found.verdict),
+    found.gates.length ? el("ul", { class: "gates" }, found.gates.map((gate) => el("li", {}, el("code", { dir: "auto" }, cut(gate.text, 300)), " ", chips(gate.counts)))) : el("p", { class: "note" }, "No gate was set, so nothing could fail."),
+    found.earlier ? el("p", {}, el("a", { href: `#/compare/${[fleet, found.earlier, id].map(encodeURIComponent).join("/")}` }, "Compare with the audit before")) : null,
+    section("Models", filters(found.series.length ? measure : null, ...models.bar), ...models.parts),
+    section("Classes", ...map.parts),
+    found.words.length ? section("What this means", list(found.words)) : null,
+    section("Where it is", ...links(found)),
+  ];
+  return { title: `${cut(found.fleet)}: ${found.head.outcome}`, content, then: map.show };
+};
+
+const classes = (found, series) => {
+  const shown = found.classes.slice(0, 40);
+  const rows = shown.map((row) => row.name);
+  const kept = shown.length < found.total ? ` The ${shown.length} weakest of ${found.total.toLocaleString("en")} classes.` : "";
+  let text = "", weak = false;
+  const made = table({
+    caption: found.classes.length < found.total ? `The ${found.classes.length} weakest of ${found.total} classes` : "Every class", order: [2, 1], empty: "No class fits.",
+    columns: [
+      { title: "class", head: true, kind: "name", get: (row) => row.name, cell: (row) => el("span", {}, name(row.name), row.worst || row.close ? el("span", { class: "remark" }, row.worst ? "worst" : "not separated from the worst") : null) },
+      { title: "n", kind: "number", about: "samples that count", get: (row) => row.n },
+      { title: "score", kind: "number", get: (row) => row.score.value, cell: (row) => estimate(row.score) },
+      { title: "at least", kind: "number", get: (row) => row.score.low, cell: (row) => row.score.low === null ? "–" : number(row.score.low) },
+      { title: "at most", kind: "number", get: (row) => row.score.high, cell: (row) => row.score.high === null ? "–" : number(row.score.high) },
+    ],
+    rows: found.classes,
+  });
+  const show = () => made.show(found.classes.filter((row) => (!weak || row.worst || row.close) && (!text || row.name.toLowerCase().includes(text))));
+  const check = el("input", { type: "checkbox", onchange: () => { weak = check.checked; show(); } });
+  const note = `Dots are means, lines ${100 * (1 - series.delta)} % intervals that hold together (${series.method}).${kept}`;
+  return [
+    shown.length ? figure(`${series.title}, class by class`, note, dots(rows, [{ name: series.title, cells: shown.map((row) => cell(row.score)) }], series.unit ? `${series.title} (${series.unit})` : series.title)) : null,
+    filters(search("Class contains", (value) => { text = value; show(); }), el("label", { class: "check" }, check, "only the worst, and those not separated from it")),
+    made.element,
+  ];
+};
+
+const bracket = (found) => {
+  if (!found) return null;
+  const names = found.classes.map((one) => one.name);
+  const marks = found.marks.map((label, place) => ({ name: label, cells: found.values[place].map((value) => value === null ? null : [value, null, null]) }));
+  const numbers = table({
+    caption: "The same numbers, a row a class", rows: found.classes.map((one, place) => ({ ...one, place })),
+    columns: [{ title: "class", head: true, get: (row) => row.name, cell: (row) => name(row.name) }, ...found.marks.map((label, line) => ({ title: label, kind: "number", get: (row) => found.values[line][row.place], cell: (row) => number(found.values[line][row.place]) }))],
+  }).element;
+  return section("Proved, claimed, broken", figure("Proved, claimed, broken", "Class means in L2 distance: robustness lies between the certified radius (proved) and the smallest perturbation found (broken). GREAT claims a radius; a claim to the right of the perturbation found is refuted.", dots(names, marks, "L2 distance"), numbers));
+};
+
+export const model = async (route) => {
+  const [fleet, id, index] = route.parts;
+  const found = await get(["fleets", fleet, "audits", id, "models", index], { series: route.query.series });
+  const series = found.series.find((one) => one.lens === found.lens);
+  const measures = table({
+    caption: "Every measure of this model, with intervals", rows: found.series,
+    columns: [
+      { title: "measure", head: true, kind: "name", get: (row) => row.title, cell: (row) => el("span", {}, name(row.title, 80), row.grouping === "class" ? null : ` by ${row.grouping}`) },
+      metric("aggregate"), metric("wcr"),
+      { title: "weakest", label: true, get: (row) => row.worst[0] ?? "", cell: (row) => name(row.worst.slice(0, 2).join(" = ") || "–") },
+      metric("rdi"), metric("nrgc"), metric("fp"),
+      ...(found.series.some((row) => row.refuted) ? [{ title: "refuted", kind: "number", get: (row) => row.refuted?.value ?? null, cell: (row) => share(row.refuted) }] : []),
+      ...(found.series.some((row) => row.gap) ? [{ title: "train − test", kind: "number", get: (row) => row.gap?.value ?? null, cell: (row) => estimate(row.gap) }] : []),
+    ],
+  });
+  const judged = new Set(found.gates.map((gate) => `${gate.text}: ${gate.reason}`));
+  const content = [
+    trail(["Fleets", "#/"], [cut(fleet), `#/fleet/${encodeURIComponent(fleet)}`], ["audit", base(fleet, id)]),
+    el("h1", { tabindex: -1 }, name(found.name, 120), " ", chip(found.outcome)),
+    el("p", { class: "facts" }, el("span", {}, "audited ", when(found.head.finished)), el("span", {}, `threat model ${found.threat}`), el("span", {}, "digest ", el("code", {}, found.digest.slice(0, 12)))),
+    section("Verdict",
+      found.gates.length ? el("ul", { class: "gates" }, found.gates.map((gate) => el("li", {}, chip(gate.outcome), " ", el("code", { dir: "auto" }, cut(gate.text, 300)), " ", el("span", { dir: "auto" }, cut(gate.reason, 600))))) : el("p", { class: "note" }, "No gate was set."),
+      list(found.reasons.filter((text) => !judged.has(text)))),
+    section("Measures", measures.element, list([...found.series.map((one) => one.words), ...found.notes])),
+    bracket(found.bracket),
+    series ? section("Class by class", filters(select("Measure", named(found.series), found.lens, (value) => { route.remember({ series: value }); route.again(); })), ...classes(found, series)) : null,
+  ];
+  return { title: cut(found.name), content };
+};

@@ -1,0 +1,73 @@
+// Two audits side by side: what changed, for which model and class, and how sure that is.
+import { get } from "./api.js";
+import { LINES, cell, dots, figure } from "./charts.js";
+import { chip, chips, cut, el, estimate, filters, list, name, section, select, signed, table, when } from "./dom.js";
+import { ABOUT, trail } from "./audit.js";
+import { named, told } from "./fleet.js";
+
+const overlap = (one) => one.overlap === null ? "unknown: one-sided" : one.overlap ? "overlap" : el("span", { class: "apart" }, "do not overlap");
+const columns = (get) => [
+  { title: "before", kind: "number", get: (row) => get(row)?.before?.value ?? null, cell: (row) => estimate(get(row)?.before) },
+  { title: "after", kind: "number", get: (row) => get(row)?.after?.value ?? null, cell: (row) => estimate(get(row)?.after) },
+  { title: "change", kind: "number", get: (row) => get(row)?.change ?? null, cell: (row) => signed(get(row)?.change ?? null) },
+  { title: "intervals", label: true, get: (row) => String(get(row)?.overlap), cell: (row) => get(row) ? overlap(get(row)) : "–" },
+];
+const side = (label, fleet, head) => el("div", {}, el("b", {}, label), el("p", {}, el("a", { href: `#/fleet/${encodeURIComponent(fleet)}/${encodeURIComponent(head.id)}` }, when(head.started)), " ", chip(head.outcome)),
+  el("p", {}, chips(head.counts)), el("p", { class: "note" }, `${head.samples.toLocaleString("en")} samples of ${head.classes.toLocaleString("en")} classes`));
+const pair = (title, note, rows, get, label) => rows.length ? figure(title, note, dots(rows.map((row) => row.name), [
+  { name: "before", colour: LINES[7], symbol: "circle", cells: rows.map((row) => cell(get(row)?.before)) },
+  { name: "after", colour: LINES[0], symbol: "diamond", cells: rows.map((row) => cell(get(row)?.after)) },
+], label)) : null;
+
+// What the later audit itself tested, as it wrote it: names and values, two levels deep.
+const plain = (value) => value === null || typeof value !== "object" ? String(value) : Array.isArray(value) ? value.map(plain).join(", ") : Object.entries(value).map(([key, inner]) => `${key} ${plain(inner)}`).join(", ");
+const tested = (found) => found ? section("Tested by the later audit", el("dl", { class: "tested" }, Object.entries(found).flatMap(([key, value]) => [el("dt", {}, cut(key)), el("dd", {}, cut(plain(value), 2000))]))) : null;
+
+export const compare = async (route) => {
+  const [fleet, before, after] = route.parts;
+  const ask = (query) => get(["fleets", fleet, "comparison"], { before, after, ...query });
+  const choice = { series: route.query.series || "", metric: route.query.metric || "wcr", model: "" };
+  let found = await ask({ series: choice.series });
+  const models = el("div"), classes = el("div"), cautions = el("div");
+  const series = () => found.series.find((one) => one.lens === found.lens);
+  const showModels = () => {
+    const [short, about] = ABOUT[choice.metric], of = (row) => row.metrics[choice.metric];
+    const made = table({
+      caption: `Each model's ${about}`, rows: found.models,
+      columns: [
+        { title: "model", head: true, kind: "name", get: (row) => row.name, cell: (row) => el("span", {}, name(row.name), row.same_weights ? el("span", { class: "remark" }, "same weights") : null) },
+        { title: "verdict", get: (row) => row.after, cell: (row) => el("span", {}, row.before ? chip(row.before) : "absent", " → ", row.after ? chip(row.after) : "absent") },
+        ...columns(of),
+      ],
+    });
+    models.replaceChildren(...[pair(`${series()?.title ?? ""}: ${short}`, "Dots are estimates, lines their confidence intervals.", found.models.slice(0, 40), of, about), made.element].filter(Boolean));
+  };
+  const showClasses = () => {
+    const of = (row) => row.difference;
+    const made = table({
+      caption: found.classes.length < found.total ? `The ${found.classes.length} largest losses of ${found.total} classes` : "Every class, the largest loss first", rows: found.classes,
+      columns: [{ title: "class", head: true, kind: "name", get: (row) => row.name, cell: (row) => name(row.name) }, ...columns(of)],
+    });
+    const heading = `${cut(found.model, 40)}, class by class`;
+    classes.replaceChildren(...(found.model ? [pair(heading, `The ${Math.min(30, found.classes.length)} classes that lost most, the largest loss on top.`, found.classes.slice(0, 30), of, series()?.title ?? ""), made.element].filter(Boolean) : [el("p", { class: "note" }, "No model is in both audits.")]));
+  };
+  const read = async (query) => {
+    found = await ask(query);
+    cautions.replaceChildren(...[list(found.notes)].filter(Boolean));
+  };
+  cautions.replaceChildren(...[list(found.notes)].filter(Boolean));
+  const bar = filters(
+    select("Measure", named(found.series), found.lens, async (value) => { choice.series = value; route.remember({ series: value }); await read(choice); showModels(); showClasses(); }),
+    select("Number", Object.entries(ABOUT).map(([key, [short, about]]) => [key, `${short}: ${about}`]), choice.metric, (value) => { choice.metric = value; route.remember({ metric: value }); showModels(); }));
+  const which = filters(select("Model", found.models.map((row) => [row.name, row.name]), found.model, async (value) => { choice.model = value; await read(choice); showClasses(); }));
+  showModels();
+  showClasses();
+  return {
+    title: "Comparison",
+    content: [
+      trail(["Fleets", "#/"], [cut(fleet), `#/fleet/${encodeURIComponent(fleet)}`]), el("h1", { tabindex: -1 }, `Two audits, ${told(found.before)} and ${told(found.after)}`),
+      el("div", { class: "sides" }, side("before", fleet, found.before), side("after", fleet, found.after)), cautions, tested(found.tested),
+      section("Models", bar, models), section("Classes", which, classes),
+    ],
+  };
+};

@@ -1,0 +1,113 @@
+// Elements, tables and words. Whatever comes from the server is set as text, never as markup.
+/* global classwise */
+
+export const el = (tag, props = {}, ...children) => {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(props)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
+    else made.setAttribute(name, value === true ? "" : value);
+  }
+  made.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== ""));
+  return made;
+};
+
+// A name that a user gave: isolated, for it may run from right to left, and cut when it is long.
+export const cut = (text, limit = 60) => {
+  const clean = String(text).replace(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]+/gu, " ").trim() || "(empty)";
+  return clean.length > limit ? `${clean.slice(0, limit - 1)}…` : clean;
+};
+export const name = (text, limit = 60) => {
+  const shown = cut(text, limit);
+  return el("bdi", { title: shown === text ? null : String(text).slice(0, 1000) }, shown);
+};
+
+const SIGNS = { pass: "✓", fail: "✗", undecided: "?", error: "!" };
+export const chip = (outcome, count = "") => el("span", { class: `chip ${SIGNS[outcome] ? outcome : ""}` },
+  el("span", { "aria-hidden": "true" }, SIGNS[outcome] || "·"), ` ${count === "" ? "" : `${count} `}${outcome}`);
+export const chips = (counts) => Object.entries(counts).map(([outcome, count]) => chip(outcome, count));
+
+// As tracking/words.py has it; a test holds the two together.
+export const number = (value) => {
+  if (value === null || value === undefined) return "undefined";
+  const size = Math.abs(value);
+  if (size > 0 && size < 0.00005) return value > 0 ? "<0.0001" : ">-0.0001";
+  return size >= 0.0995 || value === 0 ? value.toFixed(3) : value.toFixed(4);
+};
+export const limits = ({ low, high }) => {
+  if (low === null && high === null) return "";
+  if (high === null) return `at least ${number(low)}`;
+  if (low === null) return `at most ${number(high)}`;
+  return `${number(low)} to ${number(high)}`;
+};
+export const interval = (estimate) => {
+  if (estimate.value === null) return estimate.reason ? `undefined (${estimate.reason})` : "undefined";
+  const around = limits(estimate);
+  return around ? `${number(estimate.value)} (${around})` : number(estimate.value);
+};
+export const signed = (value) => value === null ? "–" : `${value > 0 ? "+" : value < 0 ? "−" : ""}${number(Math.abs(value))}`;
+
+export const estimate = (one) => {
+  if (!one || one.value === null) return el("span", { title: one ? interval(one) : "not measured" }, "–");
+  const around = limits(one);
+  return el("span", {}, number(one.value), around ? el("span", { class: "limits" }, around) : null);
+};
+export const when = (text) => text ? el("time", { datetime: text }, `${text.slice(0, 16).replace("T", " ")} UTC`) : "–";
+export const count = (value, one, many = `${one}s`) => `${value.toLocaleString("en")} ${value === 1 ? one : many}`;
+
+export const problem = (found) => el("div", { class: "problem", role: "alert" },
+  el("p", {}, el("b", {}, cut(found.where, 200)), ` expected ${cut(found.expected, 400)}, found ${cut(found.found, 400)}`),
+  found.remedy ? el("p", {}, cut(found.remedy, 400)) : null);
+
+export const select = (label, options, value, change) => {
+  const made = el("select", { onchange: () => change(made.value) }, options.map(([key, text]) => classwise.option(key, cut(text, 80))));
+  made.value = options.some(([key]) => key === value) ? value : options[0]?.[0] ?? "";
+  return el("label", {}, label, made);
+};
+export const search = (label, change, value = "") => {
+  let waiting = 0;
+  const made = el("input", { type: "search", autocomplete: "off", value, oninput: () => {
+    clearTimeout(waiting);
+    waiting = setTimeout(() => change(made.value.trim().toLowerCase()), 120);
+  } });
+  return el("label", {}, label, made);
+};
+export const filters = (...parts) => el("form", { class: "filters", onsubmit: (event) => event.preventDefault() }, ...parts);
+export const section = (title, ...parts) => el("section", { "aria-label": title }, el("h2", {}, title), ...parts);
+export const list = (sentences) => sentences.length ? el("ul", { class: "words" }, sentences.map((text) => el("li", { dir: "auto" }, cut(text, 1500)))) : null;
+
+// A table that sorts by its columns and shows so many rows until asked for more.
+// A column: { title, about, get: row => value to sort by, cell: row => content, kind: "number" | "name" | ... , head }.
+const PAGE = 60;
+export const table = ({ caption, columns, rows, order = null, cards = true, empty = "Nothing to show." }) => {
+  let [column, direction] = order || [-1, 1];
+  let shown = PAGE, all = rows;
+  const body = el("tbody");
+  const more = el("button", { type: "button", hidden: true, onclick: () => { shown += 5 * PAGE; fill(); } }, "Show more");
+  const text = el("caption", {}, caption);
+  const note = el("p", { class: "note", role: "status" });
+  const head = el("thead", {}, el("tr", {}, columns.map((one, place) => el("th", { scope: "col", class: one.kind },
+    one.get ? el("button", { type: "button", title: one.about, onclick: () => sort(place) }, one.title) : el("span", { title: one.about }, one.title)))));
+  const sorted = () => column < 0 ? all : [...all].sort((a, b) => classwise.compare(columns[column].get(a), columns[column].get(b), direction));
+  const fill = () => {
+    const chosen = sorted();
+    body.replaceChildren(...chosen.slice(0, shown).map((row) => el("tr", { class: row.problem ? "broken" : null }, columns.map((one) => el(
+      one.head ? "th" : "td",
+      { class: one.kind, scope: one.head ? "row" : null, "data-label": one.kind === "number" || one.label ? one.title : null },
+      one.cell ? one.cell(row) : String(one.get(row) ?? "–"),
+    )))));
+    more.hidden = chosen.length <= shown;
+    note.textContent = chosen.length ? (chosen.length > shown ? `${shown} of ${chosen.length.toLocaleString("en")} rows shown.` : "") : empty;
+    if (column >= 0) classwise.mark(head, column, direction);
+  };
+  const sort = (place) => {
+    [column, direction] = [place, place === column ? -direction : 1];
+    fill();
+  };
+  fill();
+  const made = el("table", { class: cards ? "cards" : null }, text, head, body);
+  const element = el("div", {}, el("div", { class: "scroll", role: "region", "aria-label": caption, tabindex: 0 }, made), note, more);
+  return { element, show: (rows) => { all = rows; shown = PAGE; fill(); } };
+};
+
+export const live = (text) => { document.getElementById("live").textContent = text; };

@@ -1,0 +1,91 @@
+// The first page: what runs, the fleets with their latest verdicts, what fires next.
+import { get } from "./api.js";
+import { chip, chips, count, el, name, problem, section, table, when } from "./dom.js";
+import { listen, runningList } from "./running.js";
+
+const PART = 200;
+
+export const until = (moment) => {
+  const minutes = Math.round((new Date(moment) - Date.now()) / 60000);
+  if (minutes < 0) return "due now";
+  if (minutes < 90) return `in ${minutes} min`;
+  return minutes < 2880 ? `in ${Math.round(minutes / 60)} h` : `in ${Math.round(minutes / 1440)} days`;
+};
+
+const fleets = async () => {
+  const found = await get(["fleets"], { limit: PART });
+  if (!found.total) return [el("p", {}, "No audit was finished in this storage yet: ", el("code", {}, "classwise audit fleet.yaml"), " makes one.")];
+  const made = table({
+    caption: found.total > PART ? `The first ${PART} of ${found.total} fleets, with their latest audits` : "Fleets with their latest audits",
+    columns: [
+      { title: "fleet", head: true, kind: "name", get: (row) => row.name, cell: (row) => el("a", { href: `#/fleet/${encodeURIComponent(row.id)}` }, name(row.name)) },
+      { title: "verdict", get: (row) => row.latest?.outcome, cell: (row) => row.latest?.problem ? el("span", { class: "note" }, "cannot be read") : row.latest ? chip(row.latest.outcome) : "–" },
+      { title: "models", get: (row) => row.latest?.models ?? null, cell: (row) => row.latest ? chips(row.latest.counts) : "–" },
+      { title: "latest", label: true, get: (row) => row.latest?.started ?? "", cell: (row) => when(row.latest?.started) },
+      { title: "samples", kind: "number", get: (row) => row.latest?.samples ?? null, cell: (row) => (row.latest?.samples ?? 0).toLocaleString("en") },
+      { title: "classes", kind: "number", get: (row) => row.latest?.classes ?? null },
+      { title: "audits", kind: "number", get: (row) => row.audits },
+    ],
+    rows: found.fleets,
+  });
+  return [made.element];
+};
+
+const firing = async () => {
+  const { schedules, note } = await get(["schedules"]);
+  const next = schedules.filter((one) => one.next_at).slice(0, 3);
+  if (!next.length) return [el("p", { class: "note" }, note || "No schedule fires again.")];
+  return [el("ul", {}, next.map((one) => el("li", {}, name(one.name), ": ", when(one.next_at), ` (${until(one.next_at)})`))),
+    el("p", {}, el("a", { href: "#/schedules" }, count(schedules.length, "schedule")))];
+};
+
+const later = (make) => {
+  const holder = el("div", {}, el("p", { class: "waiting" }, "reading ..."));
+  const fill = () => make().then((parts) => holder.replaceChildren(...parts)).catch((error) => {
+    if (!error.problems) throw error;
+    holder.replaceChildren(...error.problems.map(problem));
+  });
+  fill();
+  return { holder, fill };
+};
+
+export const home = async () => {
+  const running = runningList(), known = later(fleets), next = later(firing);
+  const stop = listen((found, ended) => {
+    running.show(found);
+    if (ended) known.fill();
+  });
+  return {
+    title: "Fleets", leave: stop,
+    content: [el("h1", { tabindex: -1 }, "Fleets"), known.holder, section("Running now", running.element), section("Next by the clock", next.holder)],
+  };
+};
+
+export const schedules = async () => {
+  const found = await get(["schedules"]);
+  const last = (row) => row.firings[0];
+  const made = table({
+    caption: "Schedules, the next to fire first", empty: found.note || "No schedule.",
+    columns: [
+      { title: "schedule", head: true, kind: "name", get: (row) => row.name, cell: (row) => name(row.name) },
+      { title: "fleet", label: true, get: (row) => row.fleet, cell: (row) => name(row.fleet) },
+      { title: "next firing", label: true, get: (row) => row.next_at, cell: (row) => row.next_at ? el("span", {}, when(row.next_at), ` (${until(row.next_at)})`) : row.paused ? "paused" : "never again" },
+      { title: "cron", label: true, get: (row) => row.cron, cell: (row) => el("span", {}, el("code", {}, row.cron), ` ${row.zone}`) },
+      { title: "meanwhile", label: true, about: "what a firing does while an audit of the fleet runs", get: (row) => row.overlap },
+      { title: "last firing", label: true, get: (row) => last(row)?.due_at ?? null, cell: (row) => last(row) ? el("span", {}, when(last(row).due_at), " ", last(row).outcome ? chip(last(row).outcome) : last(row).state) : "none yet" },
+    ],
+    rows: found.schedules,
+  });
+  const histories = found.schedules.filter((row) => row.firings.length).map((row) => el("details", {}, el("summary", {}, "Firings of ", name(row.name)), table({
+    caption: `The latest firings of ${row.name}`,
+    columns: [
+      { title: "due", head: true, get: (one) => one.due_at, cell: (one) => when(one.due_at) },
+      { title: "state", get: (one) => one.state },
+      { title: "outcome", get: (one) => one.outcome, cell: (one) => one.outcome ? chip(one.outcome) : "–" },
+      { title: "submission", label: true, kind: "name", get: (one) => one.submission, cell: (one) => one.submission ? name(one.submission, 130) : "–" },
+      { title: "message", kind: "name", get: (one) => one.message, cell: (one) => one.message ? name(one.message, 300) : "" },
+    ],
+    rows: row.firings,
+  }).element));
+  return { title: "Schedules", content: [el("h1", { tabindex: -1 }, "Schedules"), made.element, ...histories] };
+};

@@ -1,0 +1,260 @@
+"""From overviews to answers: lists, an audit, a model's card, trends. Nothing here reads a file."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import get_args
+
+from jobs.api.records import ProblemBody
+from jobs.dashboard.records import (
+    AuditHead,
+    Bracket,
+    Cell,
+    ClassMatrix,
+    ClassName,
+    ClassRow,
+    GateTally,
+    Metric,
+    ModelRow,
+    SeriesBody,
+    SeriesName,
+    Trend,
+    TrendLine,
+)
+from services.errors import ClasswiseError, ConfigError, Problem
+from services.records import Estimate, Outcome
+from services.registry import did_you_mean
+from tracking.classes import GroupRow
+from tracking.figures.views import BRACKET, L2
+from tracking.names import shorten
+from tracking.overview import ModelOverview, Overview, SeriesOverview
+from tracking.tables import finite
+
+METRICS: tuple[Metric, ...] = get_args(Metric)
+WORST_FIRST = (Outcome.ERROR, Outcome.FAIL, Outcome.UNDECIDED, Outcome.PASS)
+Found = Overview | ClasswiseError
+"""An audit's overview, or why there is none."""
+
+
+def head(name: str, found: Found) -> AuditHead:
+    """An audit in a list; a broken one with its reason."""
+    if isinstance(found, ClasswiseError):
+        return AuditHead(id=name, problem=problem_body(found))
+    return AuditHead(
+        id=name,
+        audit_id=found.audit_id,
+        started=found.started,
+        finished=found.finished,
+        outcome=found.outcome,
+        counts=_tally(model.outcome for model in found.models),
+        models=len(found.models),
+        samples=found.count,
+        classes=found.classes,
+    )
+
+
+def problem_body(error: ClasswiseError) -> ProblemBody:
+    """The first problem of an error."""
+    return ProblemBody(**asdict(error.problems[0]))
+
+
+def chosen(overview: Overview, asked: str) -> SeriesOverview | None:
+    """The series that was asked for, else the first in reading order; None when nothing was measured.
+
+    Raises:
+        ConfigError: the audit has no such series.
+    """
+    known = overview.lenses
+    if not asked:
+        return next(iter(known.values()), None)
+    if asked not in known:
+        remedy = did_you_mean(asked, list(known))
+        raise ConfigError(Problem("series", "a series of the audit", repr(asked)[:120], remedy))
+    return known[asked]
+
+
+def series_names(overview: Overview) -> list[SeriesName]:
+    """All series of an audit, in reading order."""
+    return [
+        SeriesName(lens=one.lens, title=one.title, unit=one.unit, bound=one.bound, grouping=one.grouping)
+        for one in overview.lenses.values()
+    ]
+
+
+def metrics_of(series: SeriesOverview | None) -> dict[Metric, Estimate]:
+    """The summary numbers of a series; empty without one."""
+    return {metric: getattr(series, metric) for metric in METRICS} if series else {}
+
+
+def model_rows(overview: Overview, lens: str) -> list[ModelRow]:
+    """A row a model with one series, the worst outcome first."""
+    rows = [_model_row(place, model, model.find(lens)) for place, model in enumerate(overview.models)]
+    return sorted(rows, key=lambda row: WORST_FIRST.index(row.outcome))
+
+
+def _model_row(place: int, model: ModelOverview, series: SeriesOverview | None) -> ModelRow:
+    more = f" (and {len(model.reasons) - 1} more)" if len(model.reasons) > 1 else ""
+    return ModelRow(
+        index=place,
+        name=model.name,
+        outcome=model.outcome,
+        why=shorten(model.reasons[0], 150) + more if model.reasons and model.outcome is not Outcome.PASS else "",
+        worst=" = ".join(shorten(name, 28) for name in series.worst[:2]) if series else "",
+        metrics=metrics_of(series),
+        refuted=series.refuted if series else None,
+    )
+
+
+def gate_tallies(overview: Overview) -> list[GateTally]:
+    """For each gate how many models end in each outcome."""
+    texts = dict.fromkeys(gate.text for model in overview.models for gate in model.gates)
+    ends = [(gate.text, gate.outcome) for model in overview.models for gate in model.gates]
+    return [GateTally(text=text, counts=_tally(outcome for named, outcome in ends if named == text)) for text in texts]
+
+
+def series_body(series: SeriesOverview) -> SeriesBody:
+    """One series of a model's card."""
+    named = {
+        name: getattr(series, name)
+        for name in ("lens", "title", "unit", "grouping", "groups", "missing", "close", "delta", "method")
+    }
+    return SeriesBody(
+        **named,
+        metrics=metrics_of(series),
+        worst=list(series.worst),
+        refuted=series.refuted,
+        gap=series.gap,
+        words=series.words,
+    )
+
+
+def class_rows(rows: Sequence[GroupRow]) -> list[ClassRow]:
+    """The classes of one model, the weakest first and the undefined last."""
+    ordered = sorted(rows, key=lambda row: (_last(row.group.score.value), row.group.index))
+    return [
+        ClassRow(
+            index=row.group.index,
+            name=row.group.name,
+            n=row.group.n,
+            n_all=row.group.n_all,
+            score=row.group.score,
+            worst=row.worst,
+            close=row.close,
+        )
+        for row in ordered
+    ]
+
+
+def matrix(
+    series: SeriesOverview,
+    models: Sequence[ModelOverview],
+    groups: Sequence[Sequence[GroupRow]],
+    worst: int,
+    problems: Sequence[ProblemBody] = (),
+) -> ClassMatrix:
+    """Classes by models: the `worst` classes with the smallest mean over the models, in their own order."""
+    names = {row.group.index: row.group.name for rows in groups for row in rows}
+    scores = [{row.group.index: finite(row.group.score.value) for row in rows} for rows in groups]
+    means = {index: _mean([line.get(index) for line in scores]) for index in names}
+    kept = sorted(sorted(names, key=lambda index: (_last(means[index]), index))[:worst])
+    return ClassMatrix(
+        lens=series.lens,
+        title=series.title,
+        classes=[ClassName(index=index, name=names[index]) for index in kept],
+        models=[model.name for model in models],
+        values=[[line.get(index) for index in kept] for line in scores],
+        total=len(names),
+        problems=list(problems),
+    )
+
+
+def bracketed(model: ModelOverview) -> dict[str, SeriesOverview]:
+    """The model's series in L2 distance over the classes that prove, claim and break; fewer than two are none."""
+    found = {}
+    for label, start in BRACKET.items():
+        fits = [s for s in model.series if s.grouping == "class" and s.key.startswith(start) and s.unit == L2]
+        if fits:
+            found[label] = min(fits, key=lambda series: len(series.key))
+    return found if len(found) > 1 else {}
+
+
+def bracket(groups: Mapping[str, Sequence[GroupRow]], most: int) -> Bracket:
+    """Per class the marks of a bracket, the `most` classes that are broken at the smallest distance."""
+    names = {row.group.index: row.group.name for rows in groups.values() for row in rows}
+    scores = {label: {row.group.index: finite(row.group.score.value) for row in rows} for label, rows in groups.items()}
+    broken = list(scores.values())[-1]
+    order = sorted(names, key=lambda index: (_last(broken.get(index)), index))[:most]
+    return Bracket(
+        marks=list(scores),
+        classes=[ClassName(index=index, name=names[index]) for index in order],
+        values=[[line.get(index) for index in order] for line in scores.values()],
+    )
+
+
+def trend(
+    fleet: str, audits: Sequence[tuple[str, Found]], asked: str, metric: Metric, wanted: str, most: int, total: int
+) -> Trend:
+    """One number of each model over audits that are given the earliest first.
+
+    Args:
+        asked: the series; empty for the first of the latest audit that can be read.
+        wanted: only models whose names contain this, whatever the case.
+        most: lines at most.
+        total: audits that the fleet has.
+    """
+    read = [found for _, found in audits if isinstance(found, Overview)]
+    series = chosen(read[-1], asked) if read else None
+    names = dict.fromkeys(name for found in reversed(read) for name in _by_outcome(found))
+    fitting = [name for name in names if wanted.lower() in name.lower()]
+    lens = series.lens if series else ""
+    by_name = [
+        {model.name: model for model in found.models} if isinstance(found, Overview) else {} for _, found in audits
+    ]
+    lines = [
+        TrendLine(
+            model=name,
+            outcomes=[models[name].outcome if name in models else None for models in by_name],
+            cells=[_cell(models.get(name), lens, metric) for models in by_name],
+        )
+        for name in fitting[:most]
+    ]
+    return Trend(
+        fleet=fleet,
+        lens=lens,
+        metric=metric,
+        series=series_names(read[-1]) if read else [],
+        audits=[head(name, found) for name, found in audits],
+        lines=lines,
+        models=len(fitting),
+        total=total,
+    )
+
+
+def _by_outcome(found: Overview) -> list[str]:
+    return [model.name for model in sorted(found.models, key=lambda model: WORST_FIRST.index(model.outcome))]
+
+
+def _cell(model: ModelOverview | None, lens: str, metric: Metric) -> Cell | None:
+    series = model.find(lens) if model else None
+    if series is None:
+        return None
+    estimate: Estimate = getattr(series, metric)
+    value = finite(estimate.value)
+    return None if value is None else [value, finite(estimate.low), finite(estimate.high)]
+
+
+def _tally(outcomes: Iterable[Outcome]) -> dict[Outcome, int]:
+    counts = Counter(outcomes)
+    return {outcome: counts[outcome] for outcome in WORST_FIRST if counts[outcome]}
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _last(value: float | None) -> float:
+    """Sort key that puts the undefined last."""
+    return float("inf") if value is None else value
