@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +87,24 @@ def migrated_store(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path],
         return f"sqlite:///{folder}/mlflow.db"
 
     return copy
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """Headless Chromium, and its console in the log "browser"; the test is skipped where it is not installed."""
+    driver = shutil.which("chromedriver")
+    if driver is None:
+        pytest.skip("Chromium's driver (chromedriver) is not installed")
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1280,1000"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    found = webdriver.Chrome(service=Service(driver), options=options)
+    yield found
+    found.quit()
 
 
 def _board_series(key: str, value: float, half: float) -> SeriesResult:

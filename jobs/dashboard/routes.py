@@ -246,7 +246,7 @@ def _add_now(router: APIRouter, sources: Sources) -> None:
 
 def _audit_body(name: str, overview: Overview, folder: str, lens: str, earlier: str) -> AuditBody:
     series = chosen(overview, lens)
-    upload = next(reversed(uploads(folder)), {})
+    upload: dict[str, object] = next(reversed(uploads(folder)), {})
     return AuditBody(
         head=head(name, overview),
         fleet=overview.fleet,

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -77,7 +78,7 @@ class Sources:
         self.bundles = Bundles(places.storage)
         self._client = client
         self._running = Kept(self._ask_running, PROGRESS_SECONDS)
-        self._boards = {name: Kept(lambda name=name: self._ask_boards(name), BOARD_SECONDS) for name in PRESETS}
+        self._boards = {name: Kept(partial(self._ask_boards, name), BOARD_SECONDS) for name in PRESETS}
 
     def running(self) -> Running:
         """Audits that wait or run, with how far they are."""
@@ -138,7 +139,8 @@ class Sources:
         except ConfigError as error:  # no run to rank
             return LeaderboardBody(source=without_secret(uri), notes=[str(one) for one in error.problems], boards=[])
         boards = [board_data(board) for board in found.boards]
-        return LeaderboardBody(source=found.source, notes=list(found.notes), boards=boards)
+        notes = [note for note in found.notes if "--together" not in note]  # an option of the command, not of the page
+        return LeaderboardBody(source=found.source, notes=notes, boards=boards)
 
 
 def is_made(uri: str) -> bool:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -211,24 +210,6 @@ def hostile_audit(make_audit: Callable[..., AuditResult]) -> AuditResult:
         for model, name in zip(audit.models, ("<img src=x onerror=alert(1)>", "y" * 10_000), strict=True)
     ]
     return replace(audit, models=tuple(renamed), fleet="fleet </title><script>alert(2)</script>")
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
-    """Headless Chromium, and its console in the log "browser"; the test is skipped where it is not installed."""
-    driver = shutil.which("chromedriver")
-    if driver is None:
-        pytest.skip("Chromium's driver (chromedriver) is not installed")
-    from selenium import webdriver
-    from selenium.webdriver.chrome.service import Service
-
-    options = webdriver.ChromeOptions()
-    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1280,1000"):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    found = webdriver.Chrome(service=Service(driver), options=options)
-    yield found
-    found.quit()
 
 
 @pytest.fixture(scope="session")

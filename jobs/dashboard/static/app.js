@@ -57,7 +57,7 @@ const show = async ({ again = false } = {}) => {
   target?.focus({ preventScroll: focused >= 0 });
   if (!again) scrollTo(0, 0);
   try {
-    if (made.then) await made.then();
+    if (made.after) await made.after();
   } catch (error) {
     if (!error.problems) throw error;
     main.append(...error.problems.map(problem));

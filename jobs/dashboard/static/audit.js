@@ -86,7 +86,7 @@ export const audit = async (route) => {
     found.words.length ? section("What this means", list(found.words)) : null,
     section("Where it is", ...links(found)),
   ];
-  return { title: `${cut(found.fleet)}: ${found.head.outcome}`, content, then: map.show };
+  return { title: `${cut(found.fleet)}: ${found.head.outcome}`, content, after: map.show };
 };
 
 const classes = (found, series) => {

@@ -112,9 +112,9 @@ export const lines = (moments, found, label) => (narrow) => ({
     showlegend: place < 8,
   })).reverse(),
   layout: {
-    height: 430, showlegend: found.length > 1, legend: { orientation: "h", y: -0.28, yanchor: "top", x: 0, traceorder: "reversed" },
+    height: 430, showlegend: found.length > 1, legend: { orientation: "h", y: narrow ? -0.3 : -0.14, yanchor: "top", x: 0, traceorder: "reversed" },
     xaxis: { ...ticks(moments, 24), nticks: 8, ...thinned(moments, narrow ? 4 : 12), range: [-0.4, moments.length - 0.6] },
-    yaxis: { title: { text: safe(label, 60), standoff: 8 }, rangemode: "tozero" },
+    yaxis: { title: { text: safe(label, 60), standoff: 8 } },
   },
 });
 const thinned = (names, most) => {

@@ -3,7 +3,7 @@ import { get } from "./api.js";
 import { LINES, cell, dots, figure } from "./charts.js";
 import { chip, chips, cut, el, estimate, filters, list, name, section, select, signed, table, when } from "./dom.js";
 import { ABOUT, trail } from "./audit.js";
-import { named, told } from "./fleet.js";
+import { named } from "./fleet.js";
 
 const overlap = (one) => one.overlap === null ? "unknown: one-sided" : one.overlap ? "overlap" : el("span", { class: "apart" }, "do not overlap");
 const columns = (get) => [
@@ -13,7 +13,7 @@ const columns = (get) => [
   { title: "intervals", label: true, get: (row) => String(get(row)?.overlap), cell: (row) => get(row) ? overlap(get(row)) : "–" },
 ];
 const side = (label, fleet, head) => el("div", {}, el("b", {}, label), el("p", {}, el("a", { href: `#/fleet/${encodeURIComponent(fleet)}/${encodeURIComponent(head.id)}` }, when(head.started)), " ", chip(head.outcome)),
-  el("p", {}, chips(head.counts)), el("p", { class: "note" }, `${head.samples.toLocaleString("en")} samples of ${head.classes.toLocaleString("en")} classes`));
+  el("p", {}, chips(head.counts)), el("p", { class: "note" }, `${head.samples.toLocaleString("en")} samples of ${head.classes.toLocaleString("en")} classes, audit ${cut(head.audit_id)}`));
 const pair = (title, note, rows, get, label) => rows.length ? figure(title, note, dots(rows.map((row) => row.name), [
   { name: "before", colour: LINES[7], symbol: "circle", cells: rows.map((row) => cell(get(row)?.before)) },
   { name: "after", colour: LINES[0], symbol: "diamond", cells: rows.map((row) => cell(get(row)?.after)) },
@@ -63,9 +63,9 @@ export const compare = async (route) => {
   showModels();
   showClasses();
   return {
-    title: "Comparison",
+    title: `${cut(found.before.audit_id)} and ${cut(found.after.audit_id)}`,
     content: [
-      trail(["Fleets", "#/"], [cut(fleet), `#/fleet/${encodeURIComponent(fleet)}`]), el("h1", { tabindex: -1 }, `Two audits, ${told(found.before)} and ${told(found.after)}`),
+      trail(["Fleets", "#/"], [cut(fleet), `#/fleet/${encodeURIComponent(fleet)}`]), el("h1", { tabindex: -1 }, "Two audits side by side"),
       el("div", { class: "sides" }, side("before", fleet, found.before), side("after", fleet, found.after)), cautions, tested(found.tested),
       section("Models", bar, models), section("Classes", which, classes),
     ],

@@ -93,5 +93,5 @@ export const fleet = async (route) => {
     el("p", { class: "trail" }, el("a", { href: "#/" }, "Fleets")), el("h1", { tabindex: -1 }, name(first.fleet, 120)),
     el("p", { class: "facts" }, count(first.total, "audit")), section("Over time", ...trend.parts), section("Audits", ...audits(id, first)),
   ];
-  return { title: first.fleet, content, then: trend.show };
+  return { title: first.fleet, content, after: trend.show };
 };

@@ -1,0 +1,313 @@
+"""The page in a real browser: what a person, a keyboard and a phone meet, and what hostile names do not do."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvicorn
+
+from jobs.dashboard.serve import local_app, places_of
+
+from .conftest import AUDITS, FLEET, HOSTILE, ID, TOKEN, Audit
+
+PHONE = {"width": 400, "height": 800, "deviceScaleFactor": 1, "mobile": True}
+
+
+@pytest.fixture
+def address(base: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The dashboard, served."""
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    config = uvicorn.Config(local_app(places_of(str(base), None, None), TOKEN), port=0, log_level="critical")
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    while not server.started:
+        time.sleep(0.02)
+    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    server.should_exit = True
+    thread.join(30)
+
+
+@pytest.fixture
+def page(browser: Any, address: str) -> Iterator[Page]:
+    """The page of a caller with a token; whatever the test did, the console has no fault."""
+    browser.get_log("browser")
+    browser.get(f"{address}/#token={TOKEN}")
+    opened = Page(browser, address)
+    opened.until("document.querySelector('h1') && document.querySelector('h1').textContent === 'Fleets'")
+    yield opened
+    faults = [entry["message"] for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
+    browser.execute_script("sessionStorage.clear()")
+    browser.get("about:blank")
+    assert [fault for fault in faults if fault not in opened.expected] == []
+
+
+class Page:
+    """What tests ask of the page."""
+
+    def __init__(self, browser: Any, address: str) -> None:
+        self.browser = browser
+        self.address = address
+        self.expected: list[str] = []
+
+    def js(self, script: str, *arguments: Any) -> Any:
+        return self.browser.execute_script(script, *arguments)
+
+    def until(self, condition: str, seconds: float = 60.0) -> None:
+        end = time.monotonic() + seconds
+        while not self.js(f"return Boolean({condition})"):
+            assert time.monotonic() < end, f"{condition}: {self.text('main')[:2000]}"
+            time.sleep(0.05)
+
+    def text(self, selector: str) -> str:
+        return str(self.js("return document.querySelector(arguments[0])?.textContent ?? ''", selector))
+
+    def go(self, path: str, heading: str) -> None:
+        self.js("location.hash = arguments[0]", path)
+        self.until(f"document.querySelector('h1')?.textContent.includes({heading!r})")
+
+    def ids(self) -> dict[str, str]:
+        """Ids of the fleet's audits by audit id, as the links of its page say."""
+        self.go(f"#/fleet/{FLEET}", FLEET)
+        links = "[...document.querySelectorAll('tbody th a')].map(a => a.getAttribute('href').split('/').pop())"
+        found = self.js(f"return {links}")
+        return {next(audit for audit in AUDITS if each.startswith(audit)): each for each in found}
+
+    def choose(self, label: str, text: str) -> None:
+        """Choose an option of the select with that label."""
+        self.js(
+            "const [label, text] = arguments;"
+            "const found = [...document.querySelectorAll('main label')].find(l => l.firstChild.textContent === label);"
+            "const box = found.querySelector('select');"
+            "box.value = [...box.options].find(o => o.textContent === text).value;"
+            "box.dispatchEvent(new Event('change'))",
+            label,
+            text,
+        )
+
+    def rows(self, caption: str) -> list[list[str]]:
+        found: list[list[str]] = self.js(
+            "const table = [...document.querySelectorAll('main table')]"
+            ".find(t => t.caption.textContent.startsWith(arguments[0]));"
+            "return [...table.tBodies[0].rows].map(r => [...r.cells].map(c => c.textContent.trim()))",
+            caption,
+        )
+        return found
+
+    def drawn(self) -> None:
+        self.until(
+            "document.querySelector('.canvas') && "
+            "[...document.querySelectorAll('.canvas')].some(c => c.querySelector('.main-svg'))"
+        )
+
+
+def test_a_token_is_asked_for_kept_out_of_the_address_and_asked_for_again(browser: Any, address: str) -> None:
+    browser.get(f"{address}/")
+    page = Page(browser, address)
+    page.until("document.getElementById('gate').open")
+    for text, there in (("wrong", False), (TOKEN, True)):
+        browser.find_element("id", "token").send_keys(text)
+        browser.find_element("css selector", "#gate button").click()
+        if not there:
+            page.until("document.getElementById('gate-said').textContent && document.getElementById('gate').open")
+    page.until("document.querySelector('main table')")
+    assert page.text("main table").count(FLEET) == 1 and TOKEN not in browser.current_url
+    browser.get_log("browser")  # the 401 that was asked for
+
+
+def test_from_the_fleets_to_a_class_of_a_model(page: Page) -> None:
+    rows = page.rows("Fleets")
+    assert [row[0] for row in rows] == [
+        page.js("return arguments[0]", HOSTILE[:59] + "…" if len(HOSTILE) > 60 else HOSTILE),
+        FLEET,
+    ] or ({row[0][:10] for row in rows} == {HOSTILE[:10], FLEET})
+    assert any("cannot be read" in row[1] for row in rows)
+    ids = page.ids()
+    page.drawn()
+    found = page.rows("Audits")
+    assert len(found) == 4 and "update classwise" not in found[0][2] and "cannot be read" in found[0][2]
+    assert "schema_version 1 or older" in found[0][3]
+    page.go(f"#/fleet/{FLEET}/{ids[AUDITS[2]]}?series=clean", FLEET)
+    assert [row[0] for row in page.rows("Models")] == ["second", "first"]
+    assert page.rows("Models")[0][4].startswith("0.600")
+    page.drawn()
+    page.js("document.querySelector('main tbody th a').click()")
+    page.until("document.querySelector('h1').textContent.startsWith('second')")
+    assert "upper bound 0.64 is below 0.7" in page.text("main")
+    assert [row[0][:3] for row in page.rows("Every class")] == ["cat", "bee", "ant"]
+    page.drawn()
+    page.choose("Measure", "clean")
+    page.until("location.hash.includes('series=clean') && !document.querySelector('main[aria-busy]')")
+    assert page.rows("Every class")[0][2].startswith("0.600")
+
+
+def test_tables_filter_and_sort_with_the_keyboard(page: Page) -> None:
+    page.ids()
+    page.choose("Verdict", "fail")
+    page.until("document.querySelector('main').textContent.includes('1 of 4 audits')")
+    assert [row[2] for row in page.rows("Audits")] == ["✗ fail"]
+    page.choose("Verdict", "broken")
+    assert len(page.rows("Audits")) == 1
+    page.choose("Verdict", "all")
+    find = "[...document.querySelectorAll('main thead button')].find(b => b.textContent === 'id')"
+    page.js(f"{find}.focus()")
+    from selenium.webdriver.common.keys import Keys
+
+    page.browser.switch_to.active_element.send_keys(Keys.ENTER)
+    assert [row[6][:16] for row in page.rows("Audits")] == [*(audit[:16] for audit in AUDITS), "–"]
+    assert page.js(f"return {find}.closest('th').getAttribute('aria-sort')") == "ascending"
+    outline = page.js("return getComputedStyle(document.activeElement).outlineStyle")
+    assert outline == "solid", "focus is seen"
+    page.js("document.activeElement.blur(); scrollTo(0, 0)")
+    page.browser.find_element("tag name", "body").send_keys(Keys.TAB)
+    assert page.js("return document.activeElement.id") in {"skip", ""}
+
+
+def test_over_time_follows_its_choices_and_has_its_numbers_as_a_table(page: Page) -> None:
+    page.ids()
+    page.drawn()
+    page.choose("Measure", "clean")
+    page.choose("Number", "score (mean)")
+    page.until("document.querySelector('main figure h3')?.textContent === 'clean: score (mean)'")
+    rows = {row[0]: row[1:] for row in page.rows("The same numbers")}
+    assert [cell[:5] for cell in rows["second"]] == ["0.900", "0.800", "0.700", "–"]
+    assert "0.680 to 0.720" in rows["second"][2] and "fail" in rows["second"][2]
+    assert "metric=aggregate" in page.js("return location.hash")
+    box = page.browser.find_element("xpath", "//label[starts-with(., 'Model contains')]/input")
+    box.send_keys("FIRST")
+    page.until("document.querySelectorAll('main figure tbody tr').length === 1")
+
+
+def test_two_audits_are_ticked_and_compared(page: Page, base: Path) -> None:
+    ids = page.ids()
+    compare = "[...document.querySelectorAll('main button')].find(b => b.textContent.startsWith('Compare'))"
+    ticks = page.browser.find_elements("css selector", "main input[type=checkbox]")
+    assert len(ticks) == 3 and page.js(f"return {compare}.disabled")
+    ticks[0].click()
+    ticks[2].click()
+    (base / "audits" / FLEET / ids[AUDITS[2]] / "comparison.json").write_text('{"baseline": {"verdict": "worse"}}')
+    page.js(f"{compare}.click()")
+    page.until("document.querySelector('h1').textContent.startsWith('Two audits')")
+    assert f"/{ids[AUDITS[0]]}/{ids[AUDITS[2]]}" in page.js("return location.hash"), "the earlier one first"
+    page.drawn()
+    assert "is not a test" in page.text("main") and "baselineverdict worse" in page.text("dl.tested")
+    page.choose("Measure", "clean")
+    page.until("location.hash.includes('series=clean')")
+    page.choose("Number", "score: mean over all samples")
+    page.until("document.querySelector('main').textContent.includes('do not overlap')")
+    rows = {row[0]: row for row in page.rows("Each model")}
+    assert rows["second"][4:] == ["−0.200", "do not overlap"] and rows["firstsame weights"][5] == "overlap"
+    page.choose("Model", "second")
+    page.until("[...document.querySelectorAll('main h3')].some(h => h.textContent.startsWith('second'))")
+    assert [row[3] for row in page.rows("Every class")] == ["−0.200"] * 3
+
+
+def test_a_running_audit_moves_while_it_is_looked_at_and_ends(page: Page, base: Path) -> None:
+    from jobs.progress import Quiet
+
+    assert "No audit runs now." in page.text("#running")
+    audit = Audit(base, Quiet())
+    audit.telling.stage("measures", 4, 2)
+    page.until(f"document.querySelector('#running')?.textContent.includes({ID!r})")
+    page.until("document.querySelector('#running').textContent.includes('0 of 4 shards')")
+    audit.shard()
+    page.until("document.querySelector('#running progress').value === 1")
+    assert "measures, 1 of 4 shards, 2 models, 50 images/s, about 6 s left" in page.text("#running")
+    assert page.text("#pulse") == "1 audit running"
+    audit.end()
+    (audit.folder / "ending.json").unlink()
+    page.until("document.querySelector('#running li') === null")
+    assert page.text("#live") == f"{ID} has ended."
+
+
+def test_hostile_names_are_text_everywhere(page: Page) -> None:
+    fleet = page.js(
+        "return [...document.querySelectorAll('main tbody th a')].find(a => a.textContent.includes('<img')).getAttribute('href')"
+    )
+    page.go(fleet, "<img src=x")
+    page.drawn()
+    audit = page.js("return document.querySelector('main tbody th a').getAttribute('href')")
+    page.go(audit, "<img src=x")
+    page.drawn()
+    page.go(f"{audit}/0", "plain")
+    page.drawn()
+    parts = audit.split("/")
+    page.go(f"#/compare/{parts[2]}/{parts[3]}/{parts[3]}", "Two audits")
+    page.drawn()
+    assert page.js("return document.querySelectorAll('main img, main script, main iframe').length") == 0
+    assert "owned" not in page.browser.title.split("'")[0] and page.js("return window.owned") is None
+    assert page.js("return document.title") != "owned"
+
+
+def test_nothing_inline_runs_and_nothing_is_asked_of_another_server(page: Page) -> None:
+    page.ids()
+    page.drawn()
+    asked = page.js("return performance.getEntriesByType('resource').map(e => e.name)")
+    assert asked and all(name.startswith((page.address, "data:")) for name in asked)
+    page.js(
+        "const made = document.createElement('script'); made.textContent = 'window.ran = true';"
+        "document.head.append(made)"
+    )
+    assert page.js("return window.ran") is None, "the policy refuses it"
+    page.expected += [e["message"] for e in page.browser.get_log("browser") if "inline script" in e["message"]]
+    assert len(page.expected) == 1
+
+
+def test_what_is_not_there_is_said_on_the_page(page: Page) -> None:
+    page.go("#/fleet/nobody", "This cannot be shown")
+    assert "a fleet of /v1/fleets" in page.text(".problem")
+    page.go("#/nowhere", "This cannot be shown")
+    faults = [e["message"] for e in page.browser.get_log("browser") if e["level"] == "SEVERE"]
+    assert len(faults) == 1 and "404" in faults[0], "the browser's own line on the status"
+
+
+@pytest.mark.parametrize("view", ["home", "fleet", "audit", "model", "compare", "leaderboard", "schedules"])
+def test_a_phone_sees_all_of_it_without_scrolling_sideways(page: Page, running: Audit, view: str) -> None:
+    page.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", PHONE)
+    try:
+        ids = page.ids()
+        last = ids[AUDITS[2]]
+        views = {
+            "home": ("#/", "Fleets"),
+            "fleet": (f"#/fleet/{FLEET}", FLEET),
+            "audit": (f"#/fleet/{FLEET}/{last}", FLEET),
+            "model": (f"#/fleet/{FLEET}/{last}/1", "second"),
+            "compare": (f"#/compare/{FLEET}/{ids[AUDITS[0]]}/{last}", "Two audits"),
+            "leaderboard": ("#/leaderboard", "Leaderboard"),
+            "schedules": ("#/schedules", "Schedules"),
+        }
+        page.go(*views[view])
+        page.until("!document.querySelector('.waiting')")
+        if view in {"fleet", "audit", "model", "compare"}:
+            page.drawn()
+        assert page.js("return [innerWidth, document.documentElement.scrollWidth]") == [400, 400]
+        assert page.js("return document.querySelectorAll('main table, main p').length") > 0
+        outside = "[...document.querySelectorAll('main table.cards td, main table.cards th')]"
+        assert page.js(f"return {outside}.filter(c => c.getBoundingClientRect().right > 400).length") == 0
+    finally:
+        page.browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_numbers_are_written_as_the_report_writes_them(page: Page) -> None:
+    from services.estimates import Estimate
+    from tracking.words import interval, number
+
+    values = [None, 0.0, 1.0, 0.1, 0.0995, 0.09949, 0.00005, 0.00001, -0.00001, -0.25, 12.3456, 0.5]
+    script = "const done = arguments[1]; import('/ui/dom.js').then(m => done(arguments[0].map(m.{})))"
+    ask: Callable[[str, Any], Any] = lambda name, given: page.browser.execute_async_script(script.format(name), given)  # noqa: E731
+    assert ask("number", values) == [number(value) for value in values]
+    estimates = [
+        Estimate(0.5),
+        Estimate(0.5, 0.4),
+        Estimate(0.5, None, 0.6),
+        Estimate(0.5, 0.4, 0.6),
+        Estimate(None),
+        Estimate(None, reason="0/0"),
+    ]
+    plain = [{"value": e.value, "low": e.low, "high": e.high, "reason": e.reason} for e in estimates]
+    assert ask("interval", plain) == [interval(each) for each in estimates]

@@ -1,0 +1,236 @@
+"""The dashboard's routes over real bundles, among them a broken one and one of hostile names."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from jobs.dashboard import bundles as reading
+from services import storage
+from services.errors import StorageError
+
+from .conftest import AUDITS, FLEET, HOSTILE, ID, Audit, root_of, write
+
+
+def get(caller: TestClient, path: str, status: int = 200, **query: Any) -> Any:
+    said = caller.get(f"/v1/{path}", params=query)
+    assert said.status_code == status, said.text
+    return said.json()
+
+
+def test_fleets_are_told_with_their_latest_audit_a_broken_one_with_its_reason(caller: TestClient) -> None:
+    found = get(caller, "fleets")
+    assert found["total"] == 2
+    by_name = {fleet["name"]: fleet for fleet in found["fleets"]}
+    assert by_name[HOSTILE]["latest"]["outcome"] == "pass" and "<" not in by_name[HOSTILE]["id"]
+    robust = next(fleet for fleet in found["fleets"] if fleet["id"] == FLEET)
+    assert robust["audits"] == 4 and robust["latest"]["outcome"] is None
+    assert "update classwise" in robust["latest"]["problem"]["remedy"]
+
+
+def test_audits_come_latest_first_and_in_parts(caller: TestClient) -> None:
+    whole = get(caller, f"fleets/{FLEET}/audits")
+    assert [audit["audit_id"] for audit in whole["audits"]] == ["", *AUDITS[::-1]] and whole["total"] == 4
+    assert [audit["outcome"] for audit in whole["audits"]] == [None, "fail", "pass", "pass"]
+    assert whole["audits"][1]["counts"] == {"fail": 1, "pass": 1}
+    part = get(caller, f"fleets/{FLEET}/audits", limit=2, offset=2)
+    assert part["audits"] == whole["audits"][2:] and part["total"] == 4
+
+
+def test_a_number_over_time_has_limits_verdicts_and_gaps(caller: TestClient) -> None:
+    found = get(caller, f"fleets/{FLEET}/trend", series="clean", metric="aggregate")
+    assert [audit["audit_id"] for audit in found["audits"]] == [*AUDITS, ""]
+    assert [line["model"] for line in found["lines"]] == ["second", "first"], "those that do not pass first"
+    cells = found["lines"][0]["cells"]
+    assert [cell and round(cell[0], 3) for cell in cells] == [0.9, 0.8, 0.7, None]
+    assert cells[0] == pytest.approx([0.9, 0.88, 0.92])
+    assert found["lines"][0]["outcomes"] == ["pass", "pass", "fail", None]
+    few = get(caller, f"fleets/{FLEET}/trend", model="FIRST", limit=2, most=1)
+    assert [line["model"] for line in few["lines"]] == ["first"] and len(few["audits"]) == 2 and few["total"] == 4
+    assert few["lens"] == "great", "the first series in reading order"
+
+
+def test_an_audit_has_a_row_a_model_the_worst_first(caller: TestClient) -> None:
+    ids = root_of(caller)
+    found = get(caller, f"fleets/{FLEET}/audits/{ids[AUDITS[2]]}", series="clean")
+    assert [row["name"] for row in found["models"]] == ["second", "first"]
+    assert found["models"][0]["why"].startswith("clean wcr >= 0.7") and found["models"][1]["why"] == ""
+    assert found["models"][0]["metrics"]["wcr"]["value"] == pytest.approx(0.6)
+    assert found["gates"] == [{"text": "clean wcr >= 0.7", "counts": {"fail": 1}}]
+    assert found["verdict"] == "1 of 2 models fails, 1 passes." and found["earlier"] == ids[AUDITS[1]]
+    assert [series["lens"] for series in found["series"]] == ["great", "minimal/l2", "clean"]
+    assert get(caller, f"fleets/{FLEET}/audits/{ids[AUDITS[0]]}")["earlier"] == ""
+
+
+def test_a_model_s_card_has_reasons_intervals_classes_and_the_bracket(caller: TestClient) -> None:
+    ids = root_of(caller)
+    card = get(caller, f"fleets/{FLEET}/audits/{ids[AUDITS[2]]}/models/1", series="clean")
+    assert (card["name"], card["outcome"]) == ("second", "fail") and len(card["gates"]) == 1
+    assert [row["name"] for row in card["classes"]] == ["cat", "bee", "ant"]
+    assert card["classes"][0]["worst"] and card["classes"][0]["score"]["low"] == pytest.approx(0.56)
+    assert card["bracket"]["marks"] == ["GREAT (claimed)", "perturbation found (broken)"]
+    assert [one["name"] for one in card["bracket"]["classes"]] == ["cat", "bee", "ant"]
+    assert card["bracket"]["values"][1] == pytest.approx([0.3, 0.4, 0.5])
+    few = get(caller, f"fleets/{FLEET}/audits/{ids[AUDITS[2]]}/models/1", most=1)
+    assert len(few["classes"]) == 1 and few["total"] == 3
+
+
+def test_the_class_map_keeps_the_weakest_classes_and_tells_what_it_cannot_read(caller: TestClient, base: Path) -> None:
+    ids = root_of(caller)
+    path = f"fleets/{FLEET}/audits/{ids[AUDITS[2]]}/classes"
+    found = get(caller, path, series="clean", worst=2)
+    assert [one["name"] for one in found["classes"]] == ["bee", "cat"] and found["total"] == 3
+    assert found["models"] == ["second", "first"] and found["values"][0] == pytest.approx([0.7, 0.6])
+    table = next((base / "audits" / FLEET / ids[AUDITS[2]] / "tables").glob("001_*"))
+    table.write_bytes(b"no table")
+    broken = get(caller, path, series="clean")
+    assert broken["values"][0] == [None] * 3 and len(broken["problems"]) == 1
+    assert broken["problems"][0]["where"].endswith(table.name)
+
+
+def test_two_audits_are_compared_with_differences_and_no_claim_of_a_test(caller: TestClient, base: Path) -> None:
+    ids = root_of(caller)
+    query = {"before": ids[AUDITS[0]], "after": ids[AUDITS[2]], "series": "clean", "model": "second"}
+    found = get(caller, f"fleets/{FLEET}/comparison", **query)
+    first, second = found["models"]
+    assert (first["name"], first["metrics"]["aggregate"]["change"], first["same_weights"]) == ("first", 0.0, True)
+    assert second["metrics"]["aggregate"]["change"] == pytest.approx(-0.2) and second["same_weights"] is False
+    assert second["metrics"]["aggregate"]["overlap"] is False and first["metrics"]["wcr"]["overlap"] is True
+    assert second["metrics"]["fp"]["overlap"] is None, "no interval, no overlap"
+    assert [one["difference"]["change"] for one in found["classes"]] == pytest.approx([-0.2] * 3)
+    assert "is not a test" in found["notes"][-1] and found["tested"] is None
+    (base / "audits" / FLEET / ids[AUDITS[2]] / "comparison.json").write_text('{"p": NaN, "verdict": "worse"}')
+    tested = get(caller, f"fleets/{FLEET}/comparison", **query)["tested"]
+    assert tested == {"p": None, "verdict": "worse"}
+
+
+def test_what_runs_tells_how_far_it_is(caller: TestClient, running: Audit) -> None:
+    running.shard()
+    [found] = get(caller, "progress")["running"]
+    assert (found["id"], found["state"], found["stage"]) == (ID, "running", "measures")
+    assert (found["done"], found["total"], found["models"], found["images_per_second"]) == (1, 4, 2, 50.0)
+
+
+def test_no_schedule_and_no_mlflow_are_said_and_none_is_made(caller: TestClient, base: Path) -> None:
+    assert "classwise schedule add" in get(caller, "schedules")["note"]
+    assert get(caller, "leaderboard")["notes"] == ["No audit was logged to MLflow yet."]
+    assert not list(base.glob("*.db"))
+
+
+def test_schedules_are_told_with_their_next_firing(caller: TestClient, base: Path, digits: dict[str, Any]) -> None:
+    from datetime import UTC, datetime
+
+    from jobs.fleetfile import validate_fleet
+    from jobs.schedules.records import Overlap
+    from jobs.schedules.scheduler import new_schedule
+    from jobs.schedules.store import Store
+
+    store = Store(f"sqlite:///{base}/schedules.db")
+    now = datetime(2026, 11, 28, 8, tzinfo=UTC)
+    for name, cron in (("late", "0 12 * * *"), ("soon", "0 9 * * *")):
+        schedule = new_schedule(name, validate_fleet(digits), cron, zone="UTC", overlap=Overlap.SKIP, now=now)
+        store.add(schedule)
+    store.fire(schedule, now)
+    store.close()
+    found = get(caller, "schedules")["schedules"]
+    assert [(one["name"], one["next_at"]) for one in found] == [
+        ("soon", "2026-11-28T09:00:00+00:00"),
+        ("late", "2026-11-28T12:00:00+00:00"),
+    ]
+    assert [firing["state"] for firing in found[0]["firings"]] == ["waiting"] and "content" not in found[0]
+
+
+@pytest.fixture
+def digits(base: Path) -> dict[str, Any]:
+    return {
+        "fleet": "digits",
+        "storage": str(base),
+        "samples": {"uri": "sklearn:digits"},
+        "models": [{"name": "one", "uri": "torchscript:/nowhere.pt"}],
+    }
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "said"),
+    [
+        ("fleets/none/audits", 404, "a fleet of /v1/fleets"),
+        ("fleets/../audits", 404, "a path of"),
+        ("fleets/%2e%2e/audits", 404, "a fleet of /v1/fleets"),
+        ("fleets/..%2f..%2fetc/audits", 404, "a path of"),
+        ("fleets/robust/audits/..", 404, "a path of"),
+        ("fleets/robust/audits/...", 404, "an audit of"),
+        ("fleets/robust/audits/20261128T010000Z", 404, "an audit of"),
+        ("fleets/ro%20bust/audits", 422, "pattern"),
+        ("fleets/robust/comparison?before=a&after=b", 404, "an audit of"),
+        ("fleets/robust/trend?metric=none", 422, "Input should be"),
+        ("fleets/robust/trend?series=clena", 422, "did you mean 'clean'"),
+        ("fleets?limit=0", 422, "greater than"),
+        ("fleets?limit=501", 422, "less than"),
+    ],
+)
+def test_what_is_not_there_is_refused_in_the_one_shape(caller: TestClient, path: str, status: int, said: str) -> None:
+    answer = caller.get(f"/v1/{path}")
+    assert answer.status_code == status and set(answer.json()) == {"error", "problems"}
+    assert said in answer.text
+
+
+def test_a_broken_audit_and_an_unknown_model_are_refused(caller: TestClient) -> None:
+    ids = root_of(caller)
+    refused = get(caller, f"fleets/{FLEET}/audits/{ids['broken']}", 503)
+    assert refused["problems"][0]["found"] == "99"
+    assert "below 2" in json.dumps(get(caller, f"fleets/{FLEET}/audits/{ids[AUDITS[0]]}/models/7", 404))
+    query = {"before": ids[AUDITS[0]], "after": ids[AUDITS[1]], "model": "nobody"}
+    assert "nobody" in json.dumps(get(caller, f"fleets/{FLEET}/comparison", 404, **query))
+
+
+def test_a_storage_that_cannot_be_read_is_said(caller: TestClient, base: Path) -> None:
+    (base / "audits").rename(base / "elsewhere")
+    assert get(caller, "fleets") == {"fleets": [], "total": 0}
+    (base / "audits" / FLEET).mkdir(parents=True)
+    (base / "audits" / FLEET / "stray.txt").write_text("a file, no audit")
+    assert get(caller, f"fleets/{FLEET}/audits")["audits"] == []
+    with pytest.raises(StorageError, match="a storage that can be read"), reading.reachable("s3://bucket"):
+        raise RuntimeError("the library of the store says no")
+
+
+def test_an_audit_without_an_overview_or_with_another_s_is_read_from_its_bundle(caller: TestClient, base: Path) -> None:
+    ids = root_of(caller)
+    folders = {audit: base / "audits" / FLEET / ids[audit] for audit in AUDITS}
+    (folders[AUDITS[0]] / "overview.json").unlink()
+    (folders[AUDITS[1]] / "overview.json").write_bytes((folders[AUDITS[2]] / "overview.json").read_bytes())
+    found = {audit: get(caller, f"fleets/{FLEET}/audits/{ids[audit]}") for audit in AUDITS[:2]}
+    assert [body["head"]["audit_id"] for body in found.values()] == list(AUDITS[:2])
+
+
+def test_lists_read_overviews_and_remember_a_bounded_number(
+    base: Path, monkeypatch: pytest.MonkeyPatch, board_audit: Any
+) -> None:
+    found = reading.Bundles(str(base), memory=1)
+    monkeypatch.setattr(reading, "read_bundle", None)
+    names = found.audits(FLEET)
+    first = found.overview(FLEET, names[1])
+    assert found.overview(FLEET, names[1]) is first, "remembered"
+    found.overview(FLEET, names[2])
+    assert len(found._known) == 1 and found._held == next(iter(found._known.values()))[0]
+    assert found.overview(FLEET, names[1]) is not first and found.overview(FLEET, names[1]) == first
+    again = write(base, board_audit(AUDITS[2], {"new": ({}, {"clean": 0.5})}, fleet=FLEET))
+    assert storage.join(str(base), "audits", FLEET, names[1]) == str(again)
+    assert [model.name for model in found.overview(FLEET, names[1]).models] == ["new"], "another file, another content"
+
+
+def test_no_data_without_the_token_and_the_page_with_none(caller: TestClient) -> None:
+    del caller.headers["authorization"]
+    for path in ("fleets", f"fleets/{FLEET}/audits", "progress", "schedules", "leaderboard"):
+        assert caller.get(f"/v1/{path}").status_code == 401
+    page = caller.get("/")
+    assert page.status_code == 200 and "script-src 'self'" in page.headers["content-security-policy"]
+    assert FLEET not in page.text and "#0072B2" in page.text
+    again = caller.get("/ui/app.js", headers={"if-none-match": caller.get("/ui/app.js").headers["etag"]})
+    assert again.status_code == 304 and again.content == b""
+    plotly = caller.get("/ui/plotly.js")
+    assert plotly.headers["content-encoding"] == "gzip" and "plotly.js v" in plotly.text[:200]
+    assert caller.get("/ui/page.html").status_code == 401 and caller.get("/ui/../serve.py").status_code == 401
