@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from services import storage
@@ -30,15 +32,29 @@ def read_groups(path: str, key: str, grouping: str) -> list[GroupRow]:
     Raises:
         StorageError: the table is not there, damaged, or none of classwise.
     """
-    fs, inner = storage.filesystem(path)
-    wanted = [("series", "=", key), ("grouping", "=", grouping)]
+    return [_row(row) for row in _read(path, key, grouping, COLUMNS).to_pylist()]
+
+
+def read_scores(path: str, key: str, grouping: str) -> dict[int, tuple[str, float | None]]:
+    """Name and mean score of each group by its index: all that a picture of many models takes.
+
+    Raises:
+        StorageError: as `read_groups`.
+    """
+    found = _read(path, key, grouping, ("index", "group", "score"))
+    index, names, scores = (found.column(name).to_pylist() for name in ("index", "group", "score"))
+    return {place: (str(name), score) for place, name, score in zip(index, names, scores, strict=True)}
+
+
+def _read(path: str, key: str, grouping: str, columns: Sequence[str]) -> pa.Table:
     try:
-        with fs.open(inner, "rb") as file:
-            found = pq.read_table(file, columns=list(COLUMNS), filters=wanted)
-    except (OSError, pa.ArrowException) as error:
-        said = " ".join(str(error).split())[:300]
+        data = storage.read_bytes(path)
+        found = pq.ParquetFile(pa.BufferReader(data)).read(columns=[*columns, "series", "grouping"])
+        wanted = pc.and_(pc.equal(found.column("series"), key), pc.equal(found.column("grouping"), grouping))
+        return found.filter(wanted).select(list(columns))
+    except (OSError, pa.ArrowException, KeyError, StorageError) as error:
+        said = error.problems[0].found if isinstance(error, StorageError) else " ".join(str(error).split())[:300]
         raise StorageError(Problem(path, "a table of classwise", said, "audit again")) from error
-    return [_row(row) for row in found.to_pylist()]
 
 
 def _row(row: dict[str, Any]) -> GroupRow:

@@ -9,19 +9,56 @@ from __future__ import annotations
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Generic, TypeVar
 
+from jobs.dashboard.records import AuditHead
+from jobs.dashboard.views import Scores, head
 from services import storage
 from services.errors import ClasswiseError, Problem, StorageError, UnknownAudit
 from tracking.bundle import BUNDLE, read_bundle
-from tracking.classes import GroupRow, read_groups
+from tracking.classes import GroupRow, read_groups, read_scores
 from tracking.overview import OVERVIEW, ModelOverview, Overview, SeriesOverview, overview_of, parsed_overview
 
 MEMORY = 16 << 20
 """Bytes of overviews, as they lie on disk, that are remembered; in memory they take several times as much."""
+HEADS = 5000
+"""Audits whose lines in lists are remembered."""
 COMPARED = "comparison.json"
+
+
+Key = tuple[str, tuple[int, str]]
+"""A bundle's folder, and the size and time of its file."""
+T = TypeVar("T")
+
+
+class Memory(Generic[T]):
+    """Remembers what was read last, so much that the weights together stay below `limit`; for many threads."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.held = 0
+        self._known: OrderedDict[Key, tuple[int, T]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def get(self, key: Key, read: Callable[[], tuple[int, T]]) -> T:
+        """What is known under the key, else what `read` gives, with its weight."""
+        with self._lock:
+            if key in self._known:
+                self._known.move_to_end(key)
+                return self._known[key][1]
+        weight, found = read()
+        with self._lock:
+            if key not in self._known:
+                self._known[key] = (weight, found)
+                self.held += weight
+            while self.held > self.limit and len(self._known) > 1:
+                self.held -= self._known.popitem(last=False)[1][0]
+        return found
 
 
 class Bundles:
@@ -34,10 +71,8 @@ class Bundles:
 
     def __init__(self, base: str, memory: int = MEMORY) -> None:
         self.base = base
-        self._memory = memory
-        self._known: OrderedDict[tuple[str, tuple[int, str]], tuple[int, Overview]] = OrderedDict()
-        self._held = 0
-        self._lock = threading.Lock()
+        self.remembered: Memory[Overview] = Memory(memory)
+        self._heads: Memory[AuditHead] = Memory(HEADS)
 
     def fleets(self) -> list[str]:
         """Folders of the fleets, by name."""
@@ -80,19 +115,27 @@ class Bundles:
     def read(self, folder: str) -> Overview:
         """The overview of the bundle in a folder that `folder` gave."""
         with reachable(folder):
-            key = (folder, storage.stamp(storage.join(folder, BUNDLE)))
-            with self._lock:
-                if key in self._known:
-                    self._known.move_to_end(key)
-                    return self._known[key][1]
-            weight, found = _read(folder, size=key[1][0])
-        self._remember(key, weight, found)
-        return found
+            key = _key(folder)
+            return self.remembered.get(key, lambda: _read(folder, size=key[1][0]))
+
+    def head(self, fleet: str, audit: str) -> AuditHead:
+        """An audit that `audits` named, for a list: remembered far longer than its overview; or why it is broken."""
+        folder = storage.join(self.base, "audits", fleet, audit)
+        try:
+            with reachable(folder):
+                return self._heads.get(_key(folder), lambda: (1, head(audit, self.read(folder))))
+        except StorageError as error:
+            return head(audit, error)
 
     def groups(self, folder: str, model: ModelOverview, series: SeriesOverview) -> list[GroupRow]:
         """The groups of one series of one model of the audit in `folder`."""
         with reachable(folder):
             return read_groups(storage.join(folder, "tables", model.table), series.key, series.grouping)
+
+    def scores(self, folder: str, model: ModelOverview, series: SeriesOverview) -> Scores:
+        """Names and mean scores of those groups."""
+        with reachable(folder):
+            return read_scores(storage.join(folder, "tables", model.table), series.key, series.grouping)
 
     def tested(self, folder: str) -> dict[str, Any] | None:
         """What the audit in `folder` says of its comparison with an earlier one; None without, or when damaged."""
@@ -114,14 +157,9 @@ class Bundles:
             fs.invalidate_cache(path)
             return [name for name in storage.listing(url) if not name.startswith(".")]
 
-    def _remember(self, key: tuple[str, tuple[int, str]], weight: int, found: Overview) -> None:
-        with self._lock:
-            if key in self._known:
-                return
-            self._known[key] = (weight, found)
-            self._held += weight
-            while self._held > self._memory and len(self._known) > 1:
-                self._held -= self._known.popitem(last=False)[1][0]
+
+def _key(folder: str) -> Key:
+    return folder, storage.stamp(storage.join(folder, BUNDLE))
 
 
 def _read(folder: str, size: int) -> tuple[int, Overview]:
@@ -137,12 +175,14 @@ def _read(folder: str, size: int) -> tuple[int, Overview]:
 
 @contextmanager
 def reachable(what: str) -> Iterator[None]:
-    """A storage that fails in whatever way, by its own library's errors too, is a `StorageError`."""
+    """A storage that fails, by the errors of its own library too, is a `StorageError`; a defect of ours is not."""
     try:
         yield
     except ClasswiseError:
         raise
     except Exception as error:
+        if not isinstance(error, OSError) and type(error).__module__ == "builtins":
+            raise
         said = " ".join(str(error).split())[:300] or type(error).__name__
         remedy = "check that the storage is there and may be read"
         raise StorageError(Problem(what, "a storage that can be read", said, remedy)) from error

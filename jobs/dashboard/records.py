@@ -20,6 +20,7 @@ class AuditHead(BaseModel):
     """One audit in a list. One that cannot be read has a `problem` and nothing else."""
 
     id: str = Field(description="Its folder in the storage; what paths of this API name it by.")
+    fleet: str = Field("", description="Its fleet, as its people spell it.")
     audit_id: str = ""
     started: str = ""
     finished: str = ""

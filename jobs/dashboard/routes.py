@@ -27,6 +27,7 @@ from jobs.dashboard.records import (
 from jobs.dashboard.sources import PRESETS, Sources
 from jobs.dashboard.views import (
     Found,
+    Scores,
     bracket,
     bracketed,
     chosen,
@@ -80,21 +81,18 @@ class Pages:
         except StorageError as error:
             return error
 
-    def part(self, fleet: str, offset: int, limit: int) -> tuple[list[tuple[str, Found]], int]:
-        """Some audits of a fleet, the latest first, and how many there are."""
+    def part(self, fleet: str, offset: int, limit: int) -> tuple[list[str], int]:
+        """Some complete audits of a fleet, the latest first, and how many there are."""
         names = self.bundles.audits(fleet)
-        complete = [name for name in names[offset : offset + limit] if self.bundles.is_complete(fleet, name)]
-        return [(name, self.found(fleet, name)) for name in complete], len(names)
+        return [name for name in names[offset : offset + limit] if self.bundles.is_complete(fleet, name)], len(names)
 
     def fleet(self, name: str) -> FleetBody:
         """A fleet with its latest audit; its name as its people spell it when that audit can be read."""
         names = self.bundles.audits(name)
         latest = next((audit for audit in names if self.bundles.is_complete(name, audit)), None)
-        found = self.found(name, latest) if latest else None
-        spelled = found.fleet if isinstance(found, Overview) else name
-        return FleetBody(
-            id=name, name=spelled, audits=len(names), latest=head(latest, found) if latest and found else None
-        )
+        shown = self.bundles.head(name, latest) if latest else None
+        spelled = (shown.fleet if shown else "") or name
+        return FleetBody(id=name, name=spelled, audits=len(names), latest=shown)
 
     def before(self, fleet: str, audit: str) -> str:
         """The complete audit before this one; empty when there is none."""
@@ -126,8 +124,8 @@ def _add_lists(router: APIRouter, pages: Pages) -> None:
     @router.get("/fleets/{fleet}/audits", summary="The audits of a fleet, the latest first", responses=said(404))
     def audits(name: FleetName, limit: Annotated[int, Query(ge=1, le=500)] = 50, offset: Offset = 0) -> AuditPage:
         part, total = pages.part(name, offset, limit)
-        spelled = next((found.fleet for _, found in part if isinstance(found, Overview)), name)
-        return AuditPage(fleet=spelled, audits=[head(*each) for each in part], total=total)
+        heads = [pages.bundles.head(name, audit) for audit in part]
+        return AuditPage(fleet=next((one.fleet for one in heads if one.fleet), name), audits=heads, total=total)
 
     @router.get("/fleets/{fleet}/trend", summary="One number of each model over the audits", responses=said(404))
     def over_time(
@@ -139,7 +137,8 @@ def _add_lists(router: APIRouter, pages: Pages) -> None:
         most: Annotated[int, Query(ge=1, le=200, description="Models, those that do not pass first.")] = 40,
     ) -> Trend:
         part, total = pages.part(name, 0, limit)
-        return trend(name, part[::-1], lens, metric, model, most, total)
+        found = [(audit, pages.found(name, audit)) for audit in part[::-1]]
+        return trend(name, found, lens, metric, model, most, total)
 
 
 def _add_audit(router: APIRouter, pages: Pages) -> None:
@@ -178,7 +177,8 @@ def _add_audit(router: APIRouter, pages: Pages) -> None:
         series = chosen(overview, lens)
         shown = series.lens if series else ""
         rows = class_rows(pages.groups(fleet, name, model, shown))
-        marks = {label: pages.groups(fleet, name, model, one.lens) for label, one in bracketed(model).items()}
+        folder = bundles.folder(fleet, name)
+        marks = {label: bundles.scores(folder, model, one) for label, one in bracketed(model).items()}
         return ModelCard(
             head=head(name, overview),
             index=index,
@@ -266,15 +266,16 @@ def _audit_body(name: str, overview: Overview, folder: str, lens: str, earlier: 
 
 
 def _matrix(pages: Pages, folder: str, series: SeriesOverview, models: list[ModelOverview], worst: int) -> ClassMatrix:
-    groups, problems = [], []
+    scores: list[Scores] = []
+    problems = []
     for model in models:
         own = model.find(series.lens) or series
         try:
-            groups.append(pages.bundles.groups(folder, model, own))
+            scores.append(pages.bundles.scores(folder, model, own))
         except StorageError as error:
-            groups.append([])
+            scores.append({})
             problems.append(problem_body(error))
-    return matrix(series, models, groups, worst, problems)
+    return matrix(series, models, scores, worst, problems)
 
 
 def _common(old: Overview, new: Overview, asked: str) -> tuple[str, tuple[ModelOverview | None, ModelOverview | None]]:

@@ -36,6 +36,8 @@ METRICS: tuple[Metric, ...] = get_args(Metric)
 WORST_FIRST = (Outcome.ERROR, Outcome.FAIL, Outcome.UNDECIDED, Outcome.PASS)
 Found = Overview | ClasswiseError
 """An audit's overview, or why there is none."""
+Scores = Mapping[int, tuple[str, float | None]]
+"""Name and mean score of each class of a model, by its index."""
 
 
 def head(name: str, found: Found) -> AuditHead:
@@ -44,6 +46,7 @@ def head(name: str, found: Found) -> AuditHead:
         return AuditHead(id=name, problem=problem_body(found))
     return AuditHead(
         id=name,
+        fleet=found.fleet,
         audit_id=found.audit_id,
         started=found.started,
         finished=found.finished,
@@ -150,13 +153,13 @@ def class_rows(rows: Sequence[GroupRow]) -> list[ClassRow]:
 def matrix(
     series: SeriesOverview,
     models: Sequence[ModelOverview],
-    groups: Sequence[Sequence[GroupRow]],
+    found: Sequence[Scores],
     worst: int,
     problems: Sequence[ProblemBody] = (),
 ) -> ClassMatrix:
     """Classes by models: the `worst` classes with the smallest mean over the models, in their own order."""
-    names = {row.group.index: row.group.name for rows in groups for row in rows}
-    scores = [{row.group.index: finite(row.group.score.value) for row in rows} for rows in groups]
+    names = {index: name for line in found for index, (name, _) in line.items()}
+    scores = [_values(line) for line in found]
     means = {index: _mean([line.get(index) for line in scores]) for index in names}
     kept = sorted(sorted(names, key=lambda index: (_last(means[index]), index))[:worst])
     return ClassMatrix(
@@ -180,10 +183,10 @@ def bracketed(model: ModelOverview) -> dict[str, SeriesOverview]:
     return found if len(found) > 1 else {}
 
 
-def bracket(groups: Mapping[str, Sequence[GroupRow]], most: int) -> Bracket:
+def bracket(found: Mapping[str, Scores], most: int) -> Bracket:
     """Per class the marks of a bracket, the `most` classes that are broken at the smallest distance."""
-    names = {row.group.index: row.group.name for rows in groups.values() for row in rows}
-    scores = {label: {row.group.index: finite(row.group.score.value) for row in rows} for label, rows in groups.items()}
+    names = {index: name for line in found.values() for index, (name, _) in line.items()}
+    scores = {label: _values(line) for label, line in found.items()}
     broken = list(scores.values())[-1]
     order = sorted(names, key=lambda index: (_last(broken.get(index)), index))[:most]
     return Bracket(
@@ -248,6 +251,10 @@ def _cell(model: ModelOverview | None, lens: str, metric: Metric) -> Cell | None
 def _tally(outcomes: Iterable[Outcome]) -> dict[Outcome, int]:
     counts = Counter(outcomes)
     return {outcome: counts[outcome] for outcome in WORST_FIRST if counts[outcome]}
+
+
+def _values(scores: Scores) -> dict[int, float | None]:
+    return {index: finite(score) for index, (_, score) in scores.items()}
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

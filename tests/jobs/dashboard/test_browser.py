@@ -100,6 +100,9 @@ class Page:
         return found
 
     def drawn(self) -> None:
+        """Wait until the first figure, which is brought into view, is drawn."""
+        self.until("document.querySelector('.canvas')")
+        self.js("document.querySelector('.canvas').scrollIntoView()")
         self.until(
             "document.querySelector('.canvas') && "
             "[...document.querySelectorAll('.canvas')].some(c => c.querySelector('.main-svg'))"
@@ -122,10 +125,7 @@ def test_a_token_is_asked_for_kept_out_of_the_address_and_asked_for_again(browse
 
 def test_from_the_fleets_to_a_class_of_a_model(page: Page) -> None:
     rows = page.rows("Fleets")
-    assert [row[0] for row in rows] == [
-        page.js("return arguments[0]", HOSTILE[:59] + "…" if len(HOSTILE) > 60 else HOSTILE),
-        FLEET,
-    ] or ({row[0][:10] for row in rows} == {HOSTILE[:10], FLEET})
+    assert [row[0] for row in rows] == [HOSTILE, FLEET]
     assert any("cannot be read" in row[1] for row in rows)
     ids = page.ids()
     page.drawn()
@@ -137,7 +137,7 @@ def test_from_the_fleets_to_a_class_of_a_model(page: Page) -> None:
     assert page.rows("Models")[0][4].startswith("0.600")
     page.drawn()
     page.js("document.querySelector('main tbody th a').click()")
-    page.until("document.querySelector('h1').textContent.startsWith('second')")
+    page.until("document.querySelector('h1')?.textContent.startsWith('second')")
     assert "upper bound 0.64 is below 0.7" in page.text("main")
     assert [row[0][:3] for row in page.rows("Every class")] == ["cat", "bee", "ant"]
     page.drawn()
@@ -163,9 +163,10 @@ def test_tables_filter_and_sort_with_the_keyboard(page: Page) -> None:
     assert page.js(f"return {find}.closest('th').getAttribute('aria-sort')") == "ascending"
     outline = page.js("return getComputedStyle(document.activeElement).outlineStyle")
     assert outline == "solid", "focus is seen"
-    page.js("document.activeElement.blur(); scrollTo(0, 0)")
-    page.browser.find_element("tag name", "body").send_keys(Keys.TAB)
-    assert page.js("return document.activeElement.id") in {"skip", ""}
+    assert page.js("return document.querySelector('a, button, input, select').id") == "skip"
+    page.js("document.getElementById('skip').focus()")
+    page.browser.switch_to.active_element.send_keys(Keys.ENTER)
+    assert page.js("return document.activeElement.id") == "main"
 
 
 def test_over_time_follows_its_choices_and_has_its_numbers_as_a_table(page: Page) -> None:
@@ -192,7 +193,7 @@ def test_two_audits_are_ticked_and_compared(page: Page, base: Path) -> None:
     ticks[2].click()
     (base / "audits" / FLEET / ids[AUDITS[2]] / "comparison.json").write_text('{"baseline": {"verdict": "worse"}}')
     page.js(f"{compare}.click()")
-    page.until("document.querySelector('h1').textContent.startsWith('Two audits')")
+    page.until("document.querySelector('h1')?.textContent.startsWith('Two audits')")
     assert f"/{ids[AUDITS[0]]}/{ids[AUDITS[2]]}" in page.js("return location.hash"), "the earlier one first"
     page.drawn()
     assert "is not a test" in page.text("main") and "baselineverdict worse" in page.text("dl.tested")
@@ -226,9 +227,8 @@ def test_a_running_audit_moves_while_it_is_looked_at_and_ends(page: Page, base: 
 
 
 def test_hostile_names_are_text_everywhere(page: Page) -> None:
-    fleet = page.js(
-        "return [...document.querySelectorAll('main tbody th a')].find(a => a.textContent.includes('<img')).getAttribute('href')"
-    )
+    link = "[...document.querySelectorAll('main tbody th a')].find(a => a.textContent.includes('<img'))"
+    fleet = page.js(f"return {link}.getAttribute('href')")
     page.go(fleet, "<img src=x")
     page.drawn()
     audit = page.js("return document.querySelector('main tbody th a').getAttribute('href')")
@@ -240,8 +240,7 @@ def test_hostile_names_are_text_everywhere(page: Page) -> None:
     page.go(f"#/compare/{parts[2]}/{parts[3]}/{parts[3]}", "Two audits")
     page.drawn()
     assert page.js("return document.querySelectorAll('main img, main script, main iframe').length") == 0
-    assert "owned" not in page.browser.title.split("'")[0] and page.js("return window.owned") is None
-    assert page.js("return document.title") != "owned"
+    assert page.js("return window.owned") is None
 
 
 def test_nothing_inline_runs_and_nothing_is_asked_of_another_server(page: Page) -> None:
@@ -266,29 +265,27 @@ def test_what_is_not_there_is_said_on_the_page(page: Page) -> None:
     assert len(faults) == 1 and "404" in faults[0], "the browser's own line on the status"
 
 
-@pytest.mark.parametrize("view", ["home", "fleet", "audit", "model", "compare", "leaderboard", "schedules"])
-def test_a_phone_sees_all_of_it_without_scrolling_sideways(page: Page, running: Audit, view: str) -> None:
+def test_a_phone_sees_all_of_it_without_scrolling_sideways(page: Page, running: Audit) -> None:
     page.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", PHONE)
     try:
         ids = page.ids()
         last = ids[AUDITS[2]]
-        views = {
-            "home": ("#/", "Fleets"),
-            "fleet": (f"#/fleet/{FLEET}", FLEET),
-            "audit": (f"#/fleet/{FLEET}/{last}", FLEET),
-            "model": (f"#/fleet/{FLEET}/{last}/1", "second"),
-            "compare": (f"#/compare/{FLEET}/{ids[AUDITS[0]]}/{last}", "Two audits"),
-            "leaderboard": ("#/leaderboard", "Leaderboard"),
-            "schedules": ("#/schedules", "Schedules"),
-        }
-        page.go(*views[view])
-        page.until("!document.querySelector('.waiting')")
-        if view in {"fleet", "audit", "model", "compare"}:
-            page.drawn()
-        assert page.js("return [innerWidth, document.documentElement.scrollWidth]") == [400, 400]
-        assert page.js("return document.querySelectorAll('main table, main p').length") > 0
-        outside = "[...document.querySelectorAll('main table.cards td, main table.cards th')]"
-        assert page.js(f"return {outside}.filter(c => c.getBoundingClientRect().right > 400).length") == 0
+        for path, heading, figures in (
+            ("#/", "Fleets", False),
+            (f"#/fleet/{FLEET}", FLEET, True),
+            (f"#/fleet/{FLEET}/{last}", FLEET, True),
+            (f"#/fleet/{FLEET}/{last}/1", "second", True),
+            (f"#/compare/{FLEET}/{ids[AUDITS[0]]}/{last}", "Two audits", True),
+            ("#/leaderboard", "Leaderboard", False),
+            ("#/schedules", "Schedules", False),
+        ):
+            page.go(path, heading)
+            page.until("!document.querySelector('.waiting')")
+            if figures:
+                page.drawn()
+            assert page.js("return [innerWidth, document.documentElement.scrollWidth]") == [400, 400], path
+            outside = "[...document.querySelectorAll('main table.cards td, main table.cards th')]"
+            assert page.js(f"return {outside}.filter(c => c.getBoundingClientRect().right > 400).length") == 0, path
     finally:
         page.browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 

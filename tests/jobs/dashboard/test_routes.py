@@ -187,14 +187,21 @@ def test_a_broken_audit_and_an_unknown_model_are_refused(caller: TestClient) -> 
     assert "nobody" in json.dumps(get(caller, f"fleets/{FLEET}/comparison", 404, **query))
 
 
+class Denied(Exception):
+    """What the library of an object store raises."""
+
+
 def test_a_storage_that_cannot_be_read_is_said(caller: TestClient, base: Path) -> None:
     (base / "audits").rename(base / "elsewhere")
     assert get(caller, "fleets") == {"fleets": [], "total": 0}
     (base / "audits" / FLEET).mkdir(parents=True)
     (base / "audits" / FLEET / "stray.txt").write_text("a file, no audit")
     assert get(caller, f"fleets/{FLEET}/audits")["audits"] == []
-    with pytest.raises(StorageError, match="a storage that can be read"), reading.reachable("s3://bucket"):
-        raise RuntimeError("the library of the store says no")
+    for error in (Denied("no"), PermissionError("no")):
+        with pytest.raises(StorageError, match="a storage that can be read"), reading.reachable("s3://bucket"):
+            raise error
+    with pytest.raises(TypeError), reading.reachable("s3://bucket"):
+        raise TypeError("a defect of ours")
 
 
 def test_an_audit_without_an_overview_or_with_another_s_is_read_from_its_bundle(caller: TestClient, base: Path) -> None:
@@ -215,7 +222,7 @@ def test_lists_read_overviews_and_remember_a_bounded_number(
     first = found.overview(FLEET, names[1])
     assert found.overview(FLEET, names[1]) is first, "remembered"
     found.overview(FLEET, names[2])
-    assert len(found._known) == 1 and found._held == next(iter(found._known.values()))[0]
+    assert len(found.remembered) == 1 and found.remembered.held > found.remembered.limit
     assert found.overview(FLEET, names[1]) is not first and found.overview(FLEET, names[1]) == first
     again = write(base, board_audit(AUDITS[2], {"new": ({}, {"clean": 0.5})}, fleet=FLEET))
     assert storage.join(str(base), "audits", FLEET, names[1]) == str(again)
