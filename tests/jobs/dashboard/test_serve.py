@@ -16,7 +16,8 @@ import pytest
 from typer.testing import CliRunner
 
 from jobs.cli import app
-from tests.conftest import ROOT
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_one_command_says_what_it_reads_serves_it_and_ends_on_ctrl_c(base: Path) -> None:
