@@ -105,7 +105,8 @@ def told(places: Places) -> list[str]:
     bundles = Bundles(places.storage)
     fleets = bundles.fleets()
     audits = sum(len(bundles.audits(fleet)) for fleet in fleets)
-    lines = [f"audits     {places.storage}: {audits} of {len(fleets)} fleet{'' if len(fleets) == 1 else 's'}"]
+    counted = f"{audits} audit{'' if audits == 1 else 's'} of {len(fleets)} fleet{'' if len(fleets) == 1 else 's'}"
+    lines = [f"storage    {places.storage}: {counted}"]
     for name, uri in {"MLflow": places.tracking, "schedules": places.schedules}.items():
         lines.append(f"{name:<10} {without_secret(uri) if is_made(uri) else 'none yet'}")
     return lines

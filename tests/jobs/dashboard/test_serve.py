@@ -27,7 +27,7 @@ def test_one_command_says_what_it_reads_serves_it_and_ends_on_ctrl_c(base: Path)
     try:
         assert child.stdout is not None
         lines = [child.stdout.readline().strip() for _ in range(5)]
-        assert lines[0] == f"audits     {base}: 5 of 2 fleets" and lines[1] == "MLflow     none yet"
+        assert lines[0] == f"storage    {base}: 5 audits of 2 fleets" and lines[1] == "MLflow     none yet"
         found = re.fullmatch(r"dashboard  (http://127\.0\.0\.1:\d+)/#token=([\w-]{40,})", lines[3])
         assert found is not None, lines
         with urllib.request.urlopen(f"{found[1]}/", timeout=30) as page:
