@@ -63,8 +63,26 @@ class SeriesOverview:
 
 
 @dataclass(frozen=True, slots=True)
+class AttributeGap:
+    """The largest gap between the groups of an attribute under one metric, and the class of that decision."""
+
+    grouping: str
+    metric: str
+    task: str
+    gap: Estimate
+
+
+@dataclass(frozen=True, slots=True)
 class ModelOverview:
-    """One model: its verdict and its series. `table` is the Parquet file of its groups, `threat` as people write it."""
+    """One model: its verdict and its series.
+
+    Attributes:
+        name, digest, outcome, reasons, gates: of `services.records.ModelResult`; at most 50 reasons.
+        threat: the threat model as people write it.
+        table: file name of the Parquet table of its groups.
+        notes: those that no series tells.
+        gaps: of the attributes that its decisions were judged by.
+    """
 
     name: str
     digest: str
@@ -75,6 +93,7 @@ class ModelOverview:
     table: str
     series: tuple[SeriesOverview, ...]
     notes: tuple[str, ...] = ()
+    gaps: tuple[AttributeGap, ...] = ()
 
     def find(self, name: str) -> SeriesOverview | None:
         """The series under that lens."""
@@ -172,6 +191,11 @@ def _model(model: ModelResult, table: str) -> ModelOverview:
         table=table,
         series=tuple(_series(model, result, gaps) for result in sorted(model.series, key=lens_rank)),
         notes=tuple(note for note in model.notes if note not in said),
+        gaps=tuple(
+            AttributeGap(result.grouping, metric, result.worst_task.get(metric, ""), gap)
+            for result in model.fairness
+            for metric, gap in result.worst.items()
+        ),
     )
 
 

@@ -191,6 +191,15 @@ class SeriesBody(BaseModel):
     words: str
 
 
+class GapBody(BaseModel):
+    """The largest gap between the groups of an attribute, and the class whose decision has it."""
+
+    grouping: str
+    title: str
+    task: str
+    gap: Estimate
+
+
 class ModelCard(BaseModel):
     """Everything about one model in one audit, with the classes of one series."""
 
@@ -203,6 +212,7 @@ class ModelCard(BaseModel):
     threat: str
     digest: str
     notes: list[str]
+    gaps: list[GapBody] = Field(description="Between groups of an attribute; empty where none was judged.")
     lens: str
     series: list[SeriesBody]
     classes: list[ClassRow] = Field(description="The weakest first.")

@@ -15,6 +15,7 @@ from jobs.dashboard.records import (
     ClassMatrix,
     ClassName,
     ClassRow,
+    GapBody,
     GateTally,
     Metric,
     ModelRow,
@@ -27,6 +28,7 @@ from services.errors import ClasswiseError, ConfigError, Problem
 from services.records import Estimate, Outcome
 from services.registry import did_you_mean
 from tracking.classes import GroupRow
+from tracking.fairness import GAP_WORDS
 from tracking.figures.views import BRACKET, L2
 from tracking.names import shorten
 from tracking.overview import ModelOverview, Overview, SeriesOverview
@@ -131,6 +133,14 @@ def series_body(series: SeriesOverview) -> SeriesBody:
         gap=series.gap,
         words=series.words,
     )
+
+
+def gap_bodies(model: ModelOverview) -> list[GapBody]:
+    """The gaps between groups of a model's card."""
+    return [
+        GapBody(grouping=one.grouping, title=GAP_WORDS.get(one.metric, one.metric), task=one.task, gap=one.gap)
+        for one in model.gaps
+    ]
 
 
 def class_rows(rows: Sequence[GroupRow]) -> list[ClassRow]:

@@ -126,6 +126,16 @@ const bracket = (found) => {
   return section("Proved, claimed, broken", figure("Proved, claimed, broken", "Class means in L2 distance: robustness lies between the certified radius (proved) and the smallest perturbation found (broken). GREAT claims a radius; a claim to the right of the perturbation found is refuted.", dots(names, marks, "L2 distance"), numbers));
 };
 
+const gaps = (found) => found.length ? section("Gaps between groups", table({
+  caption: "The largest gap of all decisions “it is this class or not”, by attribute; 0 is equal", rows: found,
+  columns: [
+    { title: "attribute", head: true, kind: "name", get: (row) => row.grouping, cell: (row) => name(row.grouping) },
+    { title: "metric", label: true, get: (row) => row.title },
+    { title: "gap", kind: "number", get: (row) => row.gap.value, cell: (row) => estimate(row.gap) },
+    { title: "class", label: true, get: (row) => row.task, cell: (row) => name(row.task || "–") },
+  ],
+}).element) : null;
+
 export const model = async (route) => {
   const [fleet, id, index] = route.parts;
   const found = await get(["fleets", fleet, "audits", id, "models", index], { series: route.query.series });
@@ -151,6 +161,7 @@ export const model = async (route) => {
       list(found.reasons.filter((text) => !judged.has(text)))),
     section("Measures", measures.element, list([...found.series.map((one) => one.words), ...found.notes])),
     bracket(found.bracket),
+    gaps(found.gaps),
     series ? section("Class by class", filters(select("Measure", named(found.series), found.lens, (value) => { route.remember({ series: value }); route.again(); })), ...classes(found, series)) : null,
   ];
   return { title: cut(found.name), content };

@@ -15,7 +15,7 @@ from jobs.dashboard.serve import local_app, places_of
 from jobs.service.submission import Ending, write_ending
 from jobs.service.told import Telling
 from services.estimates import Estimate
-from services.records import AuditResult, GateResult, ModelSpec, Outcome, Receipt, SampleSpec, ShardTask
+from services.records import AuditResult, FairnessResult, GateResult, ModelSpec, Outcome, Receipt, SampleSpec, ShardTask
 from tracking.bundle import folder_of, write_bundle
 from tracking.process import this_driver
 
@@ -48,8 +48,15 @@ def grown(make: Callable[..., AuditResult], audit_id: str, place: int) -> AuditR
     models = [replace(model, series=tuple(_in_l2(series) for series in model.series)) for model in audit.models]
     if place == 2:
         gate = GateResult("clean wcr >= 0.7", Outcome.FAIL, Estimate(0.6, 0.56, 0.64), "upper bound 0.64 is below 0.7")
+        worst = {"eodd": Estimate(0.25, 0.1, 0.4)}
+        fairness = FairnessResult("sex", ("f", "m"), (70, 80), worst, {"eodd": "cat"}, (), 3, 0.05)
         models[1] = replace(
-            models[1], outcome=Outcome.FAIL, gates=(gate,), reasons=(f"{gate.text}: {gate.reason}",), digest="other"
+            models[1],
+            fairness=(fairness,),
+            outcome=Outcome.FAIL,
+            gates=(gate,),
+            reasons=(f"{gate.text}: {gate.reason}",),
+            digest="other",
         )
     outcome = Outcome.FAIL if place == 2 else Outcome.PASS
     return replace(audit, models=tuple(models), started=hour, finished=hour, outcome=outcome)

@@ -139,6 +139,7 @@ def test_from_the_fleets_to_a_class_of_a_model(page: Page) -> None:
     page.js("document.querySelector('main tbody th a').click()")
     page.until("document.querySelector('h1')?.textContent.startsWith('second')")
     assert "upper bound 0.64 is below 0.7" in page.text("main")
+    assert page.rows("The largest gap")[0][2:] == ["0.2500.100 to 0.400", "cat"]
     assert [row[0][:3] for row in page.rows("Every class")] == ["cat", "bee", "ant"]
     page.drawn()
     page.choose("Measure", "clean")

@@ -75,6 +75,8 @@ def test_a_model_s_card_has_reasons_intervals_classes_and_the_bracket(caller: Te
     assert card["bracket"]["marks"] == ["GREAT (claimed)", "perturbation found (broken)"]
     assert [one["name"] for one in card["bracket"]["classes"]] == ["cat", "bee", "ant"]
     assert card["bracket"]["values"][1] == pytest.approx([0.3, 0.4, 0.5])
+    [gap] = card["gaps"]
+    assert (gap["grouping"], gap["task"], gap["gap"]["high"]) == ("sex", "cat", 0.4) and gap["title"].startswith("EOdd")
     few = get(caller, f"fleets/{FLEET}/audits/{ids[AUDITS[2]]}/models/1", most=1)
     assert len(few["classes"]) == 1 and few["total"] == 3
 
