@@ -287,6 +287,24 @@ class Running(BaseModel):
     problem: ProblemBody | None = None
 
 
+class FailureBody(BaseModel):
+    """A submitted audit that ended without a result."""
+
+    id: str
+    fleet: str
+    state: State
+    started: str
+    ended: str
+    why: str
+
+
+class Failures(BaseModel):
+    """Submitted audits that ended without a result, the latest first: crashed, stopped, in an error."""
+
+    failures: list[FailureBody]
+    problem: ProblemBody | None = None
+
+
 class FiringBody(BaseModel):
     """One time that a schedule came due."""
 

@@ -14,6 +14,7 @@ from jobs.dashboard.records import (
     AuditPage,
     ClassMatrix,
     Comparison,
+    Failures,
     FleetBody,
     FleetList,
     LeaderboardBody,
@@ -234,6 +235,10 @@ def _add_now(router: APIRouter, sources: Sources) -> None:
     @router.get("/progress", summary="Audits that wait or run, with how far they are")
     def progress() -> Running:
         return sources.running()
+
+    @router.get("/failures", summary="Submitted audits that ended without a result, of ten seconds ago at most")
+    def failures() -> Failures:
+        return sources.failures()
 
     @router.get("/schedules", summary="Schedules with their next firings")
     def schedules() -> ScheduleList:

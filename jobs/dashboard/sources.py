@@ -13,6 +13,8 @@ from typing import Any, Generic, TypeVar
 from jobs.client import AuditClient, AuditStatus
 from jobs.dashboard.bundles import Bundles
 from jobs.dashboard.records import (
+    FailureBody,
+    Failures,
     FiringBody,
     LeaderboardBody,
     Running,
@@ -27,7 +29,9 @@ from services.errors import ConfigError, ServiceError, StorageError, UnknownAudi
 from tracking.marker import without_secret
 
 PROGRESS_SECONDS = 1.0
+FAILURE_SECONDS = 10.0
 BOARD_SECONDS = 60.0
+FAILURES = 10
 FIRINGS = 10
 """Firings of each schedule that are told."""
 
@@ -54,6 +58,11 @@ class Kept(Generic[T]):
                 self._at = time.monotonic()
             return self._value
 
+    def forget(self) -> None:
+        """Ask again the next time."""
+        with self._lock:
+            self._value = None
+
 
 @dataclass(frozen=True)
 class Places:
@@ -78,11 +87,17 @@ class Sources:
         self.bundles = Bundles(places.storage)
         self._client = client
         self._running = Kept(self._ask_running, PROGRESS_SECONDS)
+        self._active: set[str] = set()
+        self._failures = Kept(self._ask_failures, FAILURE_SECONDS)
         self._boards = {name: Kept(partial(self._ask_boards, name), BOARD_SECONDS) for name in PRESETS}
 
     def running(self) -> Running:
         """Audits that wait or run, with how far they are."""
         return self._running.get()
+
+    def failures(self) -> Failures:
+        """The latest submitted audits that ended without a result."""
+        return self._failures.get()
 
     def leaderboard(self, preset: str) -> LeaderboardBody:
         """Boards from MLflow, of a minute ago at most.
@@ -114,10 +129,21 @@ class Sources:
 
     def _ask_running(self) -> Running:
         try:
-            found = [self._running_body(name) for name in sorted(self._client.active())]
+            active = self._client.active()
+            if self._active - active:
+                self._failures.forget()
+            self._active = active
+            found = [self._running_body(name) for name in sorted(active)]
         except (ServiceError, StorageError) as error:
             return Running(running=[], problem=problem_body(error))
         return Running(running=[body for body in found if body is not None])
+
+    def _ask_failures(self) -> Failures:
+        try:
+            ended = [status for status in self._client.list() if status.state.over and not status.bundle]
+        except (ServiceError, StorageError) as error:
+            return Failures(failures=[], problem=problem_body(error))
+        return Failures(failures=[failure_body(status) for status in ended[:FAILURES]])
 
     def _running_body(self, name: str) -> RunningBody | None:
         try:
@@ -164,6 +190,14 @@ def running_body(status: AuditStatus) -> RunningBody:
         names = ("stage", "models", "done", "total", "images_per_second", "model", "seconds", "at")
         known |= {name: getattr(told, name) for name in names}
     return RunningBody(**known)
+
+
+def failure_body(status: AuditStatus) -> FailureBody:
+    """Why an audit has no result."""
+    why = "; ".join(str(problem) for problem in status.problems) or status.message
+    return FailureBody(
+        id=status.id, fleet=status.fleet, state=status.state, started=status.started, ended=status.ended, why=why[:2000]
+    )
 
 
 def schedule_body(schedule: Schedule, firings: Sequence[Firing]) -> ScheduleBody:

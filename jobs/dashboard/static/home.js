@@ -39,6 +39,21 @@ const firing = async () => {
     el("p", {}, el("a", { href: "#/schedules" }, count(schedules.length, "schedule")))];
 };
 
+const failures = async () => {
+  const found = await get(["failures"]);
+  if (found.problem) return [problem(found.problem)];
+  if (!found.failures.length) return [el("p", { class: "note" }, "Every submitted audit that has ended has a result.")];
+  return [table({
+    caption: "The latest submitted audits that ended without a result", rows: found.failures,
+    columns: [
+      { title: "submission", head: true, kind: "name", get: (row) => row.id, cell: (row) => name(row.id, 130) },
+      { title: "state", label: true, get: (row) => row.state },
+      { title: "ended", label: true, get: (row) => row.ended || row.started, cell: (row) => when(row.ended || row.started) },
+      { title: "why", kind: "why", get: (row) => row.why, cell: (row) => row.why ? name(row.why, 400) : "on request" },
+    ],
+  }).element];
+};
+
 const later = (make) => {
   const holder = el("div", {}, el("p", { class: "waiting" }, "reading ..."));
   const fill = () => make().then((parts) => holder.replaceChildren(...parts)).catch((error) => {
@@ -50,14 +65,14 @@ const later = (make) => {
 };
 
 export const home = async () => {
-  const running = runningList(), known = later(fleets), next = later(firing);
+  const running = runningList(), known = later(fleets), next = later(firing), failed = later(failures);
   const stop = listen((found, ended) => {
     running.show(found);
-    if (ended) known.fill();
+    if (ended) { known.fill(); failed.fill(); }
   });
   return {
     title: "Fleets", leave: stop,
-    content: [el("h1", { tabindex: -1 }, "Fleets"), known.holder, section("Running now", running.element), section("Next by the clock", next.holder)],
+    content: [el("h1", { tabindex: -1 }, "Fleets"), known.holder, section("Running now", running.element), section("Next by the clock", next.holder), section("Without a result", failed.holder)],
   };
 };
 

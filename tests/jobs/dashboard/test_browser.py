@@ -222,9 +222,10 @@ def test_a_running_audit_moves_while_it_is_looked_at_and_ends(page: Page, base: 
     assert "measures, 1 of 4 shards, 2 models, 50 images/s, about 6 s left" in page.text("#running")
     assert page.text("#pulse") == "1 audit running"
     audit.end()
-    (audit.folder / "ending.json").unlink()
     page.until("document.querySelector('#running li') === null")
     assert page.text("#live") == f"{ID} has ended."
+    page.until("[...document.querySelectorAll('main caption')].some(c => c.textContent.includes('without a result'))")
+    assert page.rows("The latest submitted audits")[0][:2] == [ID, "crashed"]
 
 
 def test_hostile_names_are_text_everywhere(page: Page) -> None:

@@ -117,6 +117,13 @@ def test_what_runs_tells_how_far_it_is(caller: TestClient, running: Audit) -> No
     assert (found["done"], found["total"], found["models"], found["images_per_second"]) == (1, 4, 2, 50.0)
 
 
+def test_what_ended_without_a_result_says_why(caller: TestClient, running: Audit) -> None:
+    running.end()
+    assert get(caller, "progress")["running"] == []
+    [found] = get(caller, "failures")["failures"]
+    assert (found["id"], found["state"]) == (ID, "crashed") and "it said no outcome" in found["why"]
+
+
 def test_no_schedule_and_no_mlflow_are_said_and_none_is_made(caller: TestClient, base: Path) -> None:
     assert "classwise schedule add" in get(caller, "schedules")["note"]
     assert get(caller, "leaderboard")["notes"] == ["No audit was logged to MLflow yet."]
@@ -233,7 +240,7 @@ def test_lists_read_overviews_and_remember_a_bounded_number(
 
 def test_no_data_without_the_token_and_the_page_with_none(caller: TestClient) -> None:
     del caller.headers["authorization"]
-    for path in ("fleets", f"fleets/{FLEET}/audits", "progress", "schedules", "leaderboard"):
+    for path in ("fleets", f"fleets/{FLEET}/audits", "progress", "failures", "schedules", "leaderboard"):
         assert caller.get(f"/v1/{path}").status_code == 401
     page = caller.get("/")
     assert page.status_code == 200 and "script-src 'self'" in page.headers["content-security-policy"]
