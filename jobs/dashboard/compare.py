@@ -12,9 +12,9 @@ from tracking.overview import ModelOverview, Overview, SeriesOverview
 from tracking.tables import finite
 
 NO_TEST = (
-    "Whether two intervals overlap is not a test. Intervals that do not overlap differ beyond what their levels allow "
-    "for; intervals that overlap may still belong to a true difference, and the samples of two audits are mostly the "
-    "same ones, which only a test on paired samples makes use of."
+    "Whether two intervals overlap is not a test. Intervals that do not overlap speak for a difference, though among "
+    "many models and numbers some part by chance; intervals that overlap may still hide one: the samples of two audits "
+    "are mostly the same, and only a test on paired samples makes use of that."
 )
 
 
