@@ -1,7 +1,7 @@
 // Two audits side by side: what changed, for which model and class, and how sure that is.
 import { get } from "./api.js";
 import { LINES, cell, dots, figure } from "./charts.js";
-import { chip, chips, cut, el, estimate, filters, list, name, section, select, signed, table, when } from "./dom.js";
+import { chip, chips, cut, el, estimate, filters, list, name, number, section, select, signed, table, when } from "./dom.js";
 import { ABOUT, trail } from "./audit.js";
 import { named } from "./fleet.js";
 
@@ -19,9 +19,32 @@ const pair = (title, note, rows, get, label) => rows.length ? figure(title, note
   { name: "after", colour: LINES[0], symbol: "diamond", cells: rows.map((row) => cell(get(row)?.after)) },
 ], label)) : null;
 
-// What the later audit itself tested, as it wrote it: names and values, two levels deep.
+// What the later audit itself tested against its accepted one (tracking/comparison.py): what changed, with p-values of
+// all comparisons together. A file of another form is shown as it is, two levels deep.
 const plain = (value) => value === null || typeof value !== "object" ? String(value) : Array.isArray(value) ? value.map(plain).join(", ") : Object.entries(value).map(([key, inner]) => `${key} ${plain(inner)}`).join(", ");
-const tested = (found) => found ? section("Tested by the later audit", el("dl", { class: "tested" }, Object.entries(found).flatMap(([key, value]) => [el("dt", {}, cut(key)), el("dd", {}, cut(plain(value), 2000))]))) : null;
+const raw = (found) => el("dl", { class: "tested" }, Object.entries(found).flatMap(([key, value]) => [el("dt", {}, cut(key)), el("dd", {}, cut(plain(value), 2000))]));
+const changes = (found) => found.models.flatMap((model) => (model.series || []).flatMap((series) => [series.overall, ...(series.groups || [])]
+  .filter((group) => group && ["worse", "better"].includes(group.flag)).map((group) => ({ ...group, model: model.name, series: series.title }))));
+const tested = (found, before) => {
+  if (!found) return null;
+  if (!Array.isArray(found.models) || !found.baseline) return section("Tested by the later audit", raw(found));
+  const other = found.baseline === before.audit_id ? "" : " That is not the earlier audit of this page.";
+  const made = table({
+    caption: "What the test flags, the smallest p first", rows: changes(found), order: [6, 1], empty: "Nothing is flagged worse or better.",
+    columns: [
+      { title: "model", head: true, kind: "name", get: (row) => row.model, cell: (row) => name(row.model) },
+      { title: "measure", label: true, get: (row) => row.series, cell: (row) => name(row.series, 80) },
+      { title: "class", label: true, get: (row) => row.name, cell: (row) => name(row.name) },
+      { title: "then", kind: "number", get: (row) => row.then, cell: (row) => number(row.then) },
+      { title: "now", kind: "number", get: (row) => row.now, cell: (row) => number(row.now) },
+      { title: "difference", kind: "number", get: (row) => row.difference?.value ?? null, cell: (row) => estimate(row.difference) },
+      { title: "p", kind: "number", about: "adjusted for all comparisons", get: (row) => row.p, cell: (row) => number(row.p) },
+      { title: "flag", label: true, get: (row) => row.flag },
+    ],
+  });
+  const drift = Array.isArray(found.drift) ? found.drift.map((one) => `${one.kind} ${one.subject}: ${one.then || "none"}, now ${one.now || "none"}`) : [];
+  return section("Tested by the later audit", el("p", {}, `Against the audit ${cut(found.baseline)}, on paired samples: ${found.worse} worse, ${found.better} better, of ${found.comparisons} comparisons; alpha ${found.alpha}, ${cut(found.error_rate, 200)}.${other}`), made.element, drift.length ? el("p", {}, "Besides the scores, these are not what they were:") : null, list(drift));
+};
 
 export const compare = async (route) => {
   const [fleet, before, after] = route.parts;
@@ -66,7 +89,7 @@ export const compare = async (route) => {
     title: `${cut(found.before.audit_id)} and ${cut(found.after.audit_id)}`,
     content: [
       trail(["Fleets", "#/"], [cut(fleet), `#/fleet/${encodeURIComponent(fleet)}`]), el("h1", { tabindex: -1 }, "Two audits side by side"),
-      el("div", { class: "sides" }, side("before", fleet, found.before), side("after", fleet, found.after)), cautions, tested(found.tested),
+      el("div", { class: "sides" }, side("before", fleet, found.before), side("after", fleet, found.after)), cautions, tested(found.tested, found.before),
       section("Models", bar, models), section("Classes", which, classes),
     ],
   };

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -192,7 +193,8 @@ def test_two_audits_are_ticked_and_compared(page: Page, base: Path) -> None:
     assert len(ticks) == 3 and page.js(f"return {compare}.disabled")
     ticks[0].click()
     ticks[2].click()
-    (base / "audits" / FLEET / ids[AUDITS[2]] / "comparison.json").write_text('{"baseline": {"verdict": "worse"}}')
+    path = base / "audits" / FLEET / ids[AUDITS[2]] / "comparison.json"
+    path.write_text('{"baseline": {"verdict": "worse"}}')
     page.js(f"{compare}.click()")
     page.until("document.querySelector('h1')?.textContent.startsWith('Two audits')")
     assert f"/{ids[AUDITS[0]]}/{ids[AUDITS[2]]}" in page.js("return location.hash"), "the earlier one first"
@@ -204,6 +206,18 @@ def test_two_audits_are_ticked_and_compared(page: Page, base: Path) -> None:
     page.until("document.querySelector('main').textContent.includes('do not overlap')")
     rows = {row[0]: row for row in page.rows("Each model")}
     assert rows["second"][4:] == ["−0.200", "do not overlap"] and rows["firstsame weights"][5] == "overlap"
+    change = {"index": 2, "name": "cat", "n": 50, "then": 0.8, "now": 0.6, "p": 0.004, "flag": "worse"}
+    change["difference"] = {"value": -0.2, "low": -0.3, "high": -0.1, "reason": ""}
+    series = {"series": "clean", "title": "clean accuracy", "overall": {**change, "flag": "not separated"}}
+    told = {"baseline": "another", "alpha": 0.05, "comparisons": 8, "worse": 1, "better": 0, "error_rate": "Holm"}
+    told |= {"models": [{"name": HOSTILE, "series": [{**series, "groups": [change]}]}]}
+    told |= {"drift": [{"kind": "versions", "subject": "torch", "then": "2.13", "now": "2.14"}]}
+    path.write_text(json.dumps(told))
+    page.go(f"#/compare/{FLEET}/{ids[AUDITS[0]]}/{ids[AUDITS[2]]}?metric=aggregate&series=clean", "Two audits")
+    page.until("document.querySelector('main').textContent.includes('not the earlier audit of this page')")
+    [row] = page.rows("What the test flags")
+    assert row == [HOSTILE, "clean accuracy", "cat", "0.800", "0.600", "-0.200-0.300 to -0.100", "0.0040", "worse"]
+    assert "versions torch: 2.13, now 2.14" in page.text("main")
     page.choose("Model", "second")
     page.until("[...document.querySelectorAll('main h3')].some(h => h.textContent.startsWith('second'))")
     assert [row[3] for row in page.rows("Every class")] == ["−0.200"] * 3
