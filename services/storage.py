@@ -88,6 +88,8 @@ def _modified(info: dict[str, Any]) -> float | None:
         if isinstance(value, int | float):
             return float(value)
     return None
+
+
 def stamp(url: str) -> tuple[int, str]:
     """Size of a file and when it was written, as its file system tells it: another stamp is another content.
 
