@@ -1,0 +1,88 @@
+"""A whole stack, started by its script, and a fleet that it may audit."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from deploy.stack.layout import Layout, existing
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPT = ROOT / "deploy" / "local-stack.sh"
+
+
+def _jobs_fixtures() -> ModuleType:
+    spec = spec_from_file_location("fixtures_of_the_jobs_tests", ROOT / "tests" / "jobs" / "conftest.py")
+    assert spec is not None and spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+digit_weights = _jobs_fixtures().digit_weights
+"""The trained networks of the jobs' tests."""
+
+
+@dataclass(frozen=True)
+class Stack:
+    """A stack that runs, and its script."""
+
+    layout: Layout
+
+    def script(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return script(*words, "--dir", str(self.layout.folder))
+
+
+def script(*words: str) -> subprocess.CompletedProcess[str]:
+    """Run the script."""
+    environment = {**os.environ, "PYTHON": sys.executable}
+    return subprocess.run([SCRIPT, *words], capture_output=True, text=True, check=False, env=environment, timeout=300)
+
+
+@pytest.fixture(scope="session")
+def stack() -> Iterator[Stack]:
+    """Two worker nodes of a core each. Not below pytest's folder: PostgreSQL's user must get through to it."""
+    home = Path(tempfile.mkdtemp(prefix="cw-test-", dir="/tmp"))
+    home.chmod(0o755)
+    folder = home / "stack"
+    try:
+        made = script("up", "--dir", str(folder))
+        assert made.returncode == 0, made.stderr
+        layout = existing(folder)
+        assert layout is not None
+        yield Stack(layout)
+    finally:
+        script("down", "--dir", str(folder))
+        shutil.rmtree(home)
+
+
+@pytest.fixture
+def stack_fleet(stack: Stack, digit_weights: dict[str, str]) -> dict[str, Any]:
+    """Two networks where the stack's API lets callers read: accuracy, GREAT and an attack of seconds a shard."""
+    models = []
+    for name in ("good", "weak"):
+        path = stack.layout["models"] / f"{name}.safetensors"
+        shutil.copy(digit_weights[name], path)
+        models.append(
+            {"name": name, "uri": f"factory:services.training.architectures:small_cnn?width=8&weights={path}"}
+        )
+    return {
+        "fleet": "digits",
+        "samples": {"uri": "sklearn:digits?split=test"},
+        "models": models,
+        "measures": ["clean", "great", {"name": "pgd", "steps": 150, "epsilons": [0.05]}],
+        "factories": ["services.training.architectures"],
+        "storage": str(stack.layout["storage"]),
+        "resources": {"runner": "ray", "workers": 2, "cpus": 1, "shard": 100, "batch": 100},
+    }

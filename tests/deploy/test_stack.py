@@ -1,0 +1,179 @@
+"""The whole service, started by one script: tokens everywhere, a node that dies in the middle, the same numbers."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import requests
+import yaml
+
+from deploy.stack import processes
+from deploy.stack.layout import Layout
+from deploy.stack.parts import alive_nodes, variables
+from jobs import console
+from jobs.fleetfile import validate_fleet
+from jobs.publish import audit_and_publish
+
+from .conftest import ROOT, Stack, script
+
+pytestmark = pytest.mark.filterwarnings("default::DeprecationWarning", "default::FutureWarning")
+
+
+def wait_until(ready: Callable[[], bool], seconds: float = 120.0) -> None:
+    end = time.monotonic() + seconds
+    while not ready():
+        assert time.monotonic() < end, "it did not come about in time"
+        time.sleep(0.1)
+
+
+def bearer(layout: Layout) -> dict[str, str]:
+    return {"Authorization": f"Bearer {layout.secret('api.token')}"}
+
+
+def status_of(url: str, **more: Any) -> int:
+    return requests.get(url, timeout=60, **more).status_code
+
+
+def tables(bundle: Path) -> dict[str, pd.DataFrame]:
+    """All numbers of an audit, by file."""
+    found = {str(path.relative_to(bundle)): path for part in ("scores", "tables") for path in (bundle / part).iterdir()}
+    return {name: pd.read_parquet(path) for name, path in sorted(found.items())}
+
+
+def test_nobody_gets_in_without_a_token_or_password(stack: Stack) -> None:
+    layout = stack.layout
+    nodes, audits = f"{layout.url('dashboard')}/api/v0/nodes", f"{layout.url('api')}/v1/audits"
+    search = f"{layout.url('mlflow')}/api/2.0/mlflow/experiments/search?max_results=1"
+    ray = {"Authorization": f"Bearer {layout.secret('ray.token')}"}
+    login = ("classwise", layout.secret("mlflow-classwise.password"))
+    assert [status_of(url) for url in (nodes, audits, search)] == [401, 401, 401]
+    assert [status_of(nodes, headers=bearer(layout)), status_of(audits, headers=ray)] == [403, 401]
+    assert status_of(nodes, headers=ray) == status_of(audits, headers=bearer(layout)) == 200
+    assert status_of(search, auth=login) == 200 and status_of(search, auth=("admin", login[1])) == 401
+    users = f"{layout.url('mlflow')}/api/2.0/mlflow/users/get?username=admin"
+    assert status_of(users, auth=login) == 403
+
+
+def test_secrets_are_for_their_owner_and_on_no_command_line(stack: Stack) -> None:
+    layout = stack.layout
+    private = [layout["env"], layout["settings.yaml"], layout["stack.json"], layout["mlflow"] / "auth.ini"]
+    for path in [*private, *layout["secrets"].iterdir(), *layout["run"].iterdir()]:
+        assert path.stat().st_mode & 0o777 == 0o600, path
+    words = b"".join(path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if _readable(path))
+    for path in layout["secrets"].iterdir():
+        assert path.read_bytes() not in words, path
+        assert len(path.read_text()) >= 48
+
+
+def _readable(path: Path) -> bool:
+    try:
+        return bool(path.read_bytes())
+    except OSError:
+        return False
+
+
+def test_a_worker_node_killed_in_mid_audit_changes_no_number(
+    stack: Stack, stack_fleet: dict[str, Any], tmp_path: Path
+) -> None:
+    layout, root = stack.layout, stack.layout.url("api")
+    headers = {**bearer(layout), "Content-Type": "application/yaml", "Idempotency-Key": "night"}
+    sent = requests.post(f"{root}/v1/audits", data=yaml.safe_dump(stack_fleet), headers=headers, timeout=60)
+    assert sent.status_code == 202, sent.text
+    audit = f"{root}{sent.json()['links']['self']}"
+    wait_until(lambda: len(list(layout["storage"].rglob("cache/scores/**/*.parquet"))) >= 2)
+    before = alive_nodes(layout)
+    assert stack.script("kill", "worker-2").stdout == "worker-2: killed\n"
+    state = requests.get(audit, headers=headers, timeout=60).json()["state"]
+    assert state == "running"  # in the middle of it
+    wait_until(lambda: requests.get(audit, headers=headers, timeout=60).json()["state"] != "running")
+    ended = requests.get(audit, headers=headers, timeout=60).json()
+    assert ended["state"] == "finished" and ended["outcome"] != "error", ended
+
+    local = {**stack_fleet, "storage": str(tmp_path), "tracking": {"enabled": False}}
+    local["resources"] = {"runner": "local", "workers": 1, "shard": 300, "batch": 64}
+    with console.reporter(quiet=True) as reporter:
+        alone = tables(Path(audit_and_publish(validate_fleet(local), reporter).folder))
+    there = tables(Path(ended["bundle"]))
+    assert list(there) == list(alone) and len(there) == 4
+    for name, table in alone.items():
+        pd.testing.assert_frame_equal(there[name], table, check_exact=True)
+
+    run = f"{layout.url('mlflow')}/api/2.0/mlflow/runs/get?run_id={ended['run_id']}"
+    login = ("classwise", layout.secret("mlflow-classwise.password"))
+    told = requests.get(run, auth=login, timeout=60).json()["run"]
+    assert told["info"]["status"] == "FINISHED"
+    assert {"key": "classwise.submission", "value": ended["id"]} in told["data"]["tags"]
+
+    assert stack.script("status").returncode == 1
+    again = stack.script("up")
+    assert again.returncode == 0, again.stderr
+    assert len(alive_nodes(layout) - before) == 1
+
+
+def test_a_schedule_is_carried_out(stack: Stack, stack_fleet: dict[str, Any], tmp_path: Path) -> None:
+    file = tmp_path / "fleet.yaml"
+    file.write_text(yaml.safe_dump({**stack_fleet, "measures": ["clean"]}))
+    environment = {**os.environ, **variables(stack.layout), "PYTHONPATH": str(ROOT)}
+
+    def classwise(*words: str) -> str:
+        command = [sys.executable, "-m", "jobs.cli", "schedule", *words]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+
+    classwise("add", str(file), "--name", "nightly", "--cron", "30 2 * * *", "--zone", "Europe/Berlin")
+    classwise("run-now", "nightly")
+    wait_until(lambda: "done, pass" in classwise("history", "nightly"))
+
+
+def test_up_again_starts_nothing_and_down_leaves_nothing(stack: Stack) -> None:
+    layout = stack.layout
+    before = {path.name: path.read_text() for path in layout["run"].iterdir()}
+    assert stack.script("up").returncode == 0
+    assert {path.name: path.read_text() for path in layout["run"].iterdir()} == before
+    assert processes.marked(layout.mark)
+    down = stack.script("down")
+    assert down.returncode == 0 and down.stdout.count("ended") == len(before), down.stdout + down.stderr
+    assert processes.marked(layout.mark) == [] and not Path(layout.link).is_symlink()
+    assert list(layout["run"].iterdir()) == []
+    for name in ("postgres", "mlflow", "dashboard", "api"):
+        with pytest.raises(requests.ConnectionError):
+            requests.get(layout.url(name), timeout=5)
+
+
+def test_a_process_that_was_not_started_here_is_left_alone(tmp_path: Path) -> None:
+    layout = Layout(tmp_path, "a" * 32, "", 1, 1, {})
+    (tmp_path / "run").mkdir()
+    other = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    try:
+        record = f'{{"pid": {other.pid}, "started": "1", "boot": "{processes._boot()}"}}'
+        (tmp_path / "run" / "api.json").write_text(record)
+        assert processes.running(layout, "api") is None
+        part = processes.Part("api", (), {}, ready=lambda: True)
+        assert not processes.stop(layout, part) and not processes.kill(layout, "api")
+        assert other.poll() is None
+    finally:
+        other.kill()
+        other.wait()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("down",), "expected the folder of a stack, found none in"),
+        (("up",), "expected the folder of a stack, found"),
+        (("kill", "worker-9"), "expected the folder of a stack"),
+        (("up", "--workers", "0"), "expected 1 to 64"),
+    ],
+)
+def test_what_is_wrong_is_said(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
+    (tmp_path / "letter.txt").write_text("mine")
+    told = script(*words, "--dir", str(tmp_path))
+    assert told.returncode == 2 and said in told.stderr and "Traceback" not in told.stderr
+    assert (tmp_path / "letter.txt").read_text() == "mine"
