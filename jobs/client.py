@@ -21,6 +21,7 @@ from typing import Any
 
 from jobs.fleetfile import Fleet, load_fleet, validate_fleet
 from jobs.service.backend import AlreadySubmitted, Backend, JobInfo
+from jobs.service.endings import Endings
 from jobs.service.local_jobs import LocalJobs
 from jobs.service.ray_jobs import RayJobs
 from jobs.service.status import AuditStatus, State, settle
@@ -30,7 +31,6 @@ from jobs.service.submission import (
     folder_in,
     is_there,
     known_in,
-    read_ending,
     submission_of,
     write_fleet,
 )
@@ -75,6 +75,7 @@ class AuditClient:
         self._backend = backend_for(backend, storage=storage) if isinstance(backend, str) else backend
         self._storage = storage
         self._environment = dict(environment or {})
+        self._endings = Endings()
 
     @property
     def address(self) -> str:
@@ -254,7 +255,8 @@ class AuditClient:
         return self._settled(name, folder, info)
 
     def _settled(self, name: str, folder: str, info: JobInfo | None) -> AuditStatus | None:
-        ending = read_ending(folder) if folder else None
+        attempt = info.metadata.get("classwise.attempt", "") if info is not None else ""
+        ending = self._endings.read(folder, attempt) if folder else None
         reachable = ending is not None or info is None or not info.phase.over or is_there(folder)
         return settle(name, folder, info, ending, reachable=reachable)
 

@@ -35,7 +35,7 @@ def main() -> int:
 
 def up(folder: Path, options: argparse.Namespace) -> int:
     """Start what does not run, and say where it is."""
-    layout = made(folder, workers=options.workers, cpus=options.cpus)
+    layout = made(folder, workers=options.workers, cpus=options.cpus, audits=options.audits)
     parts.write_client_files(layout)
     fresh: set[str] = set()
     for wave in parts.waves(layout):
@@ -99,6 +99,7 @@ def _parser() -> argparse.ArgumentParser:
         if name == "up":
             each.add_argument("--workers", type=_count, default=2, help="worker nodes of a new stack; default: 2")
             each.add_argument("--cpus", type=_count, default=1, help="cores of each; default: 1")
+            each.add_argument("--audits", type=_count, default=2, help="audits that run at once; default: 2")
         if name == "kill":
             each.add_argument("part", help="head, worker-1, api ...")
     return parser

@@ -46,6 +46,7 @@ class Layout:
         mark: in the environment of all its processes, and of no other.
         link: a short name of Ray's folder: the path of a socket has at most 107 bytes, and Ray needs half of them.
         workers, cpus: worker nodes, and cores of each.
+        audits: so many run at once; the others wait.
         ports: by name.
     """
 
@@ -54,6 +55,7 @@ class Layout:
     link: str
     workers: int
     cpus: int
+    audits: int
     ports: dict[str, int]
 
     def __getitem__(self, name: str) -> Path:
@@ -89,13 +91,13 @@ def existing(folder: Path) -> Layout | None:
         return None
     try:
         body = json.loads(path.read_text())
-        return Layout(folder, body["mark"], body["link"], body["workers"], body["cpus"], body["ports"])
+        return Layout(folder, body["mark"], body["link"], body["workers"], body["cpus"], body["audits"], body["ports"])
     except (ValueError, KeyError, TypeError) as error:
         found = f"{type(error).__name__}: {error}"
         raise ConfigError(Problem(str(path), "the record of a stack", found, "remove the folder")) from error
 
 
-def made(folder: Path, *, workers: int, cpus: int) -> Layout:
+def made(folder: Path, *, workers: int, cpus: int, audits: int) -> Layout:
     """The stack in a folder: as it was made, or a new one with free ports and random secrets.
 
     Raises:
@@ -116,7 +118,7 @@ def made(folder: Path, *, workers: int, cpus: int) -> Layout:
         write_private(folder / "secrets" / name, secrets.token_hex(24))
     nodes = ("head", *(f"worker-{number + 1}" for number in range(workers)))
     ports = free_ports((*PORTS, *(f"{node}-agent" for node in nodes)))
-    layout = Layout(folder, secrets.token_hex(16), "", workers, cpus, ports)
+    layout = Layout(folder, secrets.token_hex(16), "", workers, cpus, audits, ports)
     return linked(layout)
 
 

@@ -18,6 +18,7 @@ import yaml
 from deploy.stack import databases
 from deploy.stack.layout import Layout, write_private
 from deploy.stack.processes import Part
+from jobs.service.ray_jobs import SLOTS
 from services.errors import Problem, ServiceError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -25,6 +26,8 @@ STORE_BYTES = 100_000_000
 """Object store of a node: audits pass tables through it, never images."""
 RAY_PATIENCE = 2.0
 """A node waits half a minute for what runs on it. Audits need no farewell: they go on from their finished shards."""
+QUEUE_SECONDS = 7 * 24 * 3600
+"""How long an audit may wait for its turn; Ray's own limit is 15 minutes."""
 MLFLOW_USER = "classwise"
 
 
@@ -119,9 +122,11 @@ def _head(layout: Layout) -> Part:
     words += ["--dashboard-host", "127.0.0.1", "--dashboard-port", str(layout.ports["dashboard"])]
     words += ["--ray-client-server-port", str(layout.ports["client"]), "--temp-dir", f"{layout.link}/t"]
     words += ["--dashboard-agent-listen-port", str(layout.ports["head-agent"])]
+    words += ["--resources", json.dumps({SLOTS: layout.audits})]
     tracking = ("MLFLOW_TRACKING_URI", "MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD")
     told = variables(layout)
     environment = {**_node_environment(layout), **{name: told[name] for name in tracking}}  # audits are driven there
+    environment["RAY_JOB_START_TIMEOUT_SECONDS"] = str(QUEUE_SECONDS)
     return Part(
         "head",
         words,

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jobs.api.settings import Settings, digests, plain
+from jobs.api.settings import Settings, digests, load_settings, plain
 from services import logs
-from services.errors import Problem, ServiceError
+from services.errors import ConfigError, Problem, ServiceError
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
+    from ray.serve import Application
 
 NAME = "classwise"
 
@@ -59,16 +61,36 @@ def serve_on_ray(settings: Settings, host: str, port: int, replicas: int) -> Non
     try:
         from ray import serve
 
-        data, tokens, log = plain(settings), digests(settings, os.environ), logs.inherited()
-
-        def builder() -> FastAPI:  # Ray takes a function for a builder, and any other callable for the application
-            if log is not None:
-                logs.configure(log)
-            return build(data, tokens)
-
-        api = serve.deployment(serve.ingress(builder)(), name="api", num_replicas=replicas, max_ongoing_requests=64)
         serve.start(http_options={"host": host, "port": port})
-        serve.run(api.bind(), name=NAME, route_prefix="/")
+        serve.run(_bound(settings, replicas), name=NAME, route_prefix="/")
     except Exception as error:  # ImportError without the extra; Ray raises RuntimeError, ConnectionError and its own
         remedy = "start Ray, set RAY_ADDRESS, install classwise[service]; or serve here with --here"
         raise ServiceError(Problem("Ray Serve", "a deployment that runs", str(error)[:300], remedy)) from error
+
+
+def application(arguments: Mapping[str, str]) -> Application:
+    """The application for a Serve config file, as a RayService has one: ``import_path: jobs.api.serve:application``.
+
+    Args:
+        arguments: `settings`, the path of the settings file on the head node.
+
+    Raises:
+        ConfigError: there is no such argument, or the settings are wrong.
+    """
+    if set(arguments) != {"settings"}:
+        raise ConfigError(Problem("args", "settings, the path of the settings file", f"{sorted(arguments)}"))
+    return _bound(load_settings(Path(arguments["settings"])), replicas=1)
+
+
+def _bound(settings: Settings, replicas: int) -> Application:
+    from ray import serve
+
+    data, tokens, log = plain(settings), digests(settings, os.environ), logs.inherited()
+
+    def builder() -> FastAPI:  # Ray takes a function for a builder, and any other callable for the application
+        if log is not None:
+            logs.configure(log)
+        return build(data, tokens)
+
+    api = serve.deployment(serve.ingress(builder)(), name="api", num_replicas=replicas, max_ongoing_requests=64)
+    return api.bind()

@@ -6,6 +6,10 @@ RAY_API_SERVER_ADDRESS and RAY_ADDRESS over the address it is given; here the ad
 The first attempt of a submission is the job of its id, the next are ID.2, ID.3 and so on: Ray refuses a name that it
 knows, so two submitters never start one attempt twice. A name is not used again, not even after deleting its job: the
 supervisor of the old job, on its way out, takes the new one with it.
+
+Ray starts every job at once, however many there are: their drivers then fill the head's memory, and those that find no
+free worker give up. On a cluster with the custom resource `classwise_audits` each audit holds one of it, and the others
+wait as queued.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ import os
 import re
 import shlex
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -25,6 +30,10 @@ from services.errors import Problem, ServiceError
 if TYPE_CHECKING:
     from ray.job_submission import JobSubmissionClient
 
+SLOTS = "classwise_audits"
+"""Custom resource of a cluster: so many audits run at once; without it, any number."""
+SLOTS_SECONDS = 30.0
+"""How long it counts whether a cluster has them."""
 _OVERRIDES = ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS")
 _environment = threading.Lock()
 
@@ -55,6 +64,7 @@ class RayJobs:
         self._python = python
         self._known: JobSubmissionClient | None = None
         self._attempts: dict[str, int] = {}
+        self._slotted: tuple[float, bool] | None = None
 
     def start(self, name: str, folder: str, metadata: Mapping[str, str], environment: Mapping[str, str]) -> None:
         """Submit the next attempt."""
@@ -71,6 +81,7 @@ class RayJobs:
                     submission_id=_job_name(name, number if latest is None else number + 1),
                     metadata=dict(metadata),
                     runtime_env={"env_vars": variables},
+                    entrypoint_resources={SLOTS: 1} if self._has_slots() else None,
                 )
         except ServiceError as error:
             if "already exists" in str(error.__cause__):
@@ -103,6 +114,14 @@ class RayJobs:
         """SIGTERM, and SIGKILL when it has not gone after `GRACE_SECONDS`."""
         with self._translated():
             self._client().stop_job(self._job(name))
+
+    def _has_slots(self) -> bool:
+        """Whether a node that is alive has slots for audits."""
+        if self._slotted is None or time.monotonic() - self._slotted[0] > SLOTS_SECONDS:
+            rows = self._client()._do_request("GET", "/api/v0/nodes").json()["data"]["result"]["result"]
+            found = any(SLOTS in row["resources_total"] for row in rows if row["state"] == "ALIVE")
+            self._slotted = (time.monotonic(), found)
+        return self._slotted[1]
 
     def _job(self, name: str) -> str:
         return _job_name(name, self._latest(name)[0])

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,10 +20,13 @@ from deploy.stack import processes
 from deploy.stack.layout import Layout
 from deploy.stack.parts import alive_nodes, variables
 from jobs import console
+from jobs.client import AuditClient
 from jobs.fleetfile import validate_fleet
 from jobs.publish import audit_and_publish
-
-from .conftest import ROOT, Stack, script
+from jobs.service.ray_jobs import RayJobs
+from jobs.service.status import State
+from services.records import Outcome
+from tests.deploy.conftest import ROOT, Stack, script
 
 pytestmark = pytest.mark.filterwarnings("default::DeprecationWarning", "default::FutureWarning")
 
@@ -118,6 +122,20 @@ def test_a_worker_node_killed_in_mid_audit_changes_no_number(
     assert len(alive_nodes(layout) - before) == 1
 
 
+def test_more_audits_than_run_at_once_wait_their_turn(stack: Stack, stack_fleet: dict[str, Any]) -> None:
+    """Each asks for both workers; without a queue the later ones would find none and give up."""
+    layout, fleet = stack.layout, {**stack_fleet, "measures": ["clean"], "tracking": {"enabled": False}}
+    client = AuditClient(RayJobs(layout.url("dashboard"), token=layout.secret("ray.token")))
+    ids = [client.submit(fleet, key=f"turn {number}").id for number in range(5)]
+    states = Counter(client.status(name).state for name in ids)
+    assert states[State.RUNNING] <= layout.audits and states[State.QUEUED] >= 2
+    last = client.cancel(ids[-1])
+    assert last.state is State.STOPPED
+    assert {client.wait(name, timeout=120, poll=0.2).outcome for name in ids[:-1]} == {Outcome.PASS}
+    assert client.submit(fleet, key="turn 4").state in (State.QUEUED, State.RUNNING)
+    assert client.wait(ids[-1], timeout=60, poll=0.2).outcome is Outcome.PASS
+
+
 def test_a_schedule_is_carried_out(stack: Stack, stack_fleet: dict[str, Any], tmp_path: Path) -> None:
     file = tmp_path / "fleet.yaml"
     file.write_text(yaml.safe_dump({**stack_fleet, "measures": ["clean"]}))
@@ -148,7 +166,7 @@ def test_up_again_starts_nothing_and_down_leaves_nothing(stack: Stack) -> None:
 
 
 def test_a_process_that_was_not_started_here_is_left_alone(tmp_path: Path) -> None:
-    layout = Layout(tmp_path, "a" * 32, "", 1, 1, {})
+    layout = Layout(tmp_path, "a" * 32, "", 1, 1, 1, {})
     (tmp_path / "run").mkdir()
     other = subprocess.Popen(["sleep", "60"], start_new_session=True)
     try:
