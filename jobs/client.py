@@ -220,7 +220,7 @@ class AuditClient:
             home = {name: folder_in(self._storage, name) for name in known_in(self._storage)}
         else:
             home = {name: info.metadata.get("classwise.folder", "") for name, info in infos.items()}
-        found = [self._settled(name, folder, infos.get(name)) for name, folder in home.items()]
+        found = [self._settled(name, folder, infos.get(name), listed=True) for name, folder in home.items()]
         chosen = [status for status in found if status is not None and fleet in ("", status.fleet)]
         return sorted(chosen, key=lambda status: (status.started, status.id), reverse=True)
 
@@ -254,8 +254,9 @@ class AuditClient:
             folder = info.metadata.get("classwise.folder", "")
         return self._settled(name, folder, info)
 
-    def _settled(self, name: str, folder: str, info: JobInfo | None) -> AuditStatus | None:
-        attempt = info.metadata.get("classwise.attempt", "") if info is not None else ""
+    def _settled(self, name: str, folder: str, info: JobInfo | None, *, listed: bool = False) -> AuditStatus | None:
+        """In a list what an attempt once said is not looked at again; asked for one audit, its folder always is."""
+        attempt = info.metadata.get("classwise.attempt", "") if info is not None and listed else ""
         ending = self._endings.read(folder, attempt) if folder else None
         reachable = ending is not None or info is None or not info.phase.over or is_there(folder)
         return settle(name, folder, info, ending, reachable=reachable)

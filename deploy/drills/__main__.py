@@ -8,7 +8,9 @@ from pathlib import Path
 
 import typer
 
+from deploy.drills.head import head
 from deploy.drills.load import load
+from deploy.drills.night import night
 from deploy.drills.stackside import stack_in
 from services.errors import ClasswiseError
 
@@ -16,7 +18,7 @@ from services.errors import ClasswiseError
 def main() -> int:
     """Parse, run one drill, and return the exit code."""
     parser = argparse.ArgumentParser("deploy.drills", description=__doc__)
-    parser.add_argument("drill", choices=["load"])
+    parser.add_argument("drill", choices=["load", "head", "night"])
     parser.add_argument("--dir", default="classwise-stack", help="folder of the stack")
     parser.add_argument("--submissions", type=int, default=50, help="audits submitted at once")
     parser.add_argument("--schedules", type=int, default=20, help="schedules due at once")
@@ -25,6 +27,8 @@ def main() -> int:
     options = parser.parse_args()
     try:
         layout = stack_in(Path(options.dir).resolve())
+        if options.drill != "load":
+            return {"head": head, "night": night}[options.drill](layout)
         return load(
             layout,
             submissions=options.submissions,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 import uuid
@@ -29,7 +30,7 @@ class Watcher(threading.Thread):
         super().__init__(daemon=True)
         self.seconds: list[float] = []
         self.refused: list[int] = []
-        self._headers, self._url, self._pause = dict(api.session.headers), url, pause
+        self._headers, self._url, self._pause = api.headers, url, pause
         self._over = threading.Event()
 
     def run(self) -> None:
@@ -92,7 +93,7 @@ def _add_schedules(layout: Layout, store: Store, mark: str, count: int) -> list[
 
 
 def _submit_all(layout: Layout, api: Api, mark: str, count: int) -> list[tuple[float, Any, int]]:
-    """Submit all at the same moment, each twice: the second of a pair must be the first."""
+    """Submit all at the same moment."""
     body, gate = fleet(layout, f"load-{mark}"), threading.Barrier(count)
 
     def submit(number: int) -> tuple[float, Any, int]:
@@ -101,7 +102,7 @@ def _submit_all(layout: Layout, api: Api, mark: str, count: int) -> list[tuple[f
         reply = requests.post(
             f"{api.root}/v1/audits",
             json=body,
-            headers={**api.session.headers, "Idempotency-Key": f"k{number}"},  # type: ignore[dict-item]
+            headers={**api.headers, "Idempotency-Key": f"k{number}"},
             timeout=300,
         )
         return time.monotonic() - began, reply.json().get("id"), reply.status_code
@@ -135,6 +136,4 @@ def _faults(
 
 
 def _submission_of(path: Path) -> str:
-    import json
-
     return str(json.loads(path.read_text())["id"])

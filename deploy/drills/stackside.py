@@ -70,7 +70,8 @@ class Api:
     def __init__(self, layout: Layout) -> None:
         self.root = layout.url("api")
         self.session = requests.Session()
-        self.session.headers["Authorization"] = f"Bearer {layout.secret('api.token')}"
+        self.headers = {"Authorization": f"Bearer {layout.secret('api.token')}"}
+        self.session.headers.update(self.headers)
 
     def submit(self, body: dict[str, Any], key: str) -> requests.Response:
         headers = {"Idempotency-Key": key}
@@ -79,6 +80,14 @@ class Api:
     def audit(self, name: str) -> dict[str, Any]:
         found: dict[str, Any] = self.session.get(f"{self.root}/v1/audits/{name}", timeout=120).json()
         return found
+
+    def result(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = self.session.get(f"{self.root}/v1/audits/{name}/result", timeout=120).json()
+        return found
+
+    def ready(self) -> int:
+        """Status of GET /ready."""
+        return self.session.get(f"{self.root}/ready", timeout=120).status_code
 
     def audits(self, **query: Any) -> list[dict[str, Any]]:
         reply = self.session.get(f"{self.root}/v1/audits", params={"limit": 1000, **query}, timeout=120)

@@ -26,7 +26,7 @@ class Endings:
         """How the audit of a folder ended.
 
         Args:
-            attempt: the one that the job server knows; empty when it knows none.
+            attempt: the one that the job server knows, whose ending needs no look; empty to look in any case.
         """
         known = self._kept.get(folder)
         if known is not None and known[1].attempt == attempt:

@@ -1,0 +1,114 @@
+"""The head of the cluster is killed in the middle of an audit: what survives, and how long it takes to go on."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+from deploy.drills.stackside import Api, fleet, tell, wait_until
+from deploy.stack import processes
+from deploy.stack.layout import Layout
+from deploy.stack.parts import ROOT
+from jobs.fleetfile import validate_fleet
+from jobs.schedules.records import Firing, FiringState
+from jobs.schedules.scheduler import new_schedule, now_utc
+from jobs.schedules.store import Store
+
+SURVIVORS = ("postgres", "mlflow", "api", "scheduler")
+STEPS = 100
+
+
+@dataclass(frozen=True)
+class Outage:
+    """What was seen while the head was gone, and seconds since it was killed."""
+
+    ready: int
+    submitted: int
+    up: float
+    answers: float
+    lost: float
+    state: str
+
+
+def head(layout: Layout) -> int:
+    """Kill it in an audit of a schedule, start it again, submit again; every finished shard must be kept."""
+    api, mark = Api(layout), uuid.uuid4().hex[:6]
+    before = str(api.submit(fleet(layout, f"before-{mark}"), "k").json()["id"])
+    wait_until(lambda: api.audit(before)["state"] == "finished", 300)
+    earlier = set(_shards(layout))
+    store = Store(layout.database("classwise", "schedules"))
+    name = _schedule(layout, store, f"head-{mark}")
+    wait_until(lambda: len(set(_shards(layout)) - earlier) >= 3, 300, 0.05)
+    kept = {path: when for path, when in _shards(layout).items() if path not in earlier}
+    alive = {part: processes.running(layout, part) for part in SURVIVORS}
+
+    outage = _outage(layout, api, store, name)
+    firing = _firing(store, name)
+    again = api.submit(fleet(layout, name, workers=2, steps=STEPS), firing.key).json()
+    wait_until(lambda: api.audit(firing.submission)["state"] not in ("queued", "running"), 600)
+    ended, after = api.audit(firing.submission), _shards(layout)
+    redone = [path for path, when in kept.items() if after.get(path) != when]
+
+    faults = _unexpected(outage)
+    if again["id"] != firing.submission or ended["outcome"] != "pass":
+        faults.append(f"the audit did not go on to its end: {ended['state']} {ended['outcome']}")
+    if redone:
+        faults.append(f"{len(redone)} finished shards were done again")
+    if {part: processes.running(layout, part) for part in SURVIVORS} != alive:
+        faults.append("something beside the cluster ended as well")
+    if api.result(before).get("outcome") != "pass":
+        faults.append("an earlier result is gone")
+    store.remove(name)
+    rows = {
+        "score shards finished when it was killed": len(kept),
+        "of them done again": len(redone),
+        "score shards in the end": len(set(after) - earlier),
+        "GET /ready and POST /v1/audits meanwhile": f"{outage.ready}, {outage.submitted}",
+        "local-stack.sh up had it back after": f"{outage.up:.0f} s",
+        "the API was ready after": f"{outage.answers:.0f} s",
+        "the scheduler had recorded its firing as lost after": f"{outage.lost:.0f} s",
+        "submitted again, the audit ended": f"{ended['state']}, {ended['outcome']}",
+        "the same processes all along": ", ".join(SURVIVORS),
+    }
+    return tell("head", rows, faults)
+
+
+def _outage(layout: Layout, api: Api, store: Store, name: str) -> Outage:
+    processes.kill(layout, "head")
+    killed = time.monotonic()
+    wait_until(lambda: api.ready() == 503, 30)  # an answer of the job server counts for a few seconds
+    ready = api.ready()
+    submitted = api.submit(fleet(layout, f"{name}-meanwhile"), "k").status_code
+    command = [str(ROOT / "deploy" / "local-stack.sh"), "up", "--dir", str(layout.folder)]
+    subprocess.run(command, check=True, capture_output=True)
+    up = time.monotonic() - killed
+    wait_until(lambda: api.ready() == 200, 120)
+    answers = time.monotonic() - killed
+    wait_until(lambda: _firing(store, name).state is FiringState.LOST, 120)
+    lost = time.monotonic() - killed
+    return Outage(ready, submitted, up, answers, lost, api.audit(_firing(store, name).submission)["state"])
+
+
+def _unexpected(outage: Outage) -> list[str]:
+    seen = (outage.ready, outage.submitted, outage.state)
+    return [] if seen == (503, 503, "crashed") else [f"expected 503, 503 and crashed, found {seen}"]
+
+
+def _schedule(layout: Layout, store: Store, name: str) -> str:
+    checked = validate_fleet(fleet(layout, name, workers=2, steps=STEPS))
+    schedule = new_schedule(name, checked, "0 3 * * *", now=now_utc())
+    store.add(schedule)
+    store.fire(schedule, now_utc())
+    return name
+
+
+def _firing(store: Store, name: str) -> Firing:
+    return store.firings(schedule=name)[-1]
+
+
+def _shards(layout: Layout) -> dict[Path, int]:
+    """Finished score shards and when each was written."""
+    return {path: path.stat().st_mtime_ns for path in layout["storage"].rglob("cache/scores/**/*.parquet")}
