@@ -17,7 +17,7 @@ import requests
 import yaml
 
 from deploy.stack import processes
-from deploy.stack.layout import Layout
+from deploy.stack.layout import Layout, free_ports
 from deploy.stack.parts import alive_nodes, variables
 from jobs import console
 from jobs.client import AuditClient
@@ -27,6 +27,7 @@ from jobs.service.ray_jobs import RayJobs
 from jobs.service.status import State
 from services.records import Outcome
 from tests.deploy.conftest import ROOT, Stack, script
+from tests.deploy.manifests import all_manifests
 
 pytestmark = pytest.mark.filterwarnings("default::DeprecationWarning", "default::FutureWarning")
 
@@ -126,13 +127,13 @@ def test_more_audits_than_run_at_once_wait_their_turn(stack: Stack, stack_fleet:
     """Each asks for both workers; without a queue the later ones would find none and give up."""
     layout, fleet = stack.layout, {**stack_fleet, "measures": ["clean"], "tracking": {"enabled": False}}
     client = AuditClient(RayJobs(layout.url("dashboard"), token=layout.secret("ray.token")))
-    ids = [client.submit(fleet, key=f"turn {number}").id for number in range(5)]
+    ids = [client.submit(fleet, key=f"turn {number}").id for number in range(4)]
     states = Counter(client.status(name).state for name in ids)
-    assert states[State.RUNNING] <= layout.audits and states[State.QUEUED] >= 2
+    assert states[State.RUNNING] <= layout.audits and states[State.QUEUED] >= 1
     last = client.cancel(ids[-1])
     assert last.state is State.STOPPED
     assert {client.wait(name, timeout=120, poll=0.2).outcome for name in ids[:-1]} == {Outcome.PASS}
-    assert client.submit(fleet, key="turn 4").state in (State.QUEUED, State.RUNNING)
+    assert client.submit(fleet, key="turn 3").state in (State.QUEUED, State.RUNNING)
     assert client.wait(ids[-1], timeout=60, poll=0.2).outcome is Outcome.PASS
 
 
@@ -148,6 +149,37 @@ def test_a_schedule_is_carried_out(stack: Stack, stack_fleet: dict[str, Any], tm
     classwise("add", str(file), "--name", "nightly", "--cron", "30 2 * * *", "--zone", "Europe/Berlin")
     classwise("run-now", "nightly")
     wait_until(lambda: "done, pass" in classwise("history", "nightly"))
+
+
+@pytest.mark.slow
+def test_ray_serve_takes_what_the_rayservice_says(stack: Stack, stack_fleet: dict[str, Any]) -> None:
+    """As KubeRay does it: the manifest's Serve config is put to the dashboard. Nodes share a host here, so one proxy."""
+    layout = stack.layout
+    (manifest,) = (each for _, each in all_manifests() if each["kind"] == "RayService")
+    config = yaml.safe_load(manifest["spec"]["serveConfigV2"])
+    (port,) = free_ports(("serve",)).values()
+    config["http_options"] = {"host": "127.0.0.1", "port": port}
+    config["proxy_location"] = "HeadOnly"
+    config["applications"][0]["args"] = {"settings": str(layout["settings.yaml"])}
+    url, headers = f"{layout.url('dashboard')}/api/serve/applications/", {}
+    headers["Authorization"] = f"Bearer {layout.secret('ray.token')}"
+    put = requests.put(url, json=config, headers=headers, timeout=60)
+    assert put.status_code == 200, put.text
+    root = f"http://127.0.0.1:{port}"
+    wait_until(lambda: answers(f"{root}/ready"), 60)
+    assert status_of(f"{root}/v1/audits") == 401
+    sent = requests.post(f"{root}/v1/audits", json=stack_fleet, headers=bearer(layout), timeout=60)
+    assert sent.status_code == 202, sent.text
+    cancelled = requests.post(f"{root}{sent.json()['links']['cancel']}", headers=bearer(layout), timeout=60)
+    assert cancelled.status_code == 202
+    assert requests.delete(url, headers=headers, timeout=60).status_code == 200
+
+
+def answers(url: str) -> bool:
+    try:
+        return status_of(url) == 200
+    except requests.ConnectionError:
+        return False
 
 
 def test_up_again_starts_nothing_and_down_leaves_nothing(stack: Stack) -> None:
