@@ -153,7 +153,7 @@ def test_a_schedule_is_carried_out(stack: Stack, stack_fleet: dict[str, Any], tm
 
 @pytest.mark.slow
 def test_ray_serve_takes_what_the_rayservice_says(stack: Stack, stack_fleet: dict[str, Any]) -> None:
-    """As KubeRay does it: the manifest's Serve config is put to the dashboard. Nodes share a host here, so one proxy."""
+    """As KubeRay does: the manifest's Serve config is put to the dashboard. Nodes share a host here, so one proxy."""
     layout = stack.layout
     (manifest,) = (each for _, each in all_manifests() if each["kind"] == "RayService")
     config = yaml.safe_load(manifest["spec"]["serveConfigV2"])
