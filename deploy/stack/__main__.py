@@ -10,7 +10,7 @@ import typer
 from filelock import FileLock, Timeout
 
 from deploy.stack import parts, processes
-from deploy.stack.layout import Layout, existing, made, unlinked
+from deploy.stack.layout import Layout, existing, made, require_ours, unlinked
 from services.errors import ClasswiseError, ConfigError, Problem, ServiceError
 
 
@@ -19,7 +19,11 @@ def main() -> int:
     options = _parser().parse_args()
     folder = Path(options.dir).resolve()
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        if options.action == "up":
+            require_ours(folder)
+            folder.mkdir(parents=True, exist_ok=True)
+        else:
+            _known(folder)
         with FileLock(folder / "lock", timeout=0):
             return _ACTIONS[options.action](folder, options)
     except Timeout:

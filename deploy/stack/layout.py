@@ -97,17 +97,17 @@ def existing(folder: Path) -> Layout | None:
         raise ConfigError(Problem(str(path), "the record of a stack", found, "remove the folder")) from error
 
 
-def made(folder: Path, *, workers: int, cpus: int, audits: int) -> Layout:
-    """The stack in a folder: as it was made, or a new one with free ports and random secrets.
-
-    Raises:
-        ConfigError: the folder holds something else.
-    """
-    if (known := existing(folder)) is not None:
-        return linked(known)
-    if folder.exists() and any(entry.name != "lock" for entry in folder.iterdir()):
+def require_ours(folder: Path) -> None:
+    """Raise a ConfigError when a folder holds something else than a stack."""
+    if existing(folder) is None and folder.exists() and any(entry.name != "lock" for entry in folder.iterdir()):
         remedy = "name an empty folder or one that is not there yet with --dir"
         raise ConfigError(Problem("--dir", "the folder of a stack", f"{folder}, with other files", remedy))
+
+
+def made(folder: Path, *, workers: int, cpus: int, audits: int) -> Layout:
+    """The stack in a folder: as it was made, or a new one with free ports and random secrets."""
+    if (known := existing(folder)) is not None:
+        return linked(known)
     for part in ("", "secrets", "run", "logs", "mlflow", "ray", "storage", "models", "data"):
         (folder / part).mkdir(parents=True, exist_ok=True)
     # PostgreSQL does not run as root but as somebody who must get through to its folder, and to no other.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shlex
 import signal
 import sys
 import urllib.error
@@ -58,7 +59,7 @@ def variables(layout: Layout) -> dict[str, str]:
 
 def write_client_files(layout: Layout) -> None:
     """The file `env`, and the API's settings unless they are there."""
-    lines = [f"export {name}='{value}'" for name, value in variables(layout).items()]
+    lines = [f"export {name}={shlex.quote(value)}" for name, value in variables(layout).items()]
     write_private(layout["env"], "\n".join([*lines, ""]))
     if not layout["settings.yaml"].exists():
         write_private(layout["settings.yaml"], yaml.safe_dump(_settings(layout), sort_keys=False))

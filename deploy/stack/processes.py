@@ -21,6 +21,7 @@ from services.errors import Problem, ServiceError
 
 MARK = "CLASSWISE_STACK"
 PART = "CLASSWISE_STACK_PART"
+KILL_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -98,20 +99,25 @@ def stop(layout: Layout, part: Part) -> bool:
 
 
 def kill(layout: Layout, name: str) -> bool:
-    """End a part at once and without warning, as a power cut does. False when nothing of it ran."""
-    found = False
-    for _ in range(50):  # what is ended last may have started something meanwhile
+    """End a part at once and without warning, as a power cut does. False when nothing of it ran.
+
+    Raises:
+        ServiceError: something of it does not end.
+    """
+    found, end = False, time.monotonic() + KILL_SECONDS
+    while True:  # what is ended last may have started something meanwhile
         leader, others = running(layout, name), marked(layout.mark, name)
         if leader is None and not others:
-            break
+            (layout["run"] / f"{name}.json").unlink(missing_ok=True)
+            return found
+        if time.monotonic() > end:
+            raise ServiceError(Problem(name, "to end when it is killed", f"processes {leader}, {others}"))
         found = True
         if leader is not None:
             _send(os.killpg, leader, signal.SIGKILL)
         for pid in others:
             _send(os.kill, pid, signal.SIGKILL)
         time.sleep(0.1)
-    (layout["run"] / f"{name}.json").unlink(missing_ok=True)
-    return found
 
 
 def running(layout: Layout, name: str) -> int | None:

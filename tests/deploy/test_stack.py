@@ -226,4 +226,24 @@ def test_what_is_wrong_is_said(words: tuple[str, ...], said: str, tmp_path: Path
     (tmp_path / "letter.txt").write_text("mine")
     told = script(*words, "--dir", str(tmp_path))
     assert told.returncode == 2 and said in told.stderr and "Traceback" not in told.stderr
-    assert (tmp_path / "letter.txt").read_text() == "mine"
+    assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
+
+
+def test_an_interpreter_without_classwise_is_named(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "bare"], check=True)
+    environment = {"PATH": os.environ["PATH"], "PYTHON": str(tmp_path / "bare" / "bin" / "python")}
+    told = subprocess.run([ROOT / "deploy" / "local-stack.sh", "up"], env=environment, capture_output=True, text=True)
+    assert told.returncode == 2 and "lacks ray, mlflow" in told.stderr and "classwise[service,server]" in told.stderr
+
+
+def test_a_process_of_a_stack_ends_with_what_it_started_in_another_session(tmp_path: Path) -> None:
+    layout = Layout(tmp_path, "b" * 32, "", 1, 1, 1, {})
+    for name in ("run", "logs"):
+        (tmp_path / name).mkdir()
+    words = ["bash", "-c", "setsid sleep 60 & trap '' TERM; while true; do sleep 0.1; done"]
+    part = processes.Part("head", words, dict(os.environ), ready=lambda: True, patience=0.3)
+    started = processes.start(layout, part)
+    wait_until(lambda: len(processes.marked(layout.mark, "head")) >= 2, 10)
+    assert processes.running(layout, "head") == started.pid and processes.marked(layout.mark, "api") == []
+    assert processes.stop(layout, part) and started.wait(5) != 0
+    assert processes.marked(layout.mark) == [] and not processes.stop(layout, part)
