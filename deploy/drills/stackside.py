@@ -91,6 +91,7 @@ class Api:
 
     def audits(self, **query: Any) -> list[dict[str, Any]]:
         reply = self.session.get(f"{self.root}/v1/audits", params={"limit": 1000, **query}, timeout=120)
+        reply.raise_for_status()
         found: list[dict[str, Any]] = reply.json()["audits"]
         return found
 

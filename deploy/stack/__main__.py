@@ -11,6 +11,7 @@ from filelock import FileLock, Timeout
 
 from deploy.stack import parts, processes
 from deploy.stack.layout import Layout, existing, made, require_ours, unlinked
+from deploy.stack.processes import Part
 from services.errors import ClasswiseError, ConfigError, Problem, ServiceError
 
 
@@ -41,15 +42,11 @@ def up(folder: Path, options: argparse.Namespace) -> int:
     """Start what does not run, and say where it is."""
     layout = made(folder, workers=options.workers, cpus=options.cpus, audits=options.audits)
     parts.write_client_files(layout)
-    fresh: set[str] = set()
-    for wave in parts.waves(layout):
-        started = []
-        for part in wave:
-            if processes.running(layout, part.name) is not None and not fresh & set(part.needs):
-                continue
-            processes.stop(layout, part)
-            fresh.add(part.name)
-            started.append((part, processes.start(layout, part)))
+    waves = parts.waves(layout)
+    _stop_orphans(layout, [part for wave in waves for part in wave])
+    for wave in waves:
+        due = [part for part in wave if processes.running(layout, part.name) is None]
+        started = [(part, processes.start(layout, part)) for part in due]
         for part, process in started:
             processes.wait_ready(layout, part, process)
     _require_all(layout)
@@ -122,6 +119,14 @@ def _known(folder: Path) -> Layout:
         remedy = "start one with local-stack.sh up, or name its folder with --dir"
         raise ConfigError(Problem("--dir", "the folder of a stack", f"none in {folder}", remedy))
     return layout
+
+
+def _stop_orphans(layout: Layout, all_parts: list[Part]) -> None:
+    """End what is left of parts that ended, and what cannot go on without them: Ray starts no head beside its nodes."""
+    gone = {part.name for part in all_parts if processes.running(layout, part.name) is None}
+    for part in all_parts:
+        if part.name in gone or gone & set(part.needs):
+            processes.stop(layout, part)
 
 
 def _require_all(layout: Layout) -> None:

@@ -1,0 +1,34 @@
+"""The drills on a small stack: a killed head, and a few submissions at once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from deploy.drills.night import plans
+from tests.deploy.conftest import ROOT, Stack
+
+
+def drill(stack: Stack, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "deploy.drills", *words, "--dir", str(stack.layout.folder)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, timeout=500)
+
+
+@pytest.mark.slow
+def test_after_a_killed_head_everything_goes_on(stack: Stack) -> None:
+    told = drill(stack, "head")
+    assert told.returncode == 0, told.stdout + told.stderr[-3000:]
+    assert "of them done again                           0" in told.stdout
+
+
+@pytest.mark.slow
+def test_under_load_nothing_is_lost_and_nothing_doubled(stack: Stack) -> None:
+    told = drill(stack, "load", "--submissions", "6", "--schedules", "3", "--seconds", "400")
+    assert told.returncode == 0, told.stdout + told.stderr[-3000:]
+
+
+def test_the_night_expects_one_of_each_and_two_in_the_hour_that_comes_twice() -> None:
+    made = plans("x")
+    assert len(made) == 20 and [plan.expected() for plan in made] == [1] * 19 + [12]
