@@ -26,6 +26,7 @@ from jobs.service.local_jobs import LocalJobs
 from jobs.service.ray_jobs import RayJobs
 from jobs.service.status import AuditStatus, State, settle
 from jobs.service.submission import (
+    Ending,
     Submission,
     checked_id,
     folder_in,
@@ -36,7 +37,7 @@ from jobs.service.submission import (
 )
 from services import storage
 from services.errors import Crashed, NotFinished, Problem, ServiceError, StorageError, UnknownAudit
-from services.records import AuditResult
+from services.records import AuditResult, Outcome
 
 __all__ = ["AuditClient", "AuditStatus", "State", "backend_for"]
 
@@ -249,7 +250,12 @@ class AuditClient:
             raise ServiceError(problems)
 
     def _look(self, name: str, folder: str) -> AuditStatus | None:
-        info = self._backend.info(name)
+        try:
+            info = self._backend.info(name)
+        except ServiceError:  # what has its outcome keeps it, whether or not there is a job server just now
+            if not folder or not _is_final(self._endings.read(folder, "")):
+                raise
+            info = None
         if not folder and info is not None:
             folder = info.metadata.get("classwise.folder", "")
         return self._settled(name, folder, info)
@@ -268,6 +274,11 @@ def _loaded(fleet: Fleet | Mapping[str, Any] | str | Path) -> Fleet:
     if isinstance(fleet, Mapping):
         return validate_fleet(dict(fleet))
     return load_fleet(fleet)
+
+
+def _is_final(ending: Ending | None) -> bool:
+    """Whether submitting the audit again would not start it again."""
+    return ending is not None and ending.state == "finished" and ending.outcome is not Outcome.ERROR
 
 
 def _metadata(submission: Submission, attempt: str) -> dict[str, str]:

@@ -6,10 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from jobs.client import AuditClient
 from jobs.service import endings
 from jobs.service.endings import Endings
+from jobs.service.ray_jobs import RayJobs
+from jobs.service.status import State
 from jobs.service.submission import Ending, write_ending
 from services import storage
+from services.errors import ServiceError
 from services.records import Outcome
 
 
@@ -66,3 +70,18 @@ def test_memory_has_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rea
     for number, folder in enumerate(there):
         assert kept.read(folder, f"a{number}") is not None
     assert len(kept._kept) == 5 and there[7] in kept._kept and there[0] not in kept._kept
+
+
+@pytest.mark.filterwarnings("default::DeprecationWarning", "default::FutureWarning")
+def test_while_the_job_server_is_down_an_outcome_is_told_and_nothing_else(tmp_path: Path) -> None:
+    client = AuditClient(RayJobs("http://127.0.0.1:9"), storage=str(tmp_path))
+    said = [("finished", Outcome.FAIL), ("finished", Outcome.ERROR), ("stopped", None), ("running", None)]
+    for number, (state, outcome) in enumerate(said):
+        write_ending(str(tmp_path / "submissions" / f"f-{number:016x}"), Ending("a", state, outcome, bundle="b"))  # type: ignore[arg-type]
+    told = client.finished(f"f-{0:016x}")
+    assert (told.state, told.outcome, told.bundle) == (State.FINISHED, Outcome.FAIL, "b")
+    for number in (1, 2, 3, 4):  # these may have been started again; of the last nothing is known
+        with pytest.raises(ServiceError, match="expected Ray's job server"):
+            client.status(f"f-{number:016x}")
+    with pytest.raises(ServiceError, match="expected Ray's job server"):
+        client.list()
