@@ -53,20 +53,6 @@ def listing(url: str) -> list[str]:
         return []
 
 
-def stamp(url: str) -> tuple[int, str]:
-    """Size of a file and when it was written, as its file system tells it: another stamp is another content.
-
-    Raises:
-        StorageError: it is not there or cannot be read.
-    """
-    fs, path = filesystem(url)
-    try:
-        facts = fs.info(path)
-    except OSError as error:
-        raise StorageError(Problem(url, "a readable file", str(error) or type(error).__name__)) from error
-    return int(facts.get("size") or 0), str(facts.get("mtime") or facts.get("LastModified") or facts.get("ETag") or "")
-
-
 @dataclass(frozen=True, slots=True)
 class Entry:
     """A file: its path below the folder that was walked, its size, and when it was written.
