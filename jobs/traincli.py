@@ -145,12 +145,23 @@ def _print(result: SweepResult, lines: Sequence[str] = ()) -> None:
     """The trials, what went wrong with them, how well they generalise, and where their networks are."""
     tables = [_trials_table(result.trials, f"{result.sweep}: {result.outcome}")]
     tables += [_gaps_table(result.trials)] if any(trial.generalisation for trial in result.trials) else []
-    told = [_fault(trial) for trial in result.trials if not trial.usable]
-    console.show(tables, [*told, *(f"{trial.name}  {trial.uri}" for trial in result.trials if trial.uri), *lines])
+    told = [_fault(trial) for trial in result.trials if not trial.usable or (trial.mapper and trial.reason)]
+    console.show(tables, [*told, *(line for trial in result.trials for line in _sources(trial)), *lines])
+
+
+def _sources(trial: TrialResult) -> Iterator[str]:
+    """Where a trained network or mapper is, and what the columns of a conditional mapper stand for."""
+    if trial.uri:
+        yield f"{trial.name}  {trial.uri}"
+    mapper = trial.mapper
+    if mapper is not None and mapper.generator:
+        yield f"{trial.name}  {mapper.generator}"
+    if mapper is not None and mapper.names:
+        yield f"{trial.name}  names: {{{', '.join(f'{column}: {name}' for column, name in mapper.names.items())}}}"
 
 
 def _fault(trial: TrialResult) -> str:
-    kept = f"; last good weights: {trial.weights}" if trial.weights else ""
+    kept = f"; last good weights: {trial.weights}" if trial.weights and not trial.usable else ""
     return f"{trial.name} {trial.state}: {trial.reason}{kept}"
 
 
@@ -159,18 +170,21 @@ def _trials_table(trials: Sequence[TrialResult], title: str) -> Any:
     from rich.table import Table
     from rich.text import Text
 
-    from jobs.trainreport import STYLES, cells, duration
+    from jobs.trainreport import STYLES, cells, columns_of, duration
 
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 0, 0, 0), pad_edge=False)
     table.add_column("trial", no_wrap=True)
     table.add_column("state", no_wrap=True)
-    for name in ("epochs", "kept", "loss", "clean", "robust", "worst", "time"):
+    names = columns_of([trial.chosen for trial in trials])
+    for name in ("epochs", "kept", *names, "time"):
         table.add_column(name, justify="right", no_wrap=True)
     for trial in trials:
         kept = "-" if trial.selected is None else str(trial.selected + 1)
         state = Text(trial.state, STYLES[trial.state])
         time = duration(trial.seconds)
-        table.add_row(Text(shorten(trial.name, NAME)), state, str(trial.epochs), kept, *cells(trial.chosen), time)
+        table.add_row(
+            Text(shorten(trial.name, NAME)), state, str(trial.epochs), kept, *cells(trial.chosen, names), time
+        )
     return table
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from services.errors import ClasswiseError, ConfigError, PreflightError, Problem
@@ -75,7 +76,7 @@ def probe_network(name: str, options: Mapping[str, Any], data: TrainingSet, reci
     network = _built(name, options, where)
     began = time.perf_counter()
     batch, recipe = _probe(data), _on_cpu(recipe)
-    saved = _Saved(network)
+    saved = SavedBytes(network)
     try:
         with torch.autograd.graph.saved_tensors_hooks(saved.keep, lambda kept: kept):
             logits = Forward(network.train(), recipe)(batch.images)
@@ -134,11 +135,11 @@ def check_recipe(method: Method, recipe: Recipe, data: TrainingSet, workers: int
     return problems
 
 
-class _Saved:
+class SavedBytes:
     """Adds up what autograd keeps for the backward pass, each storage once and weights never."""
 
-    def __init__(self, network: nn.Module) -> None:
-        self._seen = {p.untyped_storage().data_ptr() for p in network.parameters()}
+    def __init__(self, *networks: nn.Module) -> None:
+        self._seen = {p.untyped_storage().data_ptr() for network in networks for p in network.parameters()}
         self.bytes = 0
 
     def keep(self, tensor: Tensor) -> Tensor:
@@ -164,10 +165,15 @@ def _on_cpu(recipe: Recipe) -> Recipe:
     return recipe.changed(device="cpu", precision="float32")
 
 
+def probe_rows(data: TrainingSet) -> NDArray[np.int64]:
+    """Rows of a few images of different classes."""
+    rows = np.unique(data.train.labels, return_index=True)[1][:PROBE]
+    return np.resize(rows, PROBE).astype(np.int64)
+
+
 def _probe(data: TrainingSet) -> Batch:
     """A few images of different classes."""
-    rows = np.unique(data.train.labels, return_index=True)[1][:PROBE]
-    part = data.train.take(np.resize(rows, PROBE))
+    part = data.train.take(probe_rows(data))
     images = Images(part.images, part.labels, torch.device("cpu"))
     source = torch.Generator().manual_seed(0)
     return Batch(images.rows(np.arange(PROBE)), images.labels, data.train.classes, source)
