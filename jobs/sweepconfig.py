@@ -32,6 +32,9 @@ ELSEWHERE = {
 }
 """Fields of a recipe that a sweep file says elsewhere, and where."""
 
+MAPPERS_ELSEWHERE = ("seed", "device")
+"""Those of a mapper's recipe."""
+
 ATTRIBUTES = (*STROKES, *LIGHT)
 """What can be measured from images."""
 
@@ -122,7 +125,7 @@ def _one_of(*known: str) -> BeforeValidator:
 class MapperRecipeConfig(Part, MapperRecipe):
     """How mappers are trained."""
 
-    @field_validator("seed", "device", mode="before")
+    @field_validator(*MAPPERS_ELSEWHERE, mode="before")
     @classmethod
     def _said_elsewhere(cls, value: Any, info: ValidationInfo) -> Any:
         raise ValueError(f"it under {ELSEWHERE[info.field_name or '']}")

@@ -13,6 +13,7 @@ from typing import Any
 from jobs.sweepconfig import (
     ELSEWHERE,
     LABEL,
+    MAPPERS_ELSEWHERE,
     MAX_TRIALS,
     ArchitectureConfig,
     DatasetConfig,
@@ -176,6 +177,8 @@ def sweep_schema() -> dict[str, Any]:
         options.append(part)
     for name in ELSEWHERE:
         recipe.pop(name)
+    for name in MAPPERS_ELSEWHERE:
+        schema["$defs"]["MapperRecipeConfig"]["properties"].pop(name)
     schema["properties"]["methods"]["items"] = {"anyOf": options}
     for field, names in (("architectures", ARCHITECTURES.names()), ("datasets", DATASETS.names())):
         listed = schema["properties"][field]

@@ -107,8 +107,8 @@ def audit_trained(
     networks = [trial for trial in trained.result.trials if trial.kind == "network"]
     usable = [trial for trial in networks if trial.usable]
     left_out = tuple(trial.name for trial in networks if not trial.usable)
-    if mappers := len(trained.result.trials) - len(networks):
-        reporter.note(f"{mappers} mappers are not audited, being no classifiers: the measure projection judges by them")
+    if mappers := [trial.name for trial in trained.result.trials if trial.kind == "mapper"]:
+        reporter.note(f"not audited, being mappers and no classifiers: {', '.join(mappers)}")
     for trial in networks:
         if not trial.usable:
             reporter.note(f"{trial.name} is not audited: it {trial.state} ({trial.reason})")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -43,10 +45,12 @@ class VaeObjective:
         self.optimizers = {"mapper": Adam({"mapper": mapper}, lr=recipe.lr, betas=(0.9, 0.999))}
 
     def step(self, images: Tensor, conditions: Tensor | None, draw: torch.Generator) -> dict[str, float]:
-        """One step; returns the loss and its parts, an image."""
+        """One step; returns the loss and its parts, an image; no step where what comes back is not finite."""
         mean, log_variance = self.mapper.moments(images)
         noise = torch.randn(mean.shape, generator=draw, device=mean.device)
         back = self.mapper.decode(mean + noise * (log_variance / 2.0).exp())
+        if not bool(back.isfinite().all()):  # the likelihood would raise, and not say why
+            return {"loss": math.nan}
         likelihood = F.binary_cross_entropy(back, images, reduction="sum") / len(images)
         divergence = 0.5 * (mean.square() + log_variance.exp() - 1.0 - log_variance).sum() / len(images)
         loss = likelihood + self.recipe.beta * divergence
