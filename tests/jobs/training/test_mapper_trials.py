@@ -258,7 +258,11 @@ def test_audits_leave_mappers_out_and_say_so(tmp_path: Path) -> None:
     assert "not audited, being mappers and no classifiers: vae-digits-s0" in ran.stderr
     for name in ("clean", "robust", "worst", "expl.", "erm-small"):
         assert name in ran.stdout.split("maps: finished")[1]
-    assert max(len(line) for line in ran.stdout.splitlines() if "finished" in line and "factory" not in line) <= 80
+    rows = [line for line in ran.stdout.splitlines() if line.startswith(" ") and " finished " in line]
+    assert len(rows) == 2 and all(len(line) <= 80 for line in rows)
+    assert [line.split() for line in ran.stdout.splitlines() if "epochs kept" in line] == [
+        ["trial", "state", "epochs", "kept", "loss", "clean", "robust", "worst", "expl.", "time"]
+    ]
     files[0].write_text(json.dumps(plain(sweep(tmp_path / "runs"))))
     ran = CliRunner().invoke(app, ["train", str(files[0]), "--audit", str(files[1])])
     assert ran.exit_code == 2 and "expected a sweep with networks to audit, found mappers alone" in ran.stderr
