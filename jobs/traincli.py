@@ -191,7 +191,7 @@ def _trials_table(trials: Sequence[TrialResult], title: str) -> Any:
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 0, 0, 0), pad_edge=False)
     table.add_column("trial", no_wrap=True)
     table.add_column("state", no_wrap=True)
-    names = columns_of([trial.chosen for trial in trials])
+    names = columns_of({trial.kind for trial in trials})
     room = NAME if len(names) < MIXED else NAME - 5
     for name in ("epochs", "kept", *names, "time"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -199,8 +199,8 @@ def _trials_table(trials: Sequence[TrialResult], title: str) -> Any:
         kept = "-" if trial.selected is None else str(trial.selected + 1)
         state = Text(trial.state, STYLES[trial.state])
         time = duration(trial.seconds)
-        name, numbers = Text(shorten(trial.name, room)), cells(trial.chosen, names)
-        table.add_row(name, state, str(trial.epochs), kept, *numbers, time)
+        called, numbers = Text(shorten(trial.name, room)), cells(trial.chosen, names)
+        table.add_row(called, state, str(trial.epochs), kept, *numbers, time)
     return table
 
 

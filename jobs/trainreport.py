@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self
@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from services.trials import EpochPoint, TrialResult
+from services.trials import EpochPoint, Kind, TrialResult
 from tracking.names import shorten
 
 SHOWN = 25
@@ -130,7 +130,7 @@ class TrainTerminal:
         """Move a trial on."""
         row = self._rows[name]
         row.take(point)
-        names = columns_of([point])
+        names = columns_of({kind_of(point)})
         numbers = " ".join(f"{key} {value}" for key, value in zip(names, cells(point, names), strict=True))
         self._say(f"{name}: epoch {row.done}/{row.epochs} {numbers} left {duration(row.left)}")
 
@@ -157,7 +157,7 @@ def training_table(rows: dict[str, Row]) -> Table:
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column("trial", no_wrap=True, max_width=36)
     table.add_column("state", no_wrap=True)
-    names = columns_of([row.point for row in rows.values()])
+    names = columns_of({kind_of(row.point) for row in rows.values() if row.point is not None})
     for name in ("epoch", *names, "left"):
         table.add_column(name, justify="right", no_wrap=True)
     order = ("training", "failed", "diverged", "waiting")
@@ -171,11 +171,15 @@ def training_table(rows: dict[str, Row]) -> Table:
     return table
 
 
-def columns_of(points: Sequence[EpochPoint | None]) -> tuple[str, ...]:
-    """What there is to show of these epochs: accuracies of networks, explained variance of mappers."""
-    known = [point for point in points if point is not None]
-    networks = ("clean", "robust", "worst") if not known or any(not point.parts for point in known) else ()
-    return ("loss", *networks, *(("expl.",) if any(point.parts for point in known) else ()))
+def columns_of(kinds: Set[Kind]) -> tuple[str, ...]:
+    """What there is to show of trials of these kinds: accuracies of networks, explained variance of mappers."""
+    networks = ("clean", "robust", "worst") if "network" in kinds or not kinds else ()
+    return ("loss", *networks, *(("expl.",) if "mapper" in kinds else ()))
+
+
+def kind_of(point: EpochPoint) -> Kind:
+    """What an epoch is of: only mappers tell the parts of their loss."""
+    return "mapper" if point.parts else "network"
 
 
 def cells(point: EpochPoint | None, names: Sequence[str]) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from pydantic import Field, field_validator, model_validator
 from services.errors import MeasureError, Problem
 from services.measures.base import Columns, Measure, Scorer, Surroundings
 from services.records import Series
+from services.trials import LEAST_EXPLAINED
 
 if TYPE_CHECKING:
     import torch
@@ -66,7 +67,7 @@ class Projection(Measure):
     draws: int = Field(default=1000, ge=2, le=100_000)
     draw_seed: int = Field(default=0, ge=0)
     reach: float = Field(default=1.0, gt=0, le=1000)
-    least_explained: float = Field(default=0.5, ge=0, le=1)
+    least_explained: float = Field(default=LEAST_EXPLAINED, ge=0, le=1)
     label: str = Field(default="", pattern=r"^[a-z0-9.]{0,40}$")
     names: dict[Index, Annotated[str, Field(min_length=1, max_length=60)]] = Field(default_factory=dict)
 
