@@ -142,7 +142,7 @@ class MapperConfig(Part):
         le=4096,
         description="Latent columns; of a conditional GAN, those of its noise, before the conditions.",
     )
-    width: int = Field(16, ge=1, le=4096, description="Channels of the first convolution; others follow from it.")
+    width: int = Field(16, ge=1, le=2**20, description="Channels of the first convolution; others follow from it.")
     conditions: tuple[Annotated[str, _one_of(CLASS, *ATTRIBUTES)], ...] = Field(
         (),
         max_length=20,

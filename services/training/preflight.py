@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -27,6 +27,7 @@ from services.training.sets import TrainingSet
 from services.trials import DataFacts
 from services.workers import raised_at
 
+M = TypeVar("M")
 PROBE = 4
 SLOW_SECONDS = 0.5
 """A network whose probe takes longer is not asked for a step of every method: that would take minutes on a CPU."""
@@ -150,15 +151,24 @@ class SavedBytes:
         return tensor
 
 
-def _built(name: str, options: Mapping[str, Any], where: str) -> nn.Module:
+def built(make: Callable[[], M], where: str) -> M:
+    """What `make` builds.
+
+    Raises:
+        ConfigError: it does not, for whatever reason; memory is one.
+    """
     try:
-        return build(name, seed=0, **options)
+        return make()
     except ClasswiseError as error:
         raise ConfigError(
             [Problem(f"{where}, {p.where}", p.expected, p.found, p.remedy) for p in error.problems]
         ) from error
     except Exception as error:
-        raise ConfigError(Problem(where, "arguments from which the network builds", raised_at(error))) from error
+        raise ConfigError(Problem(where, "arguments from which it builds", raised_at(error))) from error
+
+
+def _built(name: str, options: Mapping[str, Any], where: str) -> nn.Module:
+    return built(lambda: build(name, seed=0, **options), where)
 
 
 def _on_cpu(recipe: Recipe) -> Recipe:

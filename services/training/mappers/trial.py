@@ -9,13 +9,13 @@ from typing import Any
 
 import torch
 
-from services.errors import ClasswiseError, ConfigError, PreflightError, Problem
+from services.errors import PreflightError, Problem
 from services.training.batches import Images
 from services.training.mapperrecipe import MapperRecipe
 from services.training.mappers.gan import ConditionalGan
 from services.training.mappers.kinds import Conditions, build, conditions_of
 from services.training.mappers.run import MapperEpoch, MapperReport, MapperRun, objective_of
-from services.training.preflight import Probed, SavedBytes, probe_rows
+from services.training.preflight import Probed, SavedBytes, built, probe_rows
 from services.training.sets import TrainingSet
 from services.trials import (
     LEAST_EXPLAINED,
@@ -73,12 +73,7 @@ def probe_mapper(kind: str, options: dict[str, Any], data: TrainingSet, recipe: 
     _, height, across = data.facts.shape
     if height != across:
         raise PreflightError(Problem(where, "square images for a mapper", f"{height}x{across}", "resize or pad them"))
-    try:
-        mapper = build(kind, seed=0, **options)
-    except ClasswiseError as error:
-        raise ConfigError(
-            [Problem(f"{where}, {p.where}", p.expected, p.found, p.remedy) for p in error.problems]
-        ) from error
+    mapper = built(lambda: build(kind, seed=0, **options), where)
     rows, began = probe_rows(data), time.perf_counter()
     images = Images(data.train.images, data.train.labels, torch.device("cpu")).rows(rows)
     told = torch.zeros(len(rows), mapper.conditions) if isinstance(mapper, ConditionalGan) else None
@@ -87,7 +82,7 @@ def probe_mapper(kind: str, options: dict[str, Any], data: TrainingSet, recipe: 
     try:
         with torch.autograd.graph.saved_tensors_hooks(saved.keep, lambda kept: kept):
             objective.step(images, told, torch.Generator().manual_seed(0))
-    except RuntimeError as error:
+    except Exception as error:
         raise PreflightError(Problem(where, "a step of the mapper", raised_at(error))) from error
     parameters = sum(p.numel() for module in objective.modules.values() for p in module.parameters())
     return Probed(parameters, saved.bytes // len(rows), time.perf_counter() - began)

@@ -239,6 +239,18 @@ def test_images_of_other_sizes_are_refused(shape: tuple[int, ...], message: str,
         probe_mapper("vae", fitted(4, 4, (), facts), data, MapperRecipe(), "vae on x")
 
 
+def test_a_mapper_that_no_memory_holds_is_told_before_training(tmp_path: Path) -> None:
+    with pytest.raises(
+        ClasswiseError, match="vae on digits: expected arguments from which it builds, found RuntimeError"
+    ):
+        run_sweep(sweep(tmp_path, mappers=[{**VAE, "latents": 4096, "width": 2**20}]), QuietTraining())
+    batch = {**VAE, "recipe": {"batch": 2**31}}
+    with pytest.raises(
+        PreflightError, match=r"vae-digits-s0: expected about [\d.]+ GiB of memory, found .* in this machine"
+    ):
+        run_sweep(sweep(tmp_path, mappers=[batch]), QuietTraining())
+
+
 def test_audits_leave_mappers_out_and_say_so(tmp_path: Path) -> None:
     template = {
         "fleet": "trained",
