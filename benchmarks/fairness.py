@@ -30,9 +30,9 @@ from services.numerics.groupfair import gaps, matrix_counts
 from services.numerics.projection import Boundaries, projection_metrics
 from services.training.architectures.registry import build
 from services.training.loop import train
+from services.training.mapperrecipe import MapperRecipe
 from services.training.mappers import conditional_gan
 from services.training.mappers.loop import train_mapper
-from services.training.mappers.recipe import MapperRecipe
 from services.training.methods.erm import Erm
 
 KINDS: dict[str, tuple[str, int, dict[str, Any]]] = {

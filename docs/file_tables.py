@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from jobs.config import FleetConfig
-from jobs.sweepconfig import ELSEWHERE, SweepConfig
+from jobs.sweepconfig import ELSEWHERE, MAPPERS_ELSEWHERE, SweepConfig
 
 BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
 
@@ -73,6 +73,8 @@ SWEEP_HEADINGS = {
     "ArchitectureConfig": "architectures: one entry a network",
     "RecipeConfig": "recipe: of the sweep, of a data set, an architecture or a method",
     "Budget": "recipe.attack",
+    "MapperConfig": "mappers: one entry a mapper",
+    "MapperRecipeConfig": "mappers[].recipe",
     "ExcludeConfig": "exclude: one entry a rule",
     "TrainResourcesConfig": "resources",
     "TrainTrackingConfig": "tracking",
@@ -105,6 +107,17 @@ SWEEP_MEANINGS = {
     "RecipeConfig.attack": "How held-out samples are attacked; left out, by the method's own budget. Also the threat "
     "model of a method that has none.",
     "RecipeConfig.averaging": "`ema`, `fair-ema` or its fields: the average of the weights is judged and kept.",
+    "MapperRecipeConfig.epochs": "Passes over the training data.",
+    "MapperRecipeConfig.batch": "Samples a step.",
+    "MapperRecipeConfig.lr": "Learning rate of Adam.",
+    "MapperRecipeConfig.holdout": "Share of the images that are never trained on and judge the mapper.",
+    "MapperRecipeConfig.beta": "Weight of the divergence, of a VAE: a larger one presses latents to be independent.",
+    "MapperRecipeConfig.adversarial": "Weight of the critic's verdict, of a conditional GAN.",
+    "MapperRecipeConfig.reconstruction": "Weight of the squared error: 10 suits 8x8 images, 28x28 ones want about 100.",
+    "MapperRecipeConfig.regression": "Weight of finding latents and conditions back.",
+    "MapperRecipeConfig.critic_rate": "The critic's learning rate as a share of `lr`.",
+    "MapperRecipeConfig.jolt": "Spread of the noise that is added to encoded noise.",
+    "MapperRecipeConfig.pull": "Weight of the squared length of encoded noise.",
     "Budget.epsilon": 'Radius of the Linf ball, in [0,1] pixel units; "8/255" may be written so.',
     "Budget.step": "Length of a step.",
     "Budget.steps": "Steps.",
@@ -213,7 +226,12 @@ DOCUMENTS = (
         SweepConfig,
         SWEEP_HEADINGS,
         SWEEP_MEANINGS,
-        frozenset(f"RecipeConfig.{name}" for name in ELSEWHERE),
+        frozenset(
+            [
+                *(f"RecipeConfig.{name}" for name in ELSEWHERE),
+                *(f"MapperRecipeConfig.{name}" for name in MAPPERS_ELSEWHERE),
+            ]
+        ),
     ),
 )
 

@@ -1,4 +1,4 @@
-"""The sweep file as one typed, frozen tree: method x architecture x data set x seed.
+"""The sweep file as one typed, frozen tree: method x architecture x data set x seed, and mapper x data set x seed.
 
 As `jobs.config` for fleet files: everything that can be found without torch is found here, and all of it at once.
 `jobs.sweepfile` reads YAML into this tree and validates the methods by the classes that train.
@@ -13,8 +13,11 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from jobs.config import JobName, Part, PlacementConfig, ServerConfig, Some
+from services.loading.measured import LIGHT, STROKES
+from services.registry import did_you_mean
+from services.training.mapperrecipe import MapperRecipe
 from services.training.recipe import Recipe
-from services.trials import DataSpec
+from services.trials import CLASS, DataSpec
 
 LABEL = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,39}$"
 Label = Annotated[str, Field(pattern=LABEL)]
@@ -28,6 +31,12 @@ ELSEWHERE = {
     "holdout": "the data set's holdout",
 }
 """Fields of a recipe that a sweep file says elsewhere, and where."""
+
+MAPPERS_ELSEWHERE = ("seed", "device")
+"""Those of a mapper's recipe."""
+
+ATTRIBUTES = (*STROKES, *LIGHT)
+"""What can be measured from images."""
 
 PLACEHOLDERS = ("sweep", "trial", "method", "architecture", "dataset", "seed")
 MAX_TRIALS = 10_000
@@ -102,18 +111,95 @@ class DatasetConfig(Part):
         )
 
 
+def _one_of(*known: str) -> BeforeValidator:
+    """A check that names the nearest of the names that are known."""
+
+    def check(value: Any) -> Any:
+        if value not in known:
+            raise ValueError(f"{', '.join(known[:-1])} or {known[-1]}; {did_you_mean(str(value), list(known))}")
+        return value
+
+    return BeforeValidator(check)
+
+
+class MapperRecipeConfig(Part, MapperRecipe):
+    """How mappers are trained."""
+
+    @field_validator(*MAPPERS_ELSEWHERE, mode="before")
+    @classmethod
+    def _said_elsewhere(cls, value: Any, info: ValidationInfo) -> Any:
+        raise ValueError(f"it under {ELSEWHERE[info.field_name or '']}")
+
+
+class MapperConfig(Part):
+    """A mapper to train."""
+
+    kind: Literal["vae", "conditional_gan"] = Field(description="A beta-VAE, or a conditional GAN with an encoder.")
+    label: Label | None = Field(None, description="Its name in trials; default: kind.")
+    latents: int = Field(
+        10,
+        ge=2,
+        le=4096,
+        description="Latent columns; of a conditional GAN, those of its noise, before the conditions.",
+    )
+    width: int = Field(16, ge=1, le=2**20, description="Channels of the first convolution; others follow from it.")
+    conditions: tuple[Annotated[str, _one_of(CLASS, *ATTRIBUTES)], ...] = Field(
+        (),
+        max_length=20,
+        description="What a conditional GAN is told: `class`, and attributes measured from the images.",
+    )
+    factors: tuple[Annotated[str, _one_of(*ATTRIBUTES)], ...] | None = Field(
+        None,
+        max_length=20,
+        description="Attributes whose mutual information gap is told; default: those of `conditions`.",
+    )
+    recipe: MapperRecipeConfig = Field(MapperRecipeConfig(), description="How it is trained.")
+
+    @field_validator("conditions", "factors")
+    @classmethod
+    def _each_once(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        if value is not None and len(set(value)) < len(value):
+            raise ValueError("each attribute once")
+        return value
+
+    @model_validator(mode="after")
+    def _of_its_kind(self) -> MapperConfig:
+        if self.kind == "vae" and self.conditions:
+            raise ValueError("no conditions for a vae; name attributes under factors, or use conditional_gan")
+        if self.kind == "conditional_gan" and not self.conditions:
+            raise ValueError("conditions for a conditional_gan, such as [class, thickness]; or use vae")
+        return self
+
+    @property
+    def title(self) -> str:
+        """Its name in trials."""
+        return self.label or self.kind
+
+    @property
+    def judged(self) -> tuple[str, ...]:
+        """The factors by which it is judged."""
+        given = tuple(name for name in self.conditions if name != CLASS)
+        return given if self.factors is None else self.factors
+
+    @property
+    def measured(self) -> tuple[str, ...]:
+        """All attributes that it needs of the images."""
+        return tuple(dict.fromkeys(name for name in (*self.conditions, *self.judged) if name != CLASS))
+
+
 class ExcludeConfig(Part):
     """Combinations to leave out: those that match every field given."""
 
     method: Label | None = Field(None, description="Label of a method.")
     architecture: Label | None = Field(None, description="Label of an architecture.")
+    mapper: Label | None = Field(None, description="Label of a mapper.")
     dataset: Label | None = Field(None, description="Label of a data set.")
     seed: Seed | None = Field(None, description="A seed.")
 
     @model_validator(mode="after")
     def _something(self) -> ExcludeConfig:
         if not self.model_dump(exclude_none=True):
-            raise ValueError("at least one of method, architecture, dataset and seed")
+            raise ValueError("at least one of method, architecture, mapper, dataset and seed")
         return self
 
 
@@ -160,10 +246,19 @@ class SweepConfig(Part):
         description="Name of the sweep: letters, digits, dot, dash, underscore. It names the MLflow experiment."
     )
     methods: tuple[Any, ...] = Field(
-        min_length=1, max_length=1000, description="Names, or mappings with parameters, label and recipe."
+        (),
+        max_length=1000,
+        description="Names, or mappings with parameters, label and recipe. May be left out beside mappers.",
     )
     architectures: tuple[Annotated[ArchitectureConfig, BeforeValidator(_named)], ...] = Field(
-        min_length=1, max_length=1000, description="Names, or mappings with arguments of the network."
+        (),
+        max_length=1000,
+        description="Names, or mappings with arguments of the network. They go with methods.",
+    )
+    mappers: tuple[MapperConfig, ...] = Field(
+        (),
+        max_length=1000,
+        description="Mappers to train, for the measure `projection`; each on every data set and seed.",
     )
     datasets: tuple[Annotated[DatasetConfig, BeforeValidator(_named)], ...] = Field(
         min_length=1, max_length=100, description="Names, or mappings."

@@ -10,17 +10,29 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from jobs.sweepconfig import ELSEWHERE, LABEL, MAX_TRIALS, ArchitectureConfig, DatasetConfig, RecipeConfig, SweepConfig
+from jobs.sweepconfig import (
+    ELSEWHERE,
+    LABEL,
+    MAPPERS_ELSEWHERE,
+    MAX_TRIALS,
+    ArchitectureConfig,
+    DatasetConfig,
+    MapperConfig,
+    RecipeConfig,
+    SweepConfig,
+)
 from jobs.yamlfile import Kind, Locator, Path_, read_yaml, registered, validated
 from services.errors import ConfigError, Problem
 from services.measures.epsilons import FRACTION, read_radius
 from services.registry import did_you_mean
 from services.training.datasets import DATASETS
+from services.training.mapperrecipe import MapperRecipe
 from services.training.methods import METHODS, Method
 from services.training.networks import ARCHITECTURES
 from services.training.recipe import Recipe
 
 KIND = Kind("sweep file", "sweep, methods, architectures and datasets")
+NETWORKS = ("methods", "architectures")
 IN_PIXELS = frozenset({"epsilon", "step", "radius"})
 """Fields that may be written as fractions, "8/255"."""
 
@@ -53,12 +65,48 @@ class Trial:
 
 
 @dataclass(frozen=True)
+class MapperTrial:
+    """A mapper on a data set with a seed, before the data are known."""
+
+    name: str
+    mapper: MapperConfig
+    dataset: DatasetConfig
+    seed: int
+    recipe: MapperRecipe
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Labels of mapper and data set."""
+        return self.mapper.title, label_of(self.dataset)
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """What is known of it by label."""
+        return {
+            "mapper": self.mapper.title,
+            "dataset": label_of(self.dataset),
+            "seed": str(self.seed),
+            "trial": self.name,
+        }
+
+
+@dataclass(frozen=True)
 class Sweep:
-    """A validated sweep file: the tree, its methods as objects, and its trials in order."""
+    """A validated sweep file: the tree, its methods as objects, and its trials in order, mappers last."""
 
     config: SweepConfig
     methods: tuple[MethodEntry, ...]
-    trials: tuple[Trial, ...]
+    trials: tuple[Trial | MapperTrial, ...]
+
+    @property
+    def networks(self) -> tuple[Trial, ...]:
+        """The trials that train classifiers."""
+        return tuple(trial for trial in self.trials if isinstance(trial, Trial))
+
+    @property
+    def mappers(self) -> tuple[MapperTrial, ...]:
+        """The trials that train mappers."""
+        return tuple(trial for trial in self.trials if isinstance(trial, MapperTrial))
 
 
 def load_sweep(path: str | Path) -> Sweep:
@@ -84,13 +132,16 @@ def validate_sweep(data: Any, *, source: str = "sweep", where: Locator | None = 
     config, problems = validated(data, SweepConfig, where)
     raw = data.get("methods", ())
     methods, faults = _methods(raw if isinstance(raw, list | tuple) else (), where)
-    problems += faults
+    problems += [*faults, *_kind_problems(data, where)]
     if config is None or problems:
         raise ConfigError(problems)
     problems = [*_name_problems(config, where), *_label_problems(config, methods, where)]
     if problems:
         raise ConfigError(problems)
-    trials = tuple(_trials(config, methods))
+    trials: tuple[Trial | MapperTrial, ...] = (*_trials(config, methods), *_mapper_trials(config))
+    if twice := [name for name, count in Counter(trial.name for trial in trials).items() if count > 1]:
+        remedy = "give them other labels"
+        raise ConfigError(Problem(where.source, "trials with names of their own", f"several called {twice[0]}", remedy))
     if not 0 < len(trials) <= MAX_TRIALS:
         raise ConfigError(Problem(where.source, f"1 to {MAX_TRIALS:,} trials", f"{len(trials):,}"))
     return Sweep(config, methods, trials)
@@ -126,6 +177,8 @@ def sweep_schema() -> dict[str, Any]:
         options.append(part)
     for name in ELSEWHERE:
         recipe.pop(name)
+    for name in MAPPERS_ELSEWHERE:
+        schema["$defs"]["MapperRecipeConfig"]["properties"].pop(name)
     schema["properties"]["methods"]["items"] = {"anyOf": options}
     for field, names in (("architectures", ARCHITECTURES.names()), ("datasets", DATASETS.names())):
         listed = schema["properties"][field]
@@ -156,6 +209,21 @@ def _methods(raw: Sequence[Any], where: Locator) -> tuple[tuple[MethodEntry, ...
     return tuple(entries), problems
 
 
+def _kind_problems(data: dict[str, Any], where: Locator) -> Iterator[Problem]:
+    """A sweep without anything to train, with one half of it, or with mappers that are to be shared among workers."""
+    given = [name for name in NETWORKS if data.get(name) not in (None, [], ())]
+    mappers = bool(data.get("mappers"))
+    for name in NETWORKS:
+        if name not in given and (given or not mappers):
+            found, remedy = "nothing", "add it" if given else "add it, or mappers"
+            yield Problem(where((name,)), "this field", found, remedy)
+    resources = data.get("resources")
+    workers = resources.get("workers", 1) if isinstance(resources, dict) else 1
+    if mappers and isinstance(workers, int) and workers > 1:
+        remedy = "train mappers in a sweep of their own, side by side"
+        yield Problem(where(("resources", "workers")), "1 where there are mappers", str(workers), remedy)
+
+
 def _name_problems(config: SweepConfig, where: Locator) -> Iterator[Problem]:
     """Names that no registry knows."""
     for field, registry in (("architectures", ARCHITECTURES), ("datasets", DATASETS)):
@@ -171,10 +239,11 @@ def _label_problems(config: SweepConfig, methods: Sequence[MethodEntry], where: 
     labels: dict[str, list[Any]] = {
         "method": [label_of(entry) for entry in methods],
         "architecture": [label_of(entry) for entry in config.architectures],
+        "mapper": [mapper.title for mapper in config.mappers],
         "dataset": [label_of(entry) for entry in config.datasets],
         "seed": list(config.seeds),
     }
-    for kind in ("method", "architecture", "dataset"):
+    for kind in ("method", "architecture", "mapper", "dataset"):
         for label, count in Counter(labels[kind]).items():
             if count > 1:
                 found = f"{count} called {label!r}"
@@ -191,7 +260,7 @@ def _trials(config: SweepConfig, methods: Sequence[MethodEntry]) -> Iterator[Tri
     base, resources = config.recipe.given(), config.resources
     for dataset, architecture, method, seed in product(config.datasets, config.architectures, methods, config.seeds):
         names = (label_of(method), label_of(architecture), label_of(dataset))
-        if any(_matches(rule.model_dump(exclude_none=True), names, seed) for rule in config.exclude):
+        if _excluded(config, {**dict(zip(("method", "architecture", "dataset"), names, strict=True)), "seed": seed}):
             continue
         own = {**dataset.recipe.given(), **architecture.recipe.given(), **method.recipe.given()}
         fixed = {
@@ -204,9 +273,20 @@ def _trials(config: SweepConfig, methods: Sequence[MethodEntry]) -> Iterator[Tri
         yield Trial("-".join((*names, f"s{seed}")), method, architecture, dataset, seed, recipe)
 
 
-def _matches(rule: dict[str, Any], names: tuple[str, str, str], seed: int) -> bool:
-    trial = dict(zip(("method", "architecture", "dataset", "seed"), (*names, seed), strict=True))
-    return all(trial[kind] == value for kind, value in rule.items())
+def _mapper_trials(config: SweepConfig) -> Iterator[MapperTrial]:
+    device = "cuda" if config.resources.gpus else "cpu"
+    for dataset, mapper, seed in product(config.datasets, config.mappers, config.seeds):
+        label = label_of(dataset)
+        if not _excluded(config, {"mapper": mapper.title, "dataset": label, "seed": seed}):
+            fields = mapper.recipe.model_dump(exclude={"seed", "device"})
+            recipe = MapperRecipe(**fields, seed=seed, device=device)
+            yield MapperTrial(f"{mapper.title}-{label}-s{seed}", mapper, dataset, seed, recipe)
+
+
+def _excluded(config: SweepConfig, trial: dict[str, Any]) -> bool:
+    """Whether a rule names the trial: whatever it says is so of the trial."""
+    rules = (rule.model_dump(exclude_none=True) for rule in config.exclude)
+    return any(all(trial.get(kind) == value for kind, value in rule.items()) for rule in rules)
 
 
 def _fractions_allowed(schema: Any) -> Any:

@@ -10,9 +10,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from jobs import stop, versions
+from jobs.planned import PlannedTrial
 from jobs.sweepconfig import SweepConfig
 from jobs.sweepfile import Sweep
-from jobs.trainplan import PlannedTrial, TrainPlan, plan_training
+from jobs.trainplan import TrainPlan, plan_training
 from jobs.trainreport import TrainReporter
 from jobs.traintell import Teller, teller_for
 from jobs.trialresult import DONE, trial_result

@@ -74,7 +74,10 @@ def check_template(template: Template, sweep: Sweep, plan: TrainPlan, **options:
         ConfigError: the template is wrong, or its storage or samples do not go with the sweep.
         SourceError: its samples or its own models cannot be opened.
     """
-    entries = [_entry(item.task.name, "factory:not.trained:yet", None, None, {}) for item in plan.trials]
+    if not sweep.networks and not template.data.get("models"):
+        remedy = "leave --audit out, add methods and architectures, or give the template models"
+        raise ConfigError(Problem("--audit", "a sweep with networks to audit", "mappers alone", remedy))
+    entries = [_entry(trial.name, "factory:not.trained:yet", None, None, {}) for trial in sweep.networks]
     fleet = _fleet(template, sweep.config, entries, **options)
     own = {model.get("name") for model in template.data.get("models") or () if isinstance(model, dict)}
     samples = open_samples(fleet.config.sample_spec(), allowed_factories=fleet.config.factories)
@@ -101,9 +104,12 @@ def audit_trained(
     Args:
         options: command line options that go over the template's values: storage, runner, track.
     """
-    usable = [trial for trial in trained.result.trials if trial.usable]
-    left_out = tuple(trial.name for trial in trained.result.trials if not trial.usable)
-    for trial in trained.result.trials:
+    networks = [trial for trial in trained.result.trials if trial.kind == "network"]
+    usable = [trial for trial in networks if trial.usable]
+    left_out = tuple(trial.name for trial in networks if not trial.usable)
+    if mappers := [trial.name for trial in trained.result.trials if trial.kind == "mapper"]:
+        reporter.note(f"not audited, being mappers and no classifiers: {', '.join(mappers)}")
+    for trial in networks:
         if not trial.usable:
             reporter.note(f"{trial.name} is not audited: it {trial.state} ({trial.reason})")
     if not usable and not template.data.get("models"):
@@ -180,7 +186,7 @@ def _storage_problems(sweep: SweepConfig) -> list[Problem]:
 def _factory_problems(fleet: Fleet, sweep: Sweep) -> Iterator[Problem]:
     """Networks of modules that the audit may not import."""
     allowed = fleet.config.factories
-    for name in dict.fromkeys(trial.architecture.name for trial in sweep.trials):
+    for name in dict.fromkeys(trial.architecture.name for trial in sweep.networks):
         module, _ = ARCHITECTURES.location(name)
         if not any(fnmatchcase(module, pattern) for pattern in allowed):
             remedy = f"add {module!r} to factories if you trust its code"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ import typer
 
 from jobs import console
 from services import logs
-from services.trials import SweepResult, TrialResult
+from services.trials import FactorGap, MapperFacts, SweepResult, TrialResult
 from tracking.names import shorten
 
 if TYPE_CHECKING:
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 NAME = 21
 """Characters of a name in a table of 80 columns."""
+
+MIXED = 5
+"""Columns of numbers when networks and mappers share a table; names get less room then."""
 
 SEVERITY = (2, 1, 3, 0)
 """Exit codes, the one that counts first: error, fail, undecided, pass."""
@@ -145,12 +149,35 @@ def _print(result: SweepResult, lines: Sequence[str] = ()) -> None:
     """The trials, what went wrong with them, how well they generalise, and where their networks are."""
     tables = [_trials_table(result.trials, f"{result.sweep}: {result.outcome}")]
     tables += [_gaps_table(result.trials)] if any(trial.generalisation for trial in result.trials) else []
-    told = [_fault(trial) for trial in result.trials if not trial.usable]
-    console.show(tables, [*told, *(f"{trial.name}  {trial.uri}" for trial in result.trials if trial.uri), *lines])
+    told = [_fault(trial) for trial in result.trials if not trial.usable or (trial.mapper and trial.reason)]
+    console.show(tables, [*told, *(line for trial in result.trials for line in _sources(trial)), *lines])
+
+
+def _sources(trial: TrialResult) -> Iterator[str]:
+    """Where a trained network or mapper is, and what the columns of a conditional mapper stand for."""
+    if trial.uri:
+        yield f"{trial.name}  {trial.uri}"
+    if trial.mapper is not None:
+        yield from (f"{trial.name}  {line}" for line in _of_mapper(trial.mapper))
+
+
+def _of_mapper(mapper: MapperFacts) -> Iterator[str]:
+    if mapper.generator:
+        yield mapper.generator
+    if mapper.names:
+        yield f"names: {{{', '.join(f'{column}: {dumps(name)}' for column, name in mapper.names.items())}}}"
+    psnr = "" if mapper.psnr is None else f", PSNR {mapper.psnr:.1f} dB"
+    gaps = [f"{name} {_gap(factor)}" for name, factor in mapper.factors.items()]
+    told = f"; mutual information gap: {', '.join(gaps)}" if gaps else ""
+    yield f"{mapper.active} of {mapper.latents} latents in use{psnr}{told}"
+
+
+def _gap(factor: FactorGap) -> str:
+    return factor.gap.reason if factor.gap.value is None else f"{factor.gap.value:.2f} (column {factor.latent})"
 
 
 def _fault(trial: TrialResult) -> str:
-    kept = f"; last good weights: {trial.weights}" if trial.weights else ""
+    kept = f"; last good weights: {trial.weights}" if trial.weights and not trial.usable else ""
     return f"{trial.name} {trial.state}: {trial.reason}{kept}"
 
 
@@ -159,18 +186,21 @@ def _trials_table(trials: Sequence[TrialResult], title: str) -> Any:
     from rich.table import Table
     from rich.text import Text
 
-    from jobs.trainreport import STYLES, cells, duration
+    from jobs.trainreport import STYLES, cells, columns_of, duration
 
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 0, 0, 0), pad_edge=False)
     table.add_column("trial", no_wrap=True)
     table.add_column("state", no_wrap=True)
-    for name in ("epochs", "kept", "loss", "clean", "robust", "worst", "time"):
+    names = columns_of({trial.kind for trial in trials})
+    room = NAME if len(names) < MIXED else NAME - 5
+    for name in ("epochs", "kept", *names, "time"):
         table.add_column(name, justify="right", no_wrap=True)
     for trial in trials:
         kept = "-" if trial.selected is None else str(trial.selected + 1)
         state = Text(trial.state, STYLES[trial.state])
         time = duration(trial.seconds)
-        table.add_row(Text(shorten(trial.name, NAME)), state, str(trial.epochs), kept, *cells(trial.chosen), time)
+        called, numbers = Text(shorten(trial.name, room)), cells(trial.chosen, names)
+        table.add_row(called, state, str(trial.epochs), kept, *numbers, time)
     return table
 
 

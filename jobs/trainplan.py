@@ -10,9 +10,10 @@ import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jobs.mapperplan import MapperKey, measured_sets, planned_mapper, probed_mappers
+from jobs.planned import KEY_VERSION, PlannedTrial, base_of
 from jobs.sweepconfig import SweepConfig
 from jobs.sweepfile import Sweep, Trial, label_of
 from services import storage
@@ -25,20 +26,8 @@ if TYPE_CHECKING:
     from services.training.preflight import Probed
     from services.training.sets import TrainingSet
 
-KEY_VERSION = 1
-"""Raised when the same trial would come out with other weights."""
-
 Pair = tuple[str, str]
 """Labels of an architecture and of a data set."""
-
-
-@dataclass(frozen=True)
-class PlannedTrial:
-    """A trial, its network's arguments, and what a worker is asked to do."""
-
-    trial: Trial
-    options: dict[str, Any]
-    task: TrialTask
 
 
 @dataclass(frozen=True)
@@ -51,7 +40,7 @@ class TrainPlan:
 
 
 def plan_training(sweep: Sweep) -> TrainPlan:
-    """Read the data, try every network and method, and lay out the trials.
+    """Read the data, try every network, method and mapper, and lay out the trials.
 
     Raises:
         ClasswiseError: with the faults of all data sets, or of all trials.
@@ -62,18 +51,15 @@ def plan_training(sweep: Sweep) -> TrainPlan:
     problems: list[Problem] = []
     options, probes = _probed_networks(sweep, sets, problems)
     problems += _checked_methods(sweep, sets, options, probes)
-    problems += _memory_problems(sweep, sets, probes)
+    sets = measured_sets(sweep, sets, problems)
+    mapped = probed_mappers(sweep, sets, problems)
+    problems += _memory_problems(sweep, sets, probes, mapped)
     if problems:
         raise PreflightError(list(dict.fromkeys(problems)))
-    folder = sweep_folder(_base(config), config.sweep)
-    trials = tuple(_planned(trial, options[_pair(trial)], sets, config) for trial in sweep.trials)
-    return TrainPlan(folder, trials, sets)
-
-
-def _base(config: SweepConfig) -> str:
-    """The storage; a local one by its absolute path, so that sources of trained networks hold from anywhere."""
-    _, path = storage.filesystem(config.storage)
-    return str(Path(path).absolute()) if storage.is_local(config.storage) else config.storage
+    folder = sweep_folder(base_of(config), config.sweep)
+    networks = (_planned(trial, options[_pair(trial)], sets, config) for trial in sweep.networks)
+    mappers = (planned_mapper(trial, sets, config) for trial in sweep.mappers)
+    return TrainPlan(folder, (*networks, *mappers), sets)
 
 
 def _read_sets(config: SweepConfig) -> dict[str, TrainingSet]:
@@ -105,7 +91,7 @@ def _probed_networks(
 
     options: dict[Pair, dict[str, Any]] = {}
     probes: dict[Pair, Probed] = {}
-    for trial in sweep.trials:
+    for trial in sweep.networks:
         pair = _pair(trial)
         if pair in options:
             continue
@@ -128,7 +114,7 @@ def _checked_methods(
     quickest = {
         data: min((probe.seconds, pair) for pair, probe in probes.items() if pair[1] == data) for _, data in probes
     }
-    for trial in sweep.trials:
+    for trial in sweep.networks:
         method, pair = trial.method, _pair(trial)
         where = f"{method.label} on {pair[1]}"
         yield from check_recipe(method.method, trial.recipe, sets[pair[1]], workers, where)
@@ -142,7 +128,9 @@ def _checked_methods(
             yield from error.problems
 
 
-def _memory_problems(sweep: Sweep, sets: dict[str, TrainingSet], probes: dict[Pair, Probed]) -> Iterator[Problem]:
+def _memory_problems(
+    sweep: Sweep, sets: dict[str, TrainingSet], probes: dict[Pair, Probed], mapped: dict[MapperKey, Probed]
+) -> Iterator[Problem]:
     """Trials that this machine's memory cannot hold, when they run on its cores."""
     resources = sweep.config.resources
     if resources.gpus or resources.address or os.environ.get("RAY_ADDRESS"):
@@ -151,7 +139,7 @@ def _memory_problems(sweep: Sweep, sets: dict[str, TrainingSet], probes: dict[Pa
     data = sum(part.images.nbytes for one in sets.values() for part in (one.train, one.held) if part is not None)
     copies = 1 if resources.runner == "local" else 2
     for trial in sweep.trials:
-        probe = probes.get(_pair(trial))
+        probe = probes.get(_pair(trial)) if isinstance(trial, Trial) else mapped.get(trial.key)
         if probe is None:
             continue
         need = data * copies + probe.needs(trial.recipe.batch)
@@ -169,7 +157,7 @@ def _planned(trial: Trial, options: dict[str, Any], sets: dict[str, TrainingSet]
     task = TrialTask(
         name=trial.name,
         key=key,
-        folder=trial_folder(_base(config), config.sweep, trial.name, key),
+        folder=trial_folder(base_of(config), config.sweep, trial.name, key),
         method=method,
         recipe=json.dumps(recipe.model_dump(mode="json"), sort_keys=True),
         architecture=trial.architecture.name,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self
@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from services.trials import EpochPoint, TrialResult
+from services.trials import EpochPoint, Kind, TrialResult
 from tracking.names import shorten
 
 SHOWN = 25
@@ -130,8 +130,8 @@ class TrainTerminal:
         """Move a trial on."""
         row = self._rows[name]
         row.take(point)
-        shown = zip(("loss", "clean", "robust", "worst"), cells(point), strict=True)
-        numbers = " ".join(f"{key} {value}" for key, value in shown)
+        names = columns_of({kind_of(point)})
+        numbers = " ".join(f"{key} {value}" for key, value in zip(names, cells(point, names), strict=True))
         self._say(f"{name}: epoch {row.done}/{row.epochs} {numbers} left {duration(row.left)}")
 
     def ended(self, result: TrialResult) -> None:
@@ -157,25 +157,38 @@ def training_table(rows: dict[str, Row]) -> Table:
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column("trial", no_wrap=True, max_width=36)
     table.add_column("state", no_wrap=True)
-    for name in ("epoch", "loss", "clean", "robust", "worst", "left"):
+    names = columns_of({kind_of(row.point) for row in rows.values() if row.point is not None})
+    for name in ("epoch", *names, "left"):
         table.add_column(name, justify="right", no_wrap=True)
     order = ("training", "failed", "diverged", "waiting")
     ranked = sorted(rows.items(), key=lambda item: order.index(item[1].state) if item[1].state in order else len(order))
     for name, row in ranked[:SHOWN]:
-        state = Text(row.state, STYLES.get(row.state, "dim"))
-        table.add_row(Text(shorten(name, 36)), state, f"{row.done}/{row.epochs}", *cells(row.point), duration(row.left))
+        state, shown = Text(row.state, STYLES.get(row.state, "dim")), cells(row.point, names)
+        table.add_row(Text(shorten(name, 36)), state, f"{row.done}/{row.epochs}", *shown, duration(row.left))
     if len(rows) > SHOWN:
         ended = sum(row.state not in ("waiting", "training") for row in rows.values())
         table.caption = f"{SHOWN} of {len(rows)} trials; {ended} ended"
     return table
 
 
-def cells(point: EpochPoint | None) -> tuple[str, ...]:
-    """Loss, clean, robust and worst-class accuracy for the eye."""
+def columns_of(kinds: Set[Kind]) -> tuple[str, ...]:
+    """What there is to show of trials of these kinds: accuracies of networks, explained variance of mappers."""
+    networks = ("clean", "robust", "worst") if "network" in kinds or not kinds else ()
+    return ("loss", *networks, *(("expl.",) if "mapper" in kinds else ()))
+
+
+def kind_of(point: EpochPoint) -> Kind:
+    """What an epoch is of: only mappers tell the parts of their loss."""
+    return "mapper" if point.parts else "network"
+
+
+def cells(point: EpochPoint | None, names: Sequence[str]) -> tuple[str, ...]:
+    """Loss, clean, robust and worst-class accuracy, or explained variance, for the eye."""
     if point is None:
-        return ("",) * 4
+        return ("",) * len(names)
     judged = point.judged
-    return f"{point.loss:.3f}", *(_share(value) for value in (judged.clean, judged.robust, judged.worst_class))
+    shown = {"clean": judged.clean, "robust": judged.robust, "worst": judged.worst_class, "expl.": point.explained}
+    return tuple(f"{point.loss:.3f}" if name == "loss" else _share(shown[name]) for name in names)
 
 
 def duration(seconds: float | None) -> str:

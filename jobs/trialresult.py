@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
-from jobs.trainplan import PlannedTrial
+from jobs.planned import PlannedTrial
+from jobs.sweepfile import Trial
 from services import storage
 from services.records import InputContract, ThreatModel
 from services.training.methods.base import Method
 from services.training.networks import ARCHITECTURES
 from services.training.recipe import Recipe
-from services.trials import DataFacts, TrialReport, TrialResult
+from services.trials import CLASS, DataFacts, MapperFacts, TrialReport, TrialResult
 
 WEIGHTS = "model.safetensors"
+MAPPERS = "services.training.mappers"
+GENERATED = 1000
+"""Samples that the source of generated ones asks for."""
 DONE = ("finished", "early-stop", "diverged")
 """States that training again would not change."""
 
 
 def trial_result(item: PlannedTrial, report: TrialReport, sweep: str, data: DataFacts) -> TrialResult:
     """The content of `trial.json`."""
-    task, trial, method = item.task, item.trial, item.trial.method.method
+    task, trial = item.task, item.trial
     weights = storage.join(task.folder, WEIGHTS) if report.selected is not None else ""
     points = report.points
     return TrialResult(
@@ -41,18 +46,46 @@ def trial_result(item: PlannedTrial, report: TrialReport, sweep: str, data: Data
         chosen=next((point for point in points if point.epoch == report.selected), None),
         seconds=sum(point.seconds for point in points),
         weights=weights,
-        uri=factory_uri(task.architecture, dict(task.options), weights) if weights else "",
-        threat_model=threat_of(method, trial.recipe),
+        uri=_source(item, weights) if weights else "",
+        threat_model=threat_of(trial.method.method, trial.recipe) if isinstance(trial, Trial) else None,
         tags={**trial.tags, "sweep": sweep},
+        kind=task.kind,
+        mapper=_mapper(item, report.mapper, weights, data),
     )
 
 
 def factory_uri(architecture: str, options: dict[str, Any], weights: str) -> str:
     """The `factory:` source of a trained network."""
     module, function = ARCHITECTURES.location(architecture)
-    query = {**{key: _text(value) for key, value in options.items()}, "weights": weights}
-    pairs = "&".join(f"{key}={quote(value, safe='/._-:~')}" for key, value in query.items())
-    return f"factory:{module}:{function}?{pairs}"
+    return _uri("factory", module, function, {**options, "weights": weights})
+
+
+def generator_uri(options: dict[str, Any], weights: str, classes: tuple[str, ...]) -> str:
+    """The `generator:` source of samples of a mapper that is told the classes."""
+    names = {"names": ",".join(classes)} if not any("," in name for name in classes) else {}
+    query = {"n": max(GENERATED, len(classes)), "classes": len(classes), **options, **names, "weights": weights}
+    return _uri("generator", MAPPERS, "generated", query)
+
+
+def _source(item: PlannedTrial, weights: str) -> str:
+    task, options = item.task, dict(item.task.options)
+    if task.kind == "mapper":
+        return _uri("factory", MAPPERS, task.architecture, {**options, "weights": weights})
+    return factory_uri(task.architecture, options, weights)
+
+
+def _mapper(item: PlannedTrial, facts: MapperFacts | None, weights: str, data: DataFacts) -> MapperFacts | None:
+    """What is known of a mapper, with its samples' source where it is told classes, of which `generated` wants two."""
+    if facts is None or isinstance(item.trial, Trial):
+        return facts
+    if CLASS not in item.trial.mapper.conditions or len(data.classes) < 2:
+        return facts
+    return replace(facts, generator=generator_uri(dict(item.task.options), weights, data.classes))
+
+
+def _uri(scheme: str, module: str, function: str, query: dict[str, Any]) -> str:
+    pairs = "&".join(f"{key}={quote(_text(value), safe='/._-:~')}" for key, value in query.items())
+    return f"{scheme}:{module}:{function}?{pairs}"
 
 
 def contract_of(result: TrialResult) -> InputContract:

@@ -8,11 +8,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from services.estimates import GapResult
+from services.estimates import Estimate, GapResult
 from services.records import SCHEMA_VERSION, ThreatModel
 
 State = Literal["finished", "early-stop", "diverged", "failed"]
 """How a trial ended: all its epochs, out of patience, a loss that is not finite, or an error or dead workers."""
+
+Kind = Literal["network", "mapper"]
+"""What a trial trains: a classifier, or a mapper between images and latent factors."""
+
+CLASS = "class"
+"""The condition of a mapper that is no measured attribute."""
+
+LEAST_EXPLAINED = 0.5
+"""A mapper that explains less of the variance of images held out cannot judge: the default of `projection` too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +77,12 @@ class TrialTask:
         name: unique in the sweep.
         key: of everything the weights depend on.
         folder: where its checkpoints go.
-        method, recipe: canonical JSON; the recipe holds the seed and the device.
-        architecture, options: what is built, with its arguments.
+        method, recipe: canonical JSON; the recipe holds the seed and the device. The method of a mapper has its
+            conditions and the factors by which it is judged.
+        architecture, options: what is built, with its arguments; the kind of a mapper.
         data: label of the training set.
         workers: among which each batch is shared.
+        kind: what is trained.
     """
 
     name: str
@@ -83,6 +94,7 @@ class TrialTask:
     options: tuple[tuple[str, Any], ...]
     data: str
     workers: int = 1
+    kind: Kind = "network"
 
     @property
     def group(self) -> str:
@@ -117,11 +129,13 @@ class EpochPoint:
 
     Attributes:
         epoch: 0, 1, ...
-        loss: mean of the method's loss over the training samples.
+        loss: mean over the training samples of what is minimised.
         rate: learning rate.
         seconds: wall time.
         train: on the training stream, while the weights moved.
         validation: on the held-out split; None without one.
+        explained: of the variance of the images held out, by a mapper; None for a network.
+        parts: of a mapper's losses, by name; empty for a network.
     """
 
     epoch: int
@@ -130,6 +144,8 @@ class EpochPoint:
     seconds: float
     train: Shares
     validation: Shares | None = None
+    explained: float | None = None
+    parts: dict[str, float] = field(default_factory=dict)
 
     @property
     def judged(self) -> Shares:
@@ -138,14 +154,56 @@ class EpochPoint:
 
 
 @dataclass(frozen=True, slots=True)
+class FactorGap:
+    """How well one latent stands for one factor: its mutual information gap, and the column of the latent."""
+
+    gap: Estimate
+    latent: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class MapperFacts:
+    """What is known of a trained mapper, on images held out.
+
+    Attributes:
+        mse, psnr, explained: of the reconstruction; the last two None where they are undefined.
+        held: images looked at.
+        latents, active: latent columns, and how many of them have not collapsed.
+        mig: mean gap over the factors; None without factors.
+        factors: the gap by factor.
+        names: what the columns of a conditional mapper stand for, ready for `names` of the measure `projection`.
+        scales: mean and spread, in its own unit, of each attribute that it is told: a latent of 1 is one spread.
+        generator: source of labelled samples, for `generated` of a fleet file; "" where it is told no classes.
+    """
+
+    mse: float
+    psnr: float | None
+    explained: float | None
+    held: int
+    latents: int
+    active: int
+    mig: Estimate | None = None
+    factors: dict[str, FactorGap] = field(default_factory=dict)
+    names: dict[int, str] = field(default_factory=dict)
+    scales: dict[str, tuple[float, float]] = field(default_factory=dict)
+    generator: str = ""
+
+    @property
+    def faithful(self) -> bool:
+        """Whether it reconstructs well enough to judge by."""
+        return self.explained is not None and self.explained >= LEAST_EXPLAINED
+
+
+@dataclass(frozen=True, slots=True)
 class TrialReport:
     """What a worker says when a trial ended.
 
     Attributes:
-        state, reason: how, and a sentence on why it ended before its last epoch.
+        state, reason: how, and a sentence on why it ended before its last epoch, or why a mapper cannot judge.
         selected: the epoch whose weights were kept; None when none ended well.
         resumed_at: epochs that were found done.
         points: all epochs, those found done included.
+        mapper: what is known of a mapper; None for a network.
     """
 
     state: State
@@ -153,6 +211,7 @@ class TrialReport:
     selected: int | None
     resumed_at: int
     points: tuple[EpochPoint, ...]
+    mapper: MapperFacts | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,17 +247,19 @@ class TrialResult:
         sweep: the sweep's name.
         state, reason: how it ended.
         method, recipe: parameters by name.
-        architecture, options: what was built.
+        architecture, options: what was built; the kind of a mapper.
         data: the training set.
         seed: of the trial.
         epochs: done.
         selected, chosen: the epoch whose weights were kept, and what it showed.
         seconds: of all epochs.
         weights: file of the selected weights; "" when there are none.
-        uri: `factory:` source of the trained network; "" likewise.
+        uri: `factory:` source of the trained network or mapper; "" likewise.
         threat_model: what it was trained against; None for a method without perturbation.
-        tags: method, architecture, dataset, seed, sweep, trial.
+        tags: method and architecture, or mapper; dataset, seed, sweep, trial.
         generalisation: train minus test, by series, once it was audited.
+        kind: what was trained.
+        mapper: what is known of a mapper; None for a network.
     """
 
     name: str
@@ -221,6 +282,8 @@ class TrialResult:
     threat_model: ThreatModel | None
     tags: dict[str, str]
     generalisation: tuple[GapResult, ...] = ()
+    kind: Kind = "network"
+    mapper: MapperFacts | None = None
     schema_version: int = SCHEMA_VERSION
 
     @property

@@ -153,7 +153,7 @@ class TrainingLog:
                 (Path(local) / path).parent.mkdir(parents=True, exist_ok=True)
                 (Path(local) / path).write_text(text, encoding="utf-8")
             runs.client.log_artifacts(run_id, local)
-        if self._network is not None and result.usable and result.uri:
+        if self._network is not None and result.kind == "network" and result.usable and result.uri:
             self._fill_network(runs, run_id, result, self._network)
 
     def _fill_network(

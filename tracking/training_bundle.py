@@ -50,6 +50,8 @@ SCHEMA = pa.schema(
             for side in SIDES
             for name, kind in (*_SHARES, ("per_class", pa.list_(pa.float64())))
         ),
+        ("explained", pa.float64()),
+        ("parts", pa.map_(pa.string(), pa.float64())),
     ],
     metadata={"schema_version": str(SCHEMA_VERSION)},
 )
@@ -147,6 +149,8 @@ def _row(point: EpochPoint) -> dict[str, Any]:
         "loss": point.loss,
         "rate": point.rate,
         "seconds": point.seconds,
+        "explained": point.explained,
+        "parts": list(point.parts.items()),
     }
     for side in SIDES:
         shares: Shares | None = getattr(point, side)
@@ -156,8 +160,18 @@ def _row(point: EpochPoint) -> dict[str, Any]:
 
 
 def _point(row: dict[str, Any]) -> EpochPoint:
+    """Files of before there were mappers lack their columns."""
     train, validation = (_shares(row, side) for side in SIDES)
-    return EpochPoint(row["epoch"], row["loss"], row["rate"], row["seconds"], train or Shares(), validation)
+    return EpochPoint(
+        row["epoch"],
+        row["loss"],
+        row["rate"],
+        row["seconds"],
+        train or Shares(),
+        validation,
+        row.get("explained"),
+        dict(row.get("parts") or ()),
+    )
 
 
 def _shares(row: dict[str, Any], side: str) -> Shares | None:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from services.records import digest_of
-from services.trials import EpochPoint, Shares, SweepResult, TrialResult
+from services.trials import EpochPoint, MapperFacts, Shares, SweepResult, TrialResult
 from tracking.layout import MODEL_TAG, WORST_CLASSES, RunContent, bounded, flat, threat_text
 from tracking.names import group_key, metric_key
 from tracking.tables import finite
@@ -20,6 +20,8 @@ TRIAL_KEY = "classwise.trial_key"
 SWEEP_NAME = "classwise.sweep"
 CONTENT = "classwise.content"
 """Tag of the parent run: a digest of what it tells, so that it is told once."""
+NAMES = "classwise.names"
+"""What the latent columns of a conditional mapper stand for, as JSON."""
 CLASS_CURVES = 20
 """Classes up to which each has a curve; of more, the `WORST_CLASSES` of the chosen epoch have one."""
 
@@ -31,10 +33,11 @@ def trial_content(result: TrialResult) -> RunContent:
     """The run of one trial, without its curves."""
     data = {"name": result.data.name, "label": result.data.label, "digest": result.data.digest}
     counts = {"train": sum(result.data.train), "held_out": sum(result.data.held), "shape": list(result.data.shape)}
+    built = {"name": result.architecture, **result.options}
     params = {
-        "method": result.method,
+        **({"mapper": {**built, **result.method}} if result.kind == "mapper" else {"method": result.method}),
         "recipe": {key: value for key, value in result.recipe.items() if key != "seed"},
-        "architecture": {"name": result.architecture, **result.options},
+        **({"architecture": built} if result.kind == "network" else {}),
         "dataset": {**data, **counts, "classes": len(result.data.classes)},
         "seed": result.seed,
     }
@@ -42,11 +45,13 @@ def trial_content(result: TrialResult) -> RunContent:
         TRIAL_KEY: result.key,
         SWEEP_NAME: result.sweep,
         "classwise.role": "trial",
+        "classwise.kind": result.kind,
         "classwise.state": result.state,
         "classwise.reason": result.reason,
         "classwise.uri": result.uri,
         "classwise.threat_model": threat_text(result.threat_model),
         "mlflow.note.content": _note(result),
+        **_mapper_tags(result.mapper),
         **{f"{MODEL_TAG}{key}": value for key, value in result.tags.items()},
     }
     return bounded(result.name, dict(flat(params)), _totals(result), tags)
@@ -78,7 +83,8 @@ def sweep_rows(result: SweepResult) -> list[dict[str, object]]:
             "trial": trial.name,
             "state": trial.state,
             "epochs": trial.epochs,
-            **({} if trial.chosen is None else _judged(trial.chosen.judged)),
+            **({} if trial.chosen is None or trial.mapper else _judged(trial.chosen.judged)),
+            **({} if trial.mapper is None else {"explained": trial.mapper.explained, "reason": trial.reason}),
             "seconds": round(trial.seconds, 3),
             "uri": trial.uri,
         }
@@ -94,7 +100,9 @@ def curves(result: TrialResult, points: Sequence[EpochPoint]) -> Iterator[Value]
             "train/loss": point.loss,
             "rate": point.rate,
             "seconds": point.seconds,
+            "validation/explained": point.explained,
             **_sided("train", point.train),
+            **{f"train/{name}": value for name, value in point.parts.items()},
         }
         if point.validation is not None:
             values |= _sided("validation", point.validation)
@@ -127,15 +135,40 @@ def _judged(shares: Shares) -> dict[str, float | None]:
 
 def _totals(result: TrialResult) -> dict[str, float]:
     found: dict[str, float | None] = {"epochs": float(result.epochs), "train_seconds": result.seconds}
+    if result.mapper is not None:
+        found |= _mapper_metrics(result.mapper)
     if result.chosen is not None:
         found |= {"chosen/epoch": float(result.chosen.epoch), **_sided("chosen", result.chosen.judged)}
     return {key: number for key, value in found.items() if (number := finite(value)) is not None}
+
+
+def _mapper_metrics(mapper: MapperFacts) -> dict[str, float | None]:
+    """Reconstruction, latents in use, and the mutual information gap in all and by factor."""
+    gaps = {f"mig/{name}": factor.gap.value for name, factor in mapper.factors.items()}
+    return {
+        "reconstruction/mse": mapper.mse,
+        "reconstruction/psnr": mapper.psnr,
+        "reconstruction/explained": mapper.explained,
+        "latents/all": float(mapper.latents),
+        "latents/active": float(mapper.active),
+        "mig/mean": mapper.mig.value if mapper.mig else None,
+        **gaps,
+    }
+
+
+def _mapper_tags(mapper: MapperFacts | None) -> dict[str, str]:
+    if mapper is None:
+        return {}
+    names = json.dumps(mapper.names) if mapper.names else ""
+    return {"classwise.faithful": str(mapper.faithful).lower(), "classwise.generator": mapper.generator, NAMES: names}
 
 
 def _note(result: TrialResult) -> str:
     lines = [f"**{result.state}** after {result.epochs} epochs. {result.reason}".strip()]
     if result.uri:
         lines += ["", f"`{result.uri}`"]
-    if result.chosen:
+    if result.mapper and result.mapper.generator:
+        lines += ["", f"`{result.mapper.generator}`"]
+    if result.chosen and not result.mapper:
         lines += ["", f"Epoch {result.chosen.epoch}: {json.dumps(_judged(result.chosen.judged))}"]
     return "\n".join(lines)

@@ -12,6 +12,7 @@ from pydantic import Field, field_validator, model_validator
 from services.errors import MeasureError, Problem
 from services.measures.base import Columns, Measure, Scorer, Surroundings
 from services.records import Series
+from services.trials import LEAST_EXPLAINED
 
 if TYPE_CHECKING:
     import torch
@@ -36,9 +37,10 @@ class Projection(Measure):
         dimensions: latent columns to move; "all" moves each.
         steps: M; the position is known to 1/M of a unit.
         halvings: bisections of the last step.
-        axes: "learned" takes centre and unit from the mapper, the mean and spread of its training data; "range" takes
-            the middle and half the width of `range` for every dimension.
-        range: low and high end of the latents, for `axes: range`.
+        axes: "learned" takes centre and unit from the mapper, the mean and spread of its training data; "sampled" takes
+            mean and spread of latents drawn evenly from `range`; "range" takes its middle and half its width.
+        range: low and high end of the latents, for axes that are not learned.
+        draws, draw_seed: how many latents `axes: sampled` draws, and the seed that they follow.
         reach: units are multiplied by it: 2 looks twice as far.
         least_explained: a mapper that explains less of the samples' variance than this is refused, for it does not
             reconstruct and cannot judge; looked at on 64 samples spread over the set.
@@ -60,10 +62,12 @@ class Projection(Measure):
     dimensions: Annotated[tuple[Index, ...], Field(min_length=1)] | Literal["all"] = "all"
     steps: int = Field(default=20, ge=1, le=10_000)
     halvings: int = Field(default=0, ge=0, le=30)
-    axes: Literal["learned", "range"] = "learned"
+    axes: Literal["learned", "range", "sampled"] = "learned"
     range: tuple[float, float] = (-3.0, 3.0)
+    draws: int = Field(default=1000, ge=2, le=100_000)
+    draw_seed: int = Field(default=0, ge=0)
     reach: float = Field(default=1.0, gt=0, le=1000)
-    least_explained: float = Field(default=0.5, ge=0, le=1)
+    least_explained: float = Field(default=LEAST_EXPLAINED, ge=0, le=1)
     label: str = Field(default="", pattern=r"^[a-z0-9.]{0,40}$")
     names: dict[Index, Annotated[str, Field(min_length=1, max_length=60)]] = Field(default_factory=dict)
 
@@ -145,7 +149,7 @@ class Projection(Measure):
         *,
         seed: int,
     ) -> Columns:
-        """Nothing is drawn: neither `ids` nor `seed` matters."""
+        """Nothing is drawn here: neither `ids` nor `seed` matters."""
         import torch
 
         from services.fairness.projection import cached_chunk, decoded, project
@@ -215,9 +219,13 @@ class Projection(Measure):
             low, high = self.range
             middle, half = torch.tensor((low + high) / 2.0), torch.tensor((high - low) / 2.0)
             return Axes(chosen, middle.repeat(len(which)), self.reach * half.repeat(len(which)))
+        if self.axes == "sampled":
+            drawn = np.random.default_rng(self.draw_seed).uniform(*self.range, (self.draws, latents))
+            centre, unit = (torch.from_numpy(one) for one in (drawn.mean(axis=0), drawn.std(axis=0)))
+            return Axes(chosen, centre[chosen], self.reach * unit[chosen])
         learned = mapper.learned()
         if learned is None:
-            remedy = "set axes: range and range: [low, high], or give the mapper buffers centre and unit"
+            remedy = "set axes: range or sampled, and range: [low, high], or give the mapper buffers centre and unit"
             raise MeasureError(Problem(f"{self.name} (axes)", "a mapper with centre and unit", "one without", remedy))
         centre, unit = (one.detach().cpu().double() for one in learned)
         if centre.shape != (latents,) or unit.shape != (latents,) or not bool((unit > 0).all()):

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from services.errors import ClasswiseError, ConfigError, PreflightError, Problem
@@ -26,6 +27,7 @@ from services.training.sets import TrainingSet
 from services.trials import DataFacts
 from services.workers import raised_at
 
+M = TypeVar("M")
 PROBE = 4
 SLOW_SECONDS = 0.5
 """A network whose probe takes longer is not asked for a step of every method: that would take minutes on a CPU."""
@@ -75,7 +77,7 @@ def probe_network(name: str, options: Mapping[str, Any], data: TrainingSet, reci
     network = _built(name, options, where)
     began = time.perf_counter()
     batch, recipe = _probe(data), _on_cpu(recipe)
-    saved = _Saved(network)
+    saved = SavedBytes(network)
     try:
         with torch.autograd.graph.saved_tensors_hooks(saved.keep, lambda kept: kept):
             logits = Forward(network.train(), recipe)(batch.images)
@@ -134,11 +136,11 @@ def check_recipe(method: Method, recipe: Recipe, data: TrainingSet, workers: int
     return problems
 
 
-class _Saved:
+class SavedBytes:
     """Adds up what autograd keeps for the backward pass, each storage once and weights never."""
 
-    def __init__(self, network: nn.Module) -> None:
-        self._seen = {p.untyped_storage().data_ptr() for p in network.parameters()}
+    def __init__(self, *networks: nn.Module) -> None:
+        self._seen = {p.untyped_storage().data_ptr() for network in networks for p in network.parameters()}
         self.bytes = 0
 
     def keep(self, tensor: Tensor) -> Tensor:
@@ -149,25 +151,39 @@ class _Saved:
         return tensor
 
 
-def _built(name: str, options: Mapping[str, Any], where: str) -> nn.Module:
+def built(make: Callable[[], M], where: str) -> M:
+    """What `make` builds.
+
+    Raises:
+        ConfigError: it does not, for whatever reason; memory is one.
+    """
     try:
-        return build(name, seed=0, **options)
+        return make()
     except ClasswiseError as error:
         raise ConfigError(
             [Problem(f"{where}, {p.where}", p.expected, p.found, p.remedy) for p in error.problems]
         ) from error
     except Exception as error:
-        raise ConfigError(Problem(where, "arguments from which the network builds", raised_at(error))) from error
+        raise ConfigError(Problem(where, "arguments from which it builds", raised_at(error))) from error
+
+
+def _built(name: str, options: Mapping[str, Any], where: str) -> nn.Module:
+    return built(lambda: build(name, seed=0, **options), where)
 
 
 def _on_cpu(recipe: Recipe) -> Recipe:
     return recipe.changed(device="cpu", precision="float32")
 
 
+def probe_rows(data: TrainingSet) -> NDArray[np.int64]:
+    """Rows of a few images of different classes."""
+    rows = np.unique(data.train.labels, return_index=True)[1][:PROBE]
+    return np.resize(rows, PROBE).astype(np.int64)
+
+
 def _probe(data: TrainingSet) -> Batch:
     """A few images of different classes."""
-    rows = np.unique(data.train.labels, return_index=True)[1][:PROBE]
-    part = data.train.take(np.resize(rows, PROBE))
+    part = data.train.take(probe_rows(data))
     images = Images(part.images, part.labels, torch.device("cpu"))
     source = torch.Generator().manual_seed(0)
     return Batch(images.rows(np.arange(PROBE)), images.labels, data.train.classes, source)

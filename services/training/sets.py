@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from services.errors import Problem, SourceError
 from services.loading.selection import select
@@ -19,11 +21,15 @@ MORE = "take more of the data: raise or leave out per_class and limit"
 
 @dataclass(frozen=True)
 class TrainingSet:
-    """Samples to train on, samples held out (None without), and what is known of them."""
+    """Samples to train on, samples held out (None without), and what is known of them.
+
+    `attributes` are those that mappers ask for, measured from the images to train on, (N,) each.
+    """
 
     train: Labelled
     held: Labelled | None
     facts: DataFacts
+    attributes: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
 
 
 def read_set(spec: DataSpec) -> TrainingSet:

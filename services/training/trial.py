@@ -10,6 +10,7 @@ from services.memory import is_out_of_memory
 from services.training.architectures.registry import build
 from services.training.evaluation import ClassCounts, EpochRecord
 from services.training.loop import epochs, prepared
+from services.training.mappers.trial import mapper_events
 from services.training.methods import method_from
 from services.training.peers import Peers
 from services.training.recipe import Recipe
@@ -53,6 +54,9 @@ class TrialWorker:
 
 def events(task: TrialTask, data: TrainingSet, peers: Peers | None = None) -> Iterator[Event]:
     """What happens to a trial: it begins, epochs end, it ends."""
+    if task.kind == "mapper":
+        yield from mapper_events(task, data)
+        return
     recipe = Recipe.model_validate_json(task.recipe)
     network = build(task.architecture, seed=recipe.seed, **dict(task.options))
     run = prepared(

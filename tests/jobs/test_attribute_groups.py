@@ -18,9 +18,9 @@ from services.errors import ConfigError
 from services.loading.samples import open_samples
 from services.measures.registry import MEASURES
 from services.records import Outcome, SampleSpec
+from services.training.mapperrecipe import MapperRecipe
 from services.training.mappers import vae
 from services.training.mappers.loop import train_mapper
-from services.training.mappers.recipe import MapperRecipe
 
 
 def test_a_crossing_is_every_pair_and_keeps_empty_cells() -> None:

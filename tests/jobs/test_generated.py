@@ -17,9 +17,9 @@ from jobs.publish import audit_and_publish
 from services.errors import ClasswiseError, ConfigError
 from services.loading.samples import open_samples
 from services.records import ModelResult, SampleSpec, SeriesResult
+from services.training.mapperrecipe import MapperRecipe
 from services.training.mappers import conditional_gan
 from services.training.mappers.loop import train_mapper
-from services.training.mappers.recipe import MapperRecipe
 from tracking.bundle import read_bundle
 
 NAMES = "%2C".join(str(k) for k in range(10))

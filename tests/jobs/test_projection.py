@@ -19,9 +19,9 @@ from services.errors import ClasswiseError
 from services.loading.samples import open_samples
 from services.records import Outcome, SampleSpec
 from services.training.checkpoints import load_weights, save_weights
+from services.training.mapperrecipe import MapperRecipe
 from services.training.mappers import vae
 from services.training.mappers.loop import train_mapper
-from services.training.mappers.recipe import MapperRecipe
 from services.traversals import Traversal
 from tracking.figures.attributes import traversal_path
 

@@ -11,6 +11,7 @@ import pytest
 
 from jobs.sweepfile import load_sweep, overridden, sweep_schema, validate_sweep
 from services.errors import ConfigError
+from services.training.mapperrecipe import MapperRecipe
 from services.training.methods import METHODS
 from services.training.recipe import Recipe
 
@@ -29,6 +30,9 @@ recipe: {epochs: 3, lr: 0.05, attack: {epsilon: "8/255"}}
 exclude:
   - {method: erm, architecture: wide}
   - {seed: 7, architecture: wide}
+  - {mapper: vae, seed: 7}
+mappers:
+  - {kind: vae}
 resources: {runner: local, precision: bfloat16}
 """
 
@@ -56,14 +60,15 @@ def test_a_good_file_becomes_its_trials(tmp_path: Path) -> None:
         "strong-small_cnn-digits-s0",
         "strong-small_cnn-digits-s7",
         "strong-wide-digits-s0",
+        "vae-digits-s0",
     ]
     rates = {trial.name: trial.recipe.lr for trial in sweep.trials}
     assert rates["erm-small_cnn-digits-s0"] == 0.04
     assert rates["strong-wide-digits-s0"] == rates["strong-small_cnn-digits-s7"] == 0.02
-    recipe = sweep.trials[3].recipe
+    recipe = sweep.networks[3].recipe
     assert (recipe.seed, recipe.device, recipe.precision, recipe.mean) == (7, "cpu", "bfloat16", (0.3,))
     assert recipe.attack is not None and recipe.attack.epsilon == 8 / 255
-    assert sweep.trials[4].architecture.options() == {"width": 32}
+    assert sweep.networks[4].architecture.options() == {"width": 32}
     assert sweep.trials[4].tags == {
         "method": "strong",
         "architecture": "wide",
@@ -97,7 +102,7 @@ def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
         ({"datasets": ["mnist", {"name": "mnits"}]}, "found 'mnits'; did you mean 'mnist'?"),
         ({"seeds": [1, 1]}, "seeds: expected each seed once"),
         ({"seeds": []}, "seeds: expected at least 1 in the list"),
-        ({"exclude": [{}]}, "at least one of method, architecture, dataset and seed"),
+        ({"exclude": [{}]}, "at least one of method, architecture, mapper, dataset and seed"),
         ({"exclude": [{"method": "emr"}]}, "exclude[0].method: expected a method of this sweep, found 'emr'"),
         ({"exclude": [{"method": "erm"}]}, "expected 1 to 10,000 trials, found 0"),
         ({"recipe": {"device": "cuda"}}, "recipe.device: expected it under resources.gpus"),
@@ -129,6 +134,76 @@ def test_each_mistake_says_what_is_allowed(changes: dict[str, Any], message: str
     assert message in str(error.value)
 
 
+VAE: dict[str, Any] = {"kind": "vae"}
+GAN: dict[str, Any] = {"kind": "conditional_gan", "conditions": ["class", "slant"]}
+
+
+def test_mappers_become_trials_beside_networks_or_alone() -> None:
+    mappers = [VAE, {**GAN, "label": "gan", "recipe": {"epochs": 7, "lr": 0.002}}]
+    alone = validate_sweep({"sweep": "m", "datasets": ["digits"], "mappers": mappers, "seeds": [0, 4]})
+    assert [trial.name for trial in alone.trials] == [
+        "vae-digits-s0",
+        "vae-digits-s4",
+        "gan-digits-s0",
+        "gan-digits-s4",
+    ]
+    last = alone.mappers[-1]
+    assert (last.recipe.seed, last.recipe.epochs, last.recipe.lr, last.recipe.device) == (4, 7, 0.002, "cpu")
+    assert last.tags == {"mapper": "gan", "dataset": "digits", "seed": "4", "trial": "gan-digits-s4"}
+    rules = [{"mapper": "gan"}, {"method": "erm", "seed": 4}]
+    both = validate_sweep(small(mappers=mappers, seeds=[0, 4], exclude=rules))
+    assert [trial.name for trial in both.trials] == ["erm-small_cnn-digits-s0", "vae-digits-s0", "vae-digits-s4"]
+    assert [trial.name for trial in both.networks] == ["erm-small_cnn-digits-s0"]
+
+
+def test_all_mistakes_of_mappers_are_told_at_once() -> None:
+    mappers = [
+        {**GAN, "conditions": ["class", "thicknes"]},
+        {**VAE, "conditions": ["slant"]},
+        {"kind": "conditional_gan"},
+        {**VAE, "factors": ["class"]},
+        {**VAE, "recipe": {"seed": 3, "epoch": 5, "lr": 0}},
+        {**GAN, "conditions": ["slant", "slant"]},
+        {"kind": "flow"},
+        {**VAE, "latents": 1},
+    ]
+    with pytest.raises(ConfigError) as error:
+        validate_sweep({"sweep": "m", "datasets": ["digits"], "mappers": mappers, "resources": {"workers": 2}})
+    text = str(error.value)
+    for part in (
+        "mappers[0].conditions[1]: expected class, length, slant, thickness, width, brightness, colour or contrast; "
+        "did you mean 'thickness'?, found \"thicknes\"",
+        "mappers[1]: expected no conditions for a vae; name attributes under factors",
+        "mappers[2]: expected conditions for a conditional_gan",
+        "mappers[3].factors[0]: expected length, slant",
+        "mappers[4].recipe.seed: expected it under seeds, found 3",
+        "mappers[4].recipe.epoch: expected no such field, found 'epoch'; did you mean 'epochs'?",
+        "mappers[4].recipe.lr: expected greater than 0, found 0",
+        "mappers[5].conditions: expected each attribute once",
+        "mappers[6].kind: expected 'vae' or 'conditional_gan', found \"flow\"",
+        "mappers[7].latents: expected greater than or equal to 2",
+        "resources.workers: expected 1 where there are mappers, found 2; train mappers in a sweep of their own",
+    ):
+        assert part in text, part
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"methods": []}, "methods: expected this field, found nothing; add it"),
+        ({"architectures": None, "mappers": [VAE]}, "architectures: expected this field, found nothing; add it"),
+        ({"methods": None, "architectures": None}, "methods: expected this field, found nothing; add it, or mappers"),
+        ({"mappers": [VAE, VAE]}, "2 called 'vae'; give them a label each"),
+        ({"mappers": [VAE], "exclude": [{"mapper": "gan"}]}, "exclude[0].mapper: expected a mapper of this sweep"),
+        ({"mappers": [{**VAE, "label": "erm-small_cnn"}]}, "several called erm-small_cnn-digits-s0"),
+    ],
+)
+def test_a_sweep_lacks_nothing_and_names_nothing_twice(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        validate_sweep({key: value for key, value in small(**changes).items() if value is not None})
+    assert message in str(error.value)
+
+
 def test_not_a_sweep(tmp_path: Path) -> None:
     assert faults(
         tmp_path, ""
@@ -157,6 +232,8 @@ def test_the_schema_knows_every_method_and_what_recipes_leave_elsewhere() -> Non
     recipe = schema["$defs"]["RecipeConfig"]["properties"]
     assert set(Recipe.model_fields) - set(recipe) == {"seed", "device", "precision", "channels_last", "holdout"}
     assert "register" in schema["properties"]
+    mapper = schema["$defs"]["MapperRecipeConfig"]["properties"]
+    assert set(MapperRecipe.model_fields) - set(mapper) == {"seed", "device"}
 
 
 def test_validation_imports_neither_torch_nor_ray_nor_mlflow(tmp_path: Path) -> None:

@@ -61,3 +61,20 @@ def test_of_many_trials_those_that_run_are_shown_first() -> None:
     rows["runs"] = Row(1, state="training")
     text = printed(training_table(rows))
     assert text.index("runs") < text.index("t0") and f"{SHOWN} of 101 trials; 100 ended" in text
+
+
+def test_mappers_show_what_they_explain_and_networks_their_accuracies() -> None:
+    mapped = EpochPoint(0, 2.5, 0.001, 1.0, Shares(), explained=0.625, parts={"divergence": 1.0})
+    page = io.StringIO()
+    with TrainTerminal(Console(file=page, width=200)) as terminal:
+        terminal.sweep(["m"], [4])
+        terminal.begun("m", 0)
+        terminal.epoch("m", mapped)
+    assert page.getvalue().splitlines()[-1] == "m: epoch 1/4 loss 2.500 expl. 0.625 left 00:03"
+    rows = {"net": Row(3, point=point(0)), "m": Row(3, point=mapped)}
+    lines = printed(training_table(rows)).splitlines()
+    assert lines[1].split() == ["trial", "state", "epoch", "loss", "clean", "robust", "worst", "expl.", "left"]
+    assert lines[3].split() == ["net", "waiting", "0/3", "1.250", "0.900", "0.510", "0.100", "-", "-"]
+    assert lines[4].split() == ["m", "waiting", "0/3", "2.500", "-", "-", "-", "0.625", "-"]
+    alone = printed(training_table({"m": Row(3, point=mapped)}))
+    assert "clean" not in alone and "expl." in alone

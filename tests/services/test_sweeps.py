@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
@@ -20,6 +21,7 @@ from services.errors import ResourceError
 from services.records import TaskFailure
 from services.sweeps import RaySweep
 from services.training.checkpoints import MODEL, load_weights
+from services.training.mapperrecipe import MapperRecipe
 from services.training.methods import method_from
 from services.training.recipe import Recipe
 from services.training.runner import LocalSweep
@@ -123,6 +125,32 @@ def test_a_killed_trial_goes_on_from_its_last_epoch_to_the_same_weights(
         assert isinstance(events[-1], TrialDone) and events[-1].report.state == "finished"
         expected = in_process(one, data, tmp_path)
         assert all(torch.equal(value, expected[name]) for name, value in weights(one).items())
+
+
+def test_a_mapper_runs_beside_a_network_and_goes_on_when_its_worker_is_killed(
+    tmp_path: Path, data: dict[str, TrainingSet]
+) -> None:
+    options = (("channels", 1), ("latents", 4), ("size", 8), ("width", 8))
+    how = json.dumps({"name": "vae", "conditions": [], "factors": []})
+    recipe = MapperRecipe(epochs=6, batch=16, lr=2e-3).model_dump_json()
+    folder = str(tmp_path / "vae")
+    vae = TrialTask("vae", "vae", folder, how, recipe, "vae", options, "digits", kind="mapper")
+    tasks, begins, epochs = [task(tmp_path, "net", width=2), vae], [], []
+    with RaySweep(ASK, data) as runner:
+        for event in runner.run(tasks):
+            if event.task.name == "vae" and isinstance(event, Begun):
+                begins.append(event.done)
+            if event.task.name == "vae" and isinstance(event, EpochDone):
+                epochs.append(event.point.epoch)
+                if len(epochs) == 1:
+                    for _ in range(2):  # whichever of the two holds it
+                        kill_one("ray::TrialWorker.run")
+                        time.sleep(0.1)
+            if isinstance(event, TrialDone):
+                assert event.report.state == "finished", event
+    assert len(begins) == 2 and begins[0] == 0 and begins[1] >= 1 and epochs == list(range(6))
+    expected = in_process(vae, data, tmp_path)
+    assert all(torch.equal(value, expected[name]) for name, value in weights(vae).items())
 
 
 def test_a_trial_that_keeps_killing_its_workers_is_dropped_and_the_others_go_on(

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from services.errors import StorageError
-from services.records import ThreatModel
-from services.trials import DataFacts, EpochPoint, Shares, SweepResult, TrialResult
+from services.records import Estimate, ThreatModel
+from services.trials import DataFacts, EpochPoint, FactorGap, MapperFacts, Shares, SweepResult, TrialResult
 from tracking import training_bundle as bundle
 from tracking.training_layout import CLASS_CURVES, curves, parent_content, sweep_content, sweep_rows, trial_content
 
@@ -78,6 +80,57 @@ def test_of_many_classes_the_worst_of_the_chosen_epoch_have_curves() -> None:
     many = CLASS_CURVES + 80
     keys = {key for key, _, _ in curves(trial(many), [point(0, many), point(1, many)]) if "/class/" in key}
     assert keys == {f"validation/class/c00{k}_kind_{k}" for k in (0, 2, 3, 4, 5)}
+
+
+def mapper_trial(**changes: object) -> TrialResult:
+    gaps = {"slant": FactorGap(Estimate(0.4), 9), "width": FactorGap(Estimate(None, reason="does not vary"), None)}
+    facts = MapperFacts(
+        0.02, 17.0, 0.4, 50, 10, 8, Estimate(0.4), gaps, {9: "slant"}, {"slant": (5.0, 12.0)}, "generator:x:y?n=10"
+    )
+    method = {"name": "conditional_gan", "conditions": ["slant"], "factors": ["slant", "width"]}
+    last = EpochPoint(1, 0.5, 0.01, 2.0, Shares(), explained=0.4, parts={"critic": 1.25})
+    other = {"kind": "mapper", "mapper": facts, "method": method, "chosen": last, "threat_model": None}
+    return trial(**{**other, "architecture": "conditional_gan", "reason": "does not reconstruct", **changes})  # type: ignore[arg-type]
+
+
+def test_a_mapper_is_told_by_its_reconstruction_its_latents_and_its_gaps() -> None:
+    found = mapper_trial()
+    content = trial_content(found)
+    assert content.params["mapper.name"] == "conditional_gan" and content.params["mapper.width"] == "0.5"
+    assert not any(key.startswith(("method.", "architecture.")) for key in content.params)
+    assert content.tags["classwise.kind"] == "mapper" and content.tags["classwise.faithful"] == "false"
+    assert content.tags["classwise.names"] == '{"9": "slant"}'
+    assert content.tags["classwise.generator"] in content.tags["mlflow.note.content"]
+    wanted = {"reconstruction/mse": 0.02, "reconstruction/psnr": 17.0, "reconstruction/explained": 0.4}
+    wanted |= {"latents/all": 10.0, "latents/active": 8.0, "mig/mean": 0.4, "mig/slant": 0.4}
+    assert {key: content.metrics.get(key) for key in wanted} == wanted and "mig/width" not in content.metrics
+    assert found.chosen is not None
+    assert {key: value for key, value, step in curves(found, [found.chosen]) if step == 1} == {
+        "train/loss": 0.5,
+        "train/critic": 1.25,
+        "validation/explained": 0.4,
+        "rate": 0.01,
+        "seconds": 2.0,
+    }
+    row = sweep_rows(sweep(found))[0]
+    assert (row["explained"], row["reason"]) == (0.4, "does not reconstruct") and "clean" not in row
+    assert trial_content(trial()).tags["classwise.kind"] == "network"
+    assert "classwise.faithful" not in trial_content(trial()).tags
+
+
+def test_a_mapper_comes_back_from_disk_and_files_of_before_there_were_any_are_read(tmp_path: Path) -> None:
+    folder, found = str(tmp_path / "m"), mapper_trial()
+    assert found.chosen is not None
+    bundle.write_trial(found, [found.chosen], folder)
+    assert bundle.read_trial(folder) == found and bundle.read_curves(folder) == (found.chosen,)
+    bundle.write_trial(trial(), [point(0, 4)], folder)
+    path = tmp_path / "m" / "trial.json"
+    raw = json.loads(path.read_text())
+    del raw["kind"], raw["mapper"], raw["chosen"]["explained"], raw["chosen"]["parts"]
+    path.write_text(json.dumps(raw))
+    table = tmp_path / "m" / "curves.parquet"
+    pq.write_table(pq.read_table(table).drop_columns(["explained", "parts"]), table)
+    assert bundle.read_trial(folder) == trial() and bundle.read_curves(folder) == (point(0, 4),)
 
 
 def test_the_parent_is_told_once_for_the_same_trials() -> None:

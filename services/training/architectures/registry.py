@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from services.errors import ConfigError, Problem
 from services.registry import did_you_mean
@@ -12,7 +13,9 @@ from services.training.networks import ARCHITECTURES
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["ARCHITECTURES", "build"]
+__all__ = ["ARCHITECTURES", "build", "seeded"]
+
+M = TypeVar("M")
 
 
 def build(name: str, *, seed: int, **options: Any) -> nn.Module:
@@ -28,6 +31,11 @@ def build(name: str, *, seed: int, **options: Any) -> nn.Module:
         raise ConfigError(
             [Problem(f"{name}.{option}", "an option of it", "no such", did_you_mean(option, known)) for option in wrong]
         )
+    return seeded(factory, seed, **options)
+
+
+def seeded(factory: Callable[..., M], seed: int, **options: Any) -> M:
+    """What the factory makes when its draws follow the seed; the global generator is left as it was."""
     import torch
 
     from services.training.keys import Purpose, number, seed_layers

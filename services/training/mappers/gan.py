@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from services.errors import ConfigError, Problem
+from services.training.mapperrecipe import MapperRecipe
 from services.training.mappers.adam import Adam
 from services.training.mappers.blocks import Down, MapperModule, Up
-from services.training.mappers.recipe import MapperRecipe
 
 
 class ConditionalGan(MapperModule):
@@ -72,7 +72,7 @@ class GanObjective:
         }
 
     def step(self, images: Tensor, conditions: Tensor | None, draw: torch.Generator) -> dict[str, float]:
-        """Returns the parts of the losses, means over images and values."""
+        """Returns the mapper's loss and the parts of both, means over images and values."""
         if conditions is None:
             raise ConfigError(Problem("conditions", "an array (N, A) for a conditional GAN", "none"))
         mapper, recipe = self.mapper, self.recipe
@@ -91,8 +91,10 @@ class GanObjective:
         regressed = F.mse_loss(mapper.encode(fake), latents) + F.mse_loss(encoded[:, mapper.noise :], conditions)
         pull = own.square().mean()
         loss = recipe.adversarial * adversarial + recipe.reconstruction * rebuilt + recipe.regression * regressed
-        self.optimizers["mapper"].step(loss + recipe.pull * pull)
-        found = {"critic": told.mean(), "adversarial": adversarial, "reconstruction": rebuilt, "regression": regressed}
+        loss = loss + recipe.pull * pull
+        self.optimizers["mapper"].step(loss)
+        found = {"loss": loss, "critic": told.mean(), "adversarial": adversarial}
+        found |= {"reconstruction": rebuilt, "regression": regressed}
         return {name: float(value.detach()) for name, value in found.items()}
 
 

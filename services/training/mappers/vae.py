@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from services.training.mapperrecipe import MapperRecipe
 from services.training.mappers.adam import Adam
 from services.training.mappers.blocks import Down, MapperModule, Up
-from services.training.mappers.recipe import MapperRecipe
 
 
 class Vae(MapperModule):
@@ -43,14 +45,18 @@ class VaeObjective:
         self.optimizers = {"mapper": Adam({"mapper": mapper}, lr=recipe.lr, betas=(0.9, 0.999))}
 
     def step(self, images: Tensor, conditions: Tensor | None, draw: torch.Generator) -> dict[str, float]:
-        """One step; returns the parts of the loss, an image."""
+        """One step; returns the loss and its parts, an image; no step where what comes back is not finite."""
         mean, log_variance = self.mapper.moments(images)
         noise = torch.randn(mean.shape, generator=draw, device=mean.device)
         back = self.mapper.decode(mean + noise * (log_variance / 2.0).exp())
+        if not bool(back.isfinite().all()):  # the likelihood would raise, and not say why
+            return {"loss": math.nan}
         likelihood = F.binary_cross_entropy(back, images, reduction="sum") / len(images)
         divergence = 0.5 * (mean.square() + log_variance.exp() - 1.0 - log_variance).sum() / len(images)
-        self.optimizers["mapper"].step(likelihood + self.recipe.beta * divergence)
-        return {"reconstruction": float(likelihood.detach()), "divergence": float(divergence.detach())}
+        loss = likelihood + self.recipe.beta * divergence
+        self.optimizers["mapper"].step(loss)
+        found = {"loss": loss, "reconstruction": likelihood, "divergence": divergence}
+        return {name: float(value.detach()) for name, value in found.items()}
 
 
 def vae(latents: int = 10, channels: int = 1, size: int = 28, width: int = 16) -> Vae:

@@ -62,6 +62,22 @@ def test_dimensions_axes_and_reach_are_choices() -> None:
     assert wide["censored"].mean() < half["censored"].mean()
 
 
+def test_sampled_axes_are_mean_and_spread_of_latents_drawn_from_the_range() -> None:
+    columns = score(axes="sampled", range=(-1.0, 2.0), draws=5000, halvings=8)
+    for d in ("d000", "d001", "d002"):
+        assert columns[f"{d}/centre"][0] == pytest.approx(0.5, abs=0.05)
+        assert columns[f"{d}/unit"][0] == pytest.approx(3 / 12**0.5, abs=0.03)
+    assert len({columns[f"d00{d}/centre"][0] for d in range(3)}) == 3, "each dimension has draws of its own"
+    again = score(axes="sampled", range=(-1.0, 2.0), draws=5000, halvings=8)
+    np.testing.assert_array_equal(again["projection/tol"], columns["projection/tol"])
+    one = score(axes="sampled", range=(-1.0, 2.0), draws=5000, halvings=8, dimensions=(2,))
+    np.testing.assert_array_equal(one["d002/up"], columns["d002/up"])
+    other = score(axes="sampled", range=(-1.0, 2.0), draws=5000, draw_seed=1)
+    assert other["d000/centre"][0] != columns["d000/centre"][0]
+    wide = score(axes="sampled", range=(-1.0, 2.0), draws=5000, reach=2.0)
+    assert wide["d000/unit"][0] == pytest.approx(2 * columns["d000/unit"][0])
+
+
 def test_a_constant_classifier_is_tolerant_and_its_accuracy_stands_beside_it() -> None:
     measure = Projection(mapper=BANDS, least_explained=0)
     scorer = measure.scorer(Surroundings("cpu", ("services.*",), lambda: IMAGES))
@@ -84,7 +100,7 @@ def test_a_mapper_that_does_not_reconstruct_cannot_judge() -> None:
     ("options", "message"),
     [
         ({"dimensions": (0, 7)}, "dimensions below 3, the mapper's, found 7"),
-        ({"mapper": "factory:tests.services.measures.test_projection:without_axes"}, "set axes: range"),
+        ({"mapper": "factory:tests.services.measures.test_projection:without_axes"}, "set axes: range or sampled"),
         ({"mapper": "factory:json:loads"}, "expected a module that matches"),
     ],
 )
@@ -102,6 +118,7 @@ def test_what_the_mapper_cannot_give_is_said(options: dict[str, Any], message: s
         ({"mapper": BANDS, "range": (1, 1)}, "low < high"),
         ({"mapper": BANDS, "range": (0, float("inf"))}, "low < high"),
         ({"mapper": BANDS, "steps": 0}, "steps"),
+        ({"mapper": BANDS, "axes": "sampled", "draws": 1}, "draws"),
         ({"mapper": BANDS, "label": "A B"}, "label"),
     ],
 )

@@ -13,10 +13,10 @@ from services.loading.samples import open_samples
 from services.records import SampleSpec
 from services.training.architectures import small_cnn
 from services.training.loop import train
+from services.training.mapperrecipe import MapperRecipe
 from services.training.mappers import conditional_gan, generated, vae
 from services.training.mappers.adam import Adam
 from services.training.mappers.loop import train_mapper
-from services.training.mappers.recipe import MapperRecipe
 from services.training.methods.erm import Erm
 
 SHORT = MapperRecipe(epochs=2, batch=64, lr=2e-3)

@@ -24,18 +24,18 @@ class MapperRecipe(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    epochs: int = Field(default=20, ge=1)
-    batch: int = Field(default=64, ge=2)
+    epochs: int = Field(default=20, ge=1, le=1_000_000)
+    batch: int = Field(default=64, ge=2, le=2**31)
     seed: int = Field(default=0, ge=0)
-    lr: float = Field(default=1e-3, gt=0)
+    lr: float = Field(default=1e-3, gt=0, le=1e30)
     holdout: float = Field(default=0.1, gt=0, lt=1)
-    beta: float = Field(default=1.0, ge=0)
-    adversarial: float = Field(default=0.1, ge=0)
-    reconstruction: float = Field(default=10.0, ge=0)
-    regression: float = Field(default=0.2, ge=0)
-    critic_rate: float = Field(default=0.2, gt=0)
-    jolt: float = Field(default=0.7, ge=0)
-    pull: float = Field(default=0.05, ge=0)
+    beta: float = Field(default=1.0, ge=0, le=1e30)
+    adversarial: float = Field(default=0.1, ge=0, le=1e30)
+    reconstruction: float = Field(default=10.0, ge=0, le=1e30)
+    regression: float = Field(default=0.2, ge=0, le=1e30)
+    critic_rate: float = Field(default=0.2, gt=0, le=1e30)
+    jolt: float = Field(default=0.7, ge=0, le=1e30)
+    pull: float = Field(default=0.05, ge=0, le=1e30)
     device: str = "cpu"
 
     def canonical(self) -> str:
