@@ -10,13 +10,14 @@ export RAY_USAGE_STATS_ENABLED := 0
 # uv looks where pip was told to look.
 export UV_FIND_LINKS := $(PIP_FIND_LINKS)
 
-.PHONY: help install demo test test-all lint types contracts bench clean
+.PHONY: help install demo test test-all lint types contracts bench fuzz lock licences advisories clean
 
 help:
 	@echo "make demo      install, train three small models, audit them, print the verdict"
 	@echo "make test      install, then lint, types, import contracts and tests"
 	@echo "make test-all  the same with the slow statistical and end-to-end tests"
 	@echo "make bench     speed and memory against a peer measured in the same run"
+	@echo "make fuzz      every parser on mutated files, for MINUTES=5; make lock, licences, advisories: the image's parts"
 
 install: $(STAMP)
 
@@ -47,6 +48,16 @@ contracts: install
 
 bench: install
 	$(BIN)/python -m benchmarks
+
+fuzz: install
+	$(BIN)/python tests/hostile/fuzz.py $(or $(MINUTES),5)
+
+# What the image is made of: deploy/supply.sh says more.
+lock licences: install
+	deploy/supply.sh $@
+
+advisories: install
+	deploy/supply.sh audit
 
 clean:
 	rm -rf classwise-runs build *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

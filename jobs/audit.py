@@ -25,13 +25,13 @@ from jobs.config import FleetConfig
 from jobs.fleetfile import Fleet
 from jobs.gates import worst
 from jobs.identity import fixed_version, with_published
-from jobs.models import Judge
+from jobs.models import Judge, shown_spec
 from jobs.overtime.config import without_queries
 from jobs.overtime.promote import ALIASES, aliases_now
 from jobs.overtime.record import record_comparison
 from jobs.progress import Reporter
 from jobs.session import RunnerFactory, Session, runner_for
-from services import logs, metering, storage
+from services import logs, metering, plainjson, storage
 from services.errors import ClasswiseError, Interrupted, PreflightError, Problem, SourceError
 from services.loading.models import fingerprint
 from services.loading.protocols import Samples
@@ -47,6 +47,7 @@ from services.records import (
     SampleFacts,
     digest_of,
 )
+from services.redaction import redacted, redacted_tree
 from tracking.bundle import folder_of, write_bundle
 
 _log = logging.getLogger("classwise.audit")
@@ -115,10 +116,10 @@ def _run(fleet: Fleet, reporter: Reporter, factory: RunnerFactory) -> Finished:
             started=_iso(started),
             finished=_iso(_now()),
             outcome=worst(model.outcome for model in models),
-            samples=_sample_facts(config.samples.uri, samples),
+            samples=_sample_facts(redacted(config.samples.uri), samples),
             models=models,
             calibration=calibration,
-            config=without_queries(config.model_dump(mode="json")),
+            config=redacted_tree(without_queries(config.model_dump(mode="json"))),
             versions={**versions.installed(), **versions.of_measures(measures)},
             checks={**fleet_checks(models), "measure_versions": versions.of_series(measures), ALIASES: aliases},
             notes=fleet_notes(models, calibration),
@@ -149,7 +150,7 @@ def validate_sources(fleet: Fleet) -> SampleFacts:
     samples = _opened(fleet)
     if problems := list(_source_problems(fleet)):
         raise SourceError(problems)
-    return _sample_facts(config.samples.uri, samples)
+    return _sample_facts(redacted(config.samples.uri), samples)
 
 
 def _opened(fleet: Fleet) -> Samples:
@@ -230,7 +231,7 @@ def _kept_facts(path: str) -> dict[str, Any] | None:
     if not storage.exists(path):
         return None
     try:
-        known = json.loads(storage.read_bytes(path))
+        known = plainjson.parsed(storage.read_bytes(path))
     except ValueError:
         return None
     return known if isinstance(known, dict) else None
@@ -261,7 +262,7 @@ def _judge_all(
         name = spec.name
         if not session.alive(name):
             reasons = tuple(str(problem) for problem in session.faults[name])
-            results.append(ModelResult(spec, "", Outcome.ERROR, reasons))
+            results.append(ModelResult(shown_spec(spec), "", Outcome.ERROR, reasons))
             continue
         result = tables.judged(by_name[name], index, judge, session)
         forwards, seconds = session.forwards.get(name, 0), session.seconds.get(name, 0.0)

@@ -16,6 +16,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 from jobs.overtime.config import NotifyConfig, PromoteConfig
 from jobs.parts import Part as Part
 from services.records import InputContract, ModelSpec, SampleSpec, ThreatModel
+from services.redaction import redacted
 
 JOINERS = "\u200c\u200d"
 """Invisible, and part of how Persian and emoji are written."""
@@ -179,6 +180,17 @@ class GateConfig(Part):
         return self
 
 
+def _without_secret(value: str) -> str:
+    if redacted(value) != value:
+        remedy = "give them by the environment or by the library's own files (AWS_SECRET_ACCESS_KEY, ~/.aws)"
+        raise ValueError(f"a folder or a URL without credentials: it stands in logs and bundles; {remedy}")
+    return value
+
+
+Place = Annotated[str, AfterValidator(_without_secret)]
+"""A storage."""
+
+
 class ServerConfig(Part):
     """Where MLflow is."""
 
@@ -191,7 +203,7 @@ class ServerConfig(Part):
     @field_validator("uri")
     @classmethod
     def _no_password(cls, value: str | None) -> str | None:
-        if value and re.search(r"//[^/@:]+:[^/@]+@", value):
+        if value and (re.search(r"//[^/@:]+:[^/@]+@", value) or redacted(value) != value):
             raise ValueError(
                 "a password in a tracking URI would end in logs; use MLFLOW_TRACKING_USERNAME and _PASSWORD"
             )
@@ -262,7 +274,7 @@ class FleetConfig(Part):
     intervals: IntervalsConfig = IntervalsConfig()
     fp_lambda: float = Field(0.5, ge=0, description="Weight of RDI in the fairness-penalised score.")
     gates: tuple[GateConfig, ...] = ()
-    storage: str = Field(
+    storage: Place = Field(
         "classwise-runs", min_length=1, description="Local folder or fsspec URL for bundles and cache."
     )
     tracking: TrackingConfig = TrackingConfig()

@@ -20,6 +20,7 @@ from jobs import stop
 from services import logs
 from services.errors import ClasswiseError, Interrupted, Problem, StorageError
 from services.records import SampleFacts
+from services.redaction import redacted
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -250,6 +251,6 @@ def _defect(error: BaseException) -> ClasswiseError:
     if logs.is_json():
         _log.error("unforeseen", exc_info=error)
     else:
-        traceback.print_exception(error, file=sys.stderr)
+        typer.echo(redacted("".join(traceback.format_exception(error)).rstrip("\n")), err=True)
     found = f"{type(error).__name__}: {' '.join(str(error).split())[:500]}"
     return ClasswiseError(Problem("classwise", "no unforeseen error", found, "report this defect of classwise"))

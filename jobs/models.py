@@ -24,9 +24,11 @@ from services.records import (
     FalsifiedResult,
     GateResult,
     ModelResult,
+    ModelSpec,
     Outcome,
     SeriesResult,
 )
+from services.redaction import redacted
 from tracking.figures.attributes import traversal_path
 
 NONE_ACCEPTED = "no audit of this fleet has been accepted yet; once this one is in order, accept it: classwise accept"
@@ -72,7 +74,7 @@ def model_result(item: ModelPlan, index: int, judge_with: Judge) -> ModelResult:
     notes += [note for result in falsified if result.grouping == "class" for note in result.notes]
     notes += [note for result in fairness for note in result.notes]
     result = ModelResult(
-        spec=item.spec,
+        spec=shown_spec(item.spec),
         digest=item.digest,
         outcome=worst(gate.outcome for gate in gates),
         reasons=tuple(_reasons(gates)),
@@ -86,6 +88,11 @@ def model_result(item: ModelPlan, index: int, judge_with: Judge) -> ModelResult:
     )
     _keep_pictures(item, index, result, judge_with)
     return result
+
+
+def shown_spec(spec: ModelSpec) -> ModelSpec:
+    """The specification as bundles and servers show it, without secrets."""
+    return replace(spec, uri=redacted(spec.uri))
 
 
 def _keep_pictures(item: ModelPlan, index: int, result: ModelResult, judge_with: Judge) -> None:

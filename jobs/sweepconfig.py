@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
-from jobs.config import JobName, Part, PlacementConfig, ServerConfig, Some
+from jobs.config import JobName, Part, Place, PlacementConfig, ServerConfig, Some
 from services.loading.measured import LIGHT, STROKES
 from services.registry import did_you_mean
 from services.training.mapperrecipe import MapperRecipe
@@ -269,7 +269,7 @@ class SweepConfig(Part):
     resources: TrainResourcesConfig = Field(
         TrainResourcesConfig(), description="What the sweep asks of the machine or the cluster."
     )
-    storage: str = Field(
+    storage: Place = Field(
         "classwise-runs", min_length=1, description="Local folder or fsspec URL for checkpoints and results."
     )
     tracking: TrainTrackingConfig = Field(TrainTrackingConfig(), description="Where MLflow is.")

@@ -20,6 +20,7 @@ from jobs.trialresult import DONE, trial_result
 from services import storage
 from services.errors import Interrupted, Problem, StorageError
 from services.records import TaskFailure
+from services.redaction import redacted_tree
 from services.training.runner import LocalSweep, SweepRunner
 from services.training.trial import TrialWorker
 from services.trials import Begun, EpochDone, EpochPoint, SweepResult, TrialDone, TrialReport, TrialResult, TrialTask
@@ -104,7 +105,7 @@ def _trained(sweep: Sweep, plan: TrainPlan, reporter: TrainReporter, factory: Ru
                 for ended in _train(runner, todo, sweep, plan, reporter, teller):
                     results[ended.name] = ended
         trials = tuple(results[item.task.name] for item in plan.trials)
-        config_json = config.model_dump(mode="json", by_alias=True)
+        config_json = redacted_tree(config.model_dump(mode="json", by_alias=True))
         result = SweepResult(config.sweep, started, _now(), trials, config_json, versions.installed())
         write_sweep(result, plan.folder)
         look = teller.finish(result, plan.folder)

@@ -1,6 +1,6 @@
 """Reads the YAML files of users: plain data with the line of every value, and every mistake as a `Problem`.
 
-Files over 4 MiB, documents that expand to more than 200,000 nodes and keys given twice are refused: the first two are
+Files over 1 MiB, documents that expand to more than 200,000 nodes and keys given twice are refused: the first two are
 attacks or accidents, and YAML would take the last of two equal keys in silence.
 """
 
@@ -19,8 +19,10 @@ from pydantic_core import ErrorDetails
 from services.errors import ClasswiseError, ConfigError, Problem
 from services.registry import Registry, did_you_mean
 
-MAX_BYTES = 4 * 2**20
+MAX_BYTES = 2**20
 MAX_NODES = 200_000
+MAX_DIGITS = 400
+_NUMBERS = {"tag:yaml.org,2002:int", "tag:yaml.org,2002:float"}
 Path_ = tuple[str | int, ...]
 M = TypeVar("M", bound=BaseModel)
 
@@ -155,6 +157,8 @@ def _walk(node: Any, path: Path_, lines: dict[Path_, int], problems: list[Proble
     if len(lines) > MAX_NODES:
         raise ConfigError(Problem(where.source, f"at most {MAX_NODES} values", "a document that expands to more"))
     lines[path] = node.start_mark.line + 1
+    if node.tag in _NUMBERS and len(node.value) > MAX_DIGITS:  # YAML 1.1 multiplies what stands between colons
+        raise ValueError(f"a number of {len(node.value)} characters on line {lines[path]}")
     if isinstance(node, yaml.SequenceNode):
         for index, item in enumerate(node.value):
             _walk(item, (*path, index), lines, problems, where)

@@ -277,8 +277,6 @@ class Pool(Generic[T, R]):
         cpus, gpus = (0 if ask.gpus else ask.cpus, ask.gpus) if ask.gang == 1 else (0, 0)
         options: dict[str, Any] = {"num_cpus": cpus, "num_gpus": gpus, "max_restarts": 0}
         device = "cuda" if ask.gpus else "cpu"
-        if ask.environment:
-            options["runtime_env"] = {"env_vars": dict(ask.environment)}
         actor = remote.options(**options).remote(device, ask.threads or max(1, int(ask.cpus)), *arguments)
         return _Slot(actor, actor.ready.remote(), stillborn)
 
@@ -305,7 +303,7 @@ class RayRunner(Pool[ShardTask, Receipt]):
     """Audits: each actor is a `services.workers.Worker` that does shards."""
 
     def _worker(self) -> tuple[type, tuple[Any, ...]]:
-        return Worker, (self._ask.factories, self._ask.log)
+        return Worker, (self._ask.factories, self._ask.log, self._ask.environment)
 
     def _redone(self, task: ShardTask) -> None:
         metering.shard_ended(task, "redone")

@@ -27,6 +27,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from services.redaction import redacted
+
 __all__ = [
     "ClasswiseError",
     "ConfigError",
@@ -47,9 +49,27 @@ __all__ = [
 ]
 
 
+MOST = 1_000
+"""Characters of one part of a message: a hostile file writes no log of its own length."""
+
+
+def shown(text: str) -> str:
+    """A text fit for a line of a log: control characters and marks that turn the text around are written as escapes."""
+    text = text if len(text) <= MOST else f"{text[: MOST - 3]}..."
+    return text if text.isprintable() else "".join(char if _plain(char) else _escape(char) for char in text)
+
+
+def _plain(char: str) -> bool:
+    return char.isprintable() or (char.isspace() and char not in "\r\v\f\x1c\x1d\x1e\x85\u2028\u2029")
+
+
+def _escape(char: str) -> str:
+    return char.encode("unicode_escape").decode("ascii")
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One fault, in the form every message of classwise has.
+    """One fault, in the form every message of classwise has. Secrets in its texts are hidden: messages are logged.
 
     Attributes:
         where: the thing at fault, as the user wrote it: a field path, a model's name, a file.
@@ -62,6 +82,10 @@ class Problem:
     expected: str
     found: str
     remedy: str = ""
+
+    def __post_init__(self) -> None:
+        for name in ("where", "expected", "found", "remedy"):
+            object.__setattr__(self, name, shown(redacted(getattr(self, name))))
 
     def __str__(self) -> str:
         text = f"{self.where}: expected {self.expected}, found {self.found}"

@@ -99,11 +99,11 @@ def read_shard(url: str, columns: Sequence[str] | None = None) -> dict[str, NDAr
     """
     try:
         table = pq.read_table(io.BytesIO(storage.read_bytes(url)), columns=list(columns) if columns else None)
-    except (pa.ArrowException, OSError) as error:
+        version = int((table.schema.metadata or {}).get(b"schema_version", b"0"))
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise StorageError(
             Problem(url, "a Parquet shard", str(error).splitlines()[0], "delete the file; the audit makes it again")
         ) from error
-    version = int((table.schema.metadata or {}).get(b"schema_version", b"0"))
     if version > SCHEMA_VERSION:
         raise StorageError(Problem(url, f"schema_version up to {SCHEMA_VERSION}", str(version), "update classwise"))
     return {name: _to_numpy(table[name]) for name in table.column_names}

@@ -53,5 +53,5 @@ class Traversal:
         try:
             with np.load(io.BytesIO(data), allow_pickle=False) as kept:
                 return cls(**{field.name: kept[field.name] for field in fields(cls)})
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        except (OSError, ValueError, LookupError, EOFError, MemoryError, zipfile.BadZipFile) as error:
             raise StorageError(Problem(where, "a traversal", f"{error}", "delete it and audit again")) from error

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import time
 import traceback
 from collections.abc import Callable
@@ -47,6 +48,8 @@ class Worker:
         threads: torch threads; 0 leaves torch's default.
         allowed_factories: patterns of modules that `factory:` and `generator:` may import.
         log: how a process of its own logs; None in the driver's, where that is settled.
+        environment: variables that libraries look for (where the model registry is, and its password). Not as a runtime
+            environment of Ray's, which would be written to its logs.
     """
 
     def __init__(
@@ -55,7 +58,9 @@ class Worker:
         threads: int = 0,
         allowed_factories: tuple[str, ...] = (),
         log: LogSetting | None = None,
+        environment: tuple[tuple[str, str], ...] = (),
     ) -> None:
+        os.environ.update(dict(environment))
         self._wanted = device
         self._threads = threads
         self._allowed = allowed_factories

@@ -19,14 +19,13 @@ Any fsspec URL serves as storage.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from services import storage
+from services import plainjson, storage
 from services.errors import Problem, StorageError
 from services.records import SCHEMA_VERSION, AuditResult
 from tracking import tables
@@ -102,10 +101,11 @@ def list_bundles(base: str, fleet: str) -> list[str]:
 
 def _parsed(path: str, data: bytes) -> dict[str, Any]:
     try:
-        raw = json.loads(data)
+        raw = plainjson.parsed(data)
     except ValueError as error:
         raise StorageError(Problem(path, "JSON", f"{error}", "audit again")) from error
-    if not isinstance(raw, dict) or not isinstance(raw.get("schema_version"), int):
+    version = raw.get("schema_version") if isinstance(raw, dict) else None
+    if not isinstance(raw, dict) or not isinstance(version, int) or version < 0:
         raise StorageError(Problem(path, "an object with a whole-number schema_version", type(raw).__name__))
     return raw
 

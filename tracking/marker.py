@@ -7,19 +7,20 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-from services import storage
+from services import plainjson, storage
 from services.records import SCHEMA_VERSION
+from services.redaction import redacted
 
 MARKER = "tracking.json"
 
 
 def without_secret(uri: str) -> str:
-    """The URI without its password."""
+    """The URI without its password and without options that hold a secret."""
     parts = urlsplit(uri)
-    if not parts.password:
-        return uri
-    host = parts.netloc.rpartition("@")[2]
-    return urlunsplit(parts._replace(netloc=f"{parts.username}@{host}"))
+    if parts.password:
+        host = parts.netloc.rpartition("@")[2]
+        uri = urlunsplit(parts._replace(netloc=f"{parts.username}@{host}"))
+    return redacted(uri)
 
 
 def uploads(folder: str) -> list[dict[str, Any]]:
@@ -28,7 +29,7 @@ def uploads(folder: str) -> list[dict[str, Any]]:
     if not storage.exists(path):
         return []
     try:
-        found = json.loads(storage.read_bytes(path)).get("uploads", [])
+        found = plainjson.parsed(storage.read_bytes(path)).get("uploads", [])
     except (ValueError, AttributeError):
         return []
     return [entry for entry in found if isinstance(entry, dict)]

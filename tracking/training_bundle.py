@@ -17,7 +17,6 @@ Any fsspec URL serves as storage.
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
@@ -25,7 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import TypeAdapter, ValidationError
 
-from services import storage
+from services import plainjson, storage
 from services.errors import Problem, StorageError
 from services.records import SCHEMA_VERSION
 from services.trials import EpochPoint, Shares, SweepResult, TrialResult
@@ -132,7 +131,7 @@ def folder_of_trial(base: str, result: TrialResult) -> str:
 
 def _read(path: str, adapter: TypeAdapter[R]) -> R:
     try:
-        raw = json.loads(storage.read_bytes(path))
+        raw = plainjson.parsed(storage.read_bytes(path))
         version = raw["schema_version"]
         if version > SCHEMA_VERSION:
             problem = Problem(path, f"schema_version up to {SCHEMA_VERSION}", str(version), "update classwise")

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
-from jobs.config import Name, Part
+from jobs.config import Name, Part, Place
 from jobs.overtime.config import EnvName
 from jobs.yamlfile import Kind, read_yaml, validated
 from services.errors import ConfigError, Problem
@@ -108,7 +108,7 @@ class Settings(Part):
     """The settings file."""
 
     address: str = Field("local", description="The dashboard of the Ray cluster that runs audits, or local.")
-    storage: str = Field(description="Where all audits of this server go; an absolute path or a URL.")
+    storage: Place = Field(description="Where all audits of this server go; an absolute path or a URL.")
     tokens: tuple[TokenConfig, ...] = Field(min_length=1)
     allow: AllowConfig = AllowConfig()
     hooks: HookSettings = HookSettings()

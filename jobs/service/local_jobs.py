@@ -22,6 +22,7 @@ from filelock import FileLock
 
 from jobs.service.backend import GRACE_SECONDS, AlreadySubmitted, JobInfo, Phase
 from jobs.service.submission import folder_in, known_in, read_ending
+from services import plainjson
 from services.errors import ConfigError, Problem, UnknownAudit
 from services.records import Outcome
 from tracking.process import Driver, driver_of
@@ -67,9 +68,9 @@ class LocalJobs:
         """What the process table and the ending say."""
         folder = Path(folder_in(self._base, name))
         try:
-            body = json.loads((folder / "process.json").read_text())
+            body = plainjson.parsed((folder / "process.json").read_text())
             driver = Driver.from_tag(body["driver"])
-        except (OSError, ValueError, KeyError):
+        except (OSError, ValueError, KeyError, TypeError):
             return None
         metadata, started = dict(body.get("metadata", {})), str(body.get("started", ""))
         if driver is not None and not self._gone(driver):
@@ -112,9 +113,9 @@ class LocalJobs:
 
     def _driver(self, name: str) -> Driver:
         try:
-            record = json.loads((Path(folder_in(self._base, name)) / "process.json").read_text())
+            record = plainjson.parsed((Path(folder_in(self._base, name)) / "process.json").read_text())
             driver = Driver.from_tag(record["driver"])
-        except (OSError, ValueError, KeyError):
+        except (OSError, ValueError, KeyError, TypeError):
             driver = None
         if driver is None:
             raise UnknownAudit(Problem(name, "an audit that was submitted here", "none"))

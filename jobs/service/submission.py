@@ -26,7 +26,7 @@ from typing import Any, Literal
 from pydantic import TypeAdapter, ValidationError
 
 from jobs.fleetfile import Fleet, validate_fleet
-from services import storage
+from services import plainjson, storage
 from services.errors import ConfigError, Problem, StorageError, UnknownAudit
 from services.records import SCHEMA_VERSION, Outcome, digest_of
 
@@ -194,7 +194,7 @@ def _read(path: str) -> dict[str, Any] | None:
     if not storage.exists(path):
         return None
     try:
-        body = json.loads(storage.read_bytes(path))
+        body = plainjson.parsed(storage.read_bytes(path))
     except ValueError:
         return {}
     return body if isinstance(body, dict) else {}

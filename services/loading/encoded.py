@@ -11,6 +11,7 @@ import hashlib
 import io
 import struct
 import warnings
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -30,6 +31,23 @@ KEEP_BYTES = 2 << 30
 SHOWN = 5
 
 Pixels = NDArray[np.uint8]
+
+
+DAMAGE = (
+    OSError,
+    SyntaxError,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    RuntimeError,
+    ArithmeticError,
+    EOFError,
+    MemoryError,
+    struct.error,
+    zlib.error,
+)
+"""What Pillow's decoders raise of files that are no images, as each format has it."""
 
 
 class CorruptImage(Exception):
@@ -118,7 +136,7 @@ class EncodedStore:
         image = opened(data)
         try:
             image.load()
-        except (OSError, SyntaxError, ValueError, IndexError, struct.error) as error:
+        except DAMAGE as error:
             raise CorruptImage(str(error) or type(error).__name__) from error
         image = self.prepare(image) if self.prepare else image
         image = image.convert(self.mode) if self.mode and image.mode != self.mode else image
@@ -181,7 +199,7 @@ def opened(data: bytes) -> Image.Image:
             image = Image.open(io.BytesIO(data))
     except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
         raise CorruptImage("claims too many pixels") from error
-    except (OSError, SyntaxError, ValueError, struct.error) as error:
+    except DAMAGE as error:
         raise CorruptImage("empty" if not data else "not an image") from error
     if image.width * image.height > PIXEL_LIMIT:
         raise CorruptImage(f"claims {image.width}x{image.height} pixels")

@@ -15,6 +15,7 @@ from typing import Any
 from services.errors import ClasswiseError, Problem, SourceError
 from services.loading.files import sha256
 from services.loading.uris import SourceUri, local_path, scalar
+from services.redaction import without_values
 from services.registry import did_you_mean
 
 
@@ -64,7 +65,7 @@ def call(uri: SourceUri, function: Callable[..., Any], arguments: dict[str, str]
     except ClasswiseError as error:
         raise SourceError(error.problems) from error
     except Exception as error:
-        found = f"{type(error).__name__}: {error}"
+        found = without_values(f"{type(error).__name__}: {error}", arguments)
         raise SourceError(Problem(uri.text, f"{function.__name__}({values}) to succeed", found)) from error
 
 

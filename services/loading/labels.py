@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -46,7 +47,7 @@ def _shape_problems(raw: NDArray[Any], count: int, where: str) -> list[Problem]:
 
 
 def _class_problems(classes: tuple[str, ...] | None, where: str) -> list[Problem]:
-    repeated = sorted({name for name in classes or () if (classes or ()).count(name) > 1})
+    repeated = sorted(name for name, times in Counter(classes or ()).items() if times > 1)
     return [Problem(f"{where} (classes)", "distinct class names", f"{repeated} more than once")] if repeated else []
 
 

@@ -6,13 +6,13 @@ plus sign in both.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from services import plainjson
 from services.errors import Problem, SourceError
 from services.registry import did_you_mean
 
@@ -92,7 +92,7 @@ def local_path(text: str) -> Path:
 def scalar(text: str) -> Any:
     """An option's value: a JSON number, `true`, `false` or `null` where it is one, else the text itself."""
     try:
-        value = json.loads(text)
+        value = plainjson.parsed(text)
     except ValueError:
         return text
     return value if value is None or isinstance(value, bool | int | float) else text

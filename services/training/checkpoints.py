@@ -18,7 +18,7 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from services import storage
+from services import plainjson, storage
 from services.errors import Problem, StorageError
 from services.records import SCHEMA_VERSION
 from services.training.evaluation import ClassCounts, EpochRecord
@@ -100,6 +100,14 @@ def load_progress(folder: str) -> Progress | None:
     if missing := [name for name in _FACTS if name not in facts]:
         found = f"one without {', '.join(missing)}"
         raise StorageError(Problem(url, "the progress of a training run", found, "remove the file and train again"))
+    try:
+        return _progress(tensors, facts)
+    except (TypeError, KeyError, AttributeError, ValueError) as error:
+        found, remedy = f"{type(error).__name__}: {error}", "remove the file and train again"
+        raise StorageError(Problem(url, "the progress of a training run", found, remedy)) from error
+
+
+def _progress(tensors: dict[str, Tensor], facts: dict[str, Any]) -> Progress:
     return Progress(
         identity=facts["identity"],
         model=_below("model.", tensors),
@@ -126,9 +134,9 @@ def load_tensors(url: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
     data = storage.read_bytes(url)
     try:
         length = int.from_bytes(data[:8], "little")
-        header = json.loads(data[8 : 8 + length]).get("__metadata__", {})
-        return safetensors.torch.load(data), json.loads(header.get("facts", "{}"))
-    except (SafetensorError, ValueError) as error:
+        header = plainjson.parsed(data[8 : 8 + length]).get("__metadata__", {})
+        return safetensors.torch.load(data), plainjson.parsed(header.get("facts", "{}"))
+    except (SafetensorError, ValueError, AttributeError, TypeError, OverflowError) as error:
         remedy = "remove the file and train again"
         raise StorageError(Problem(url, "a complete safetensors file", str(error), remedy)) from error
 

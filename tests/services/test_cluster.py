@@ -178,3 +178,19 @@ def test_leaving_gives_every_core_back(tmp_path: Path) -> None:
     while ray.available_resources().get("CPU", 0.0) < 2.0 and time.monotonic() < deadline:
         time.sleep(0.2)
     assert ray.available_resources()["CPU"] == 2.0
+
+
+def test_what_workers_need_to_reach_the_registry_is_in_no_log_of_rays(tmp_path: Path) -> None:
+    planted = "planted-8d21f0"
+    ask = replace(ASK, workers=1, environment=(("MLFLOW_TRACKING_PASSWORD", planted),))
+    with RayRunner(ask) as runner:
+        assert len(list(runner.run(tasks(tmp_path, models=1, shards=1)))) == 1
+        session = Path(ray._private.worker._global_node.get_session_dir_path())
+        logs = [path for path in (session / "logs").rglob("*") if path.is_file()]
+        assert logs and [path.name for path in logs if planted.encode() in path.read_bytes()] == []
+
+
+def test_a_worker_has_the_variables_it_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", "before")
+    Worker("cpu", 1, environment=(("MLFLOW_TRACKING_PASSWORD", "given"),))
+    assert os.environ["MLFLOW_TRACKING_PASSWORD"] == "given"

@@ -6,17 +6,33 @@ mode baked in (dropout active, batch statistics), which preflight reports becaus
 
 from __future__ import annotations
 
-import io
-import json
 import zipfile
+import zlib
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 from services.errors import Problem, SourceError
+from services.loading.exported import archive_of, code_in, members, tensors_only
 from services.loading.files import existing, file_kind, sha256
 from services.loading.models import ModelScheme, Opened, Request
 from services.loading.uris import SourceUri
+
+_DAMAGE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    OSError,
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    RecursionError,
+    EOFError,
+    NotImplementedError,
+    RuntimeError,
+)
+"""What a member that cannot be unpacked, or a table of contents that is none, raises."""
 
 
 def load(request: Request) -> Opened:
@@ -36,16 +52,20 @@ def open_exported(path: Path, request: Request) -> Opened:
     name = request.spec.name
     if file_kind(path, name) != "zip":
         raise SourceError(Problem(name, "a .pt2 archive of torch.export.save", f"another kind of file at {path}"))
-    unsafe = pickled_records(path)
-    if unsafe and not request.spec.allow_unpickling:
-        found = f"{', '.join(unsafe[:3])}, which runs code when loaded"
-        remedy = "export it again, or set allow_unpickling: true if you trust its author"
-        raise SourceError(Problem(name, "an archive of tensors only", found, remedy))
     try:
-        program = torch.export.load(path)
+        found = members(path)
+        unsafe = code_in(found)
+    except _DAMAGE as error:
+        raise SourceError(_no_graph(name, path, error)) from error
+    if unsafe and not request.spec.allow_unpickling:
+        told = f"{', '.join(unsafe[:3])}, which runs code when loaded"
+        remedy = "export it again, or set allow_unpickling: true if you trust its author"
+        raise SourceError(Problem(name, "an archive of tensors only", told, remedy))
+    try:
+        with nullcontext() if unsafe else tensors_only():
+            program = torch.export.load(path if unsafe else archive_of(found))
     except Exception as error:
-        found = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
-        raise SourceError(Problem(name, f"an exported graph at {path}", found)) from error
+        raise SourceError(_no_graph(name, path, error)) from error
     facts = {"weights_sha256": sha256(path), **({"unpickled": True} if unsafe else {})}
     return opened_program(program, request.device, facts)
 
@@ -88,35 +108,9 @@ def baked_train_mode(program: Any) -> list[str]:
     return sorted(found)
 
 
-def pickled_records(path: Path) -> list[str]:
-    """Records of a `.pt2` archive that `torch.export.load` would unpickle and that hold more than tensors.
-
-    `torch.export.load` reads weights, constants and sample inputs without the weights-only restriction, so each record
-    that is not declared raw tensor bytes is tried under that restriction here first. Compiled libraries count as well.
-    """
-    with zipfile.ZipFile(path) as archive:
-        names = [entry.filename for entry in archive.infolist() if not entry.is_dir()]
-        raw = {name for config in names if config.endswith("_config.json") for name in _raw(archive, config)}
-        suspects = [name for name in names if name.rsplit("/", 1)[-1] not in raw]
-        return [name for name in suspects if name.endswith(".so") or not _harmless(archive.read(name))]
-
-
-def _raw(archive: zipfile.ZipFile, config: str) -> Iterator[str]:
-    entries = json.loads(archive.read(config)).get("config", {})
-    return (entry["path_name"] for entry in entries.values() if not entry.get("use_pickle", True))
-
-
-def _harmless(content: bytes) -> bool:
-    """No pickle at all, or one of tensors and plain containers."""
-    import torch
-
-    if not content.startswith((b"PK\x03\x04", b"\x80")):
-        return True
-    try:
-        torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
-    except Exception:
-        return False
-    return True
+def _no_graph(name: str, path: Path, error: Exception) -> Problem:
+    found = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+    return Problem(name, f"an exported graph at {path}", found, "export it again")
 
 
 def ingredients(uri: SourceUri) -> Iterator[tuple[str, str]]:

@@ -18,6 +18,7 @@ from services.errors import Problem, SourceError
 from services.loading.checks import declared_output_problems
 from services.loading.files import existing, file_kind, sha256
 from services.loading.models import ModelScheme, Opened, Request
+from services.loading.tables import read_parquet
 from services.loading.uris import SourceUri
 
 FLOOR = 1e-30
@@ -98,10 +99,9 @@ def read_columns(path: Path, where: str) -> dict[str, NDArray[Any]]:
 
 def _from_parquet(path: Path, where: str) -> dict[str, NDArray[Any]]:
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     try:
-        return _columns(pq.read_table(path))
+        return _columns(read_parquet(path, where))
     except (pa.ArrowException, OSError, ValueError, TypeError) as error:
         found = " ".join(str(error).split())[:200]
         raise SourceError(Problem(f"{where} (logits)", LAYOUT, found, "write the file again")) from error

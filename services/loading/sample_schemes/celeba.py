@@ -81,7 +81,7 @@ def read_faces(root: Path, split: str) -> Faces:
     names = tuple(lines[1].split()) if len(lines) > 1 else ()
     rows = [line.split() for line in lines[2:] if line.strip()]
     where = str(root / ATTRIBUTES)
-    if not lines or not lines[0].strip().isdigit() or int(lines[0]) != len(rows):
+    if not lines or lines[0].strip().lstrip("0") != (str(len(rows)) if rows else ""):
         expected = f"{lines[0].strip() if lines else 'a count'} lines, as its first line says"
         raise SourceError(Problem(where, expected, f"{len(rows)}", "use the published file"))
     if odd := [row[0] for row in rows if len(row) != len(names) + 1 or not {*row[1:]} <= {"1", "-1"}]:
@@ -105,7 +105,10 @@ def centre_square(image: Image.Image, edge: int) -> Image.Image:
 
 
 def _lines(path: Path) -> list[str]:
-    return existing(path, str(path)).read_text(encoding="utf-8").splitlines()
+    try:
+        return existing(path, str(path)).read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise SourceError(Problem(str(path), "UTF-8", str(error), "use the published file")) from error
 
 
 def _bytes(path: Path, where: str) -> bytes:

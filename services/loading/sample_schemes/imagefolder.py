@@ -78,10 +78,13 @@ def _groups(root: Path, files: list[tuple[Path, int]]) -> dict[str, NDArray[Any]
     if not description.is_file():
         return {}
     where = str(description.name)
-    with description.open(newline="", encoding="utf-8-sig") as file:
-        reader = csv.DictReader(file)
-        rows = {Path(row.get("file_name") or "").as_posix(): row for row in reader}
-        columns = [name for name in reader.fieldnames or () if name != "file_name"]
+    try:
+        with description.open(newline="", encoding="utf-8-sig") as file:
+            reader = csv.DictReader(file)
+            rows = {Path(row.get("file_name") or "").as_posix(): row for row in reader}
+            columns = [name for name in reader.fieldnames or () if name != "file_name"]
+    except (csv.Error, UnicodeDecodeError, OSError) as error:
+        raise SourceError(Problem(where, "a table of comma-separated values in UTF-8", str(error))) from error
     wanted = [path.relative_to(root).as_posix() for path, _ in files]
     missing = [name for name in wanted if name not in rows]
     if missing:

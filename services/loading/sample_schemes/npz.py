@@ -6,6 +6,7 @@ An auditor who was given logits has no images: without `images` the file serves 
 from __future__ import annotations
 
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -47,20 +48,33 @@ def read_npz(path: Path, where: str) -> dict[str, NDArray[Any]]:
     """
     if file_kind(path, where) != "zip":
         raise SourceError(Problem(where, "a NumPy archive written by numpy.savez", "another kind of file"))
-    with np.load(path, allow_pickle=False) as archive:
+    try:
+        archive = np.load(path, allow_pickle=False)
+    except (ValueError, zipfile.BadZipFile, EOFError, OSError, *_ODD) as error:
+        raise SourceError(Problem(where, "a NumPy archive written by numpy.savez", "a damaged one")) from error
+    with archive:
         return {name: _array(archive, name, where) for name in archive.files}
+
+
+_ODD = (SyntaxError, TypeError, OverflowError, KeyError, RecursionError, NotImplementedError, RuntimeError)
+"""What NumPy and zipfile raise besides, of a header or a member that is no such thing."""
 
 
 def _array(archive: Any, name: str, where: str) -> NDArray[Any]:
     try:
         array: NDArray[Any] = archive[name]
-    except (ValueError, zipfile.BadZipFile, EOFError, OSError) as error:
+    except MemoryError as error:
+        found = " ".join(str(error).split())[:200]
+        raise SourceError(Problem(f"{where} ({name})", "an array that fits in memory", found)) from error
+    except (ValueError, zipfile.BadZipFile, zlib.error, EOFError, OSError, *_ODD) as error:
         if "allow_pickle" in str(error):
             remedy = "store numbers or fixed-width text (array.astype(str)); pickled objects are never loaded"
             raise SourceError(
                 Problem(f"{where} ({name})", "plain numbers or text", "Python objects", remedy)
             ) from error
         raise SourceError(Problem(f"{where} ({name})", "a readable array", str(error), "write it again")) from error
+    if not isinstance(array, np.ndarray):  # NumPy hands over the bytes of a member that is no array
+        raise SourceError(Problem(f"{where} ({name})", "an array", "other bytes", "write it again"))
     return array
 
 

@@ -8,7 +8,6 @@ Face's schema metadata, or are the label texts.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -16,12 +15,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from services import plainjson
 from services.errors import Problem, SourceError
 from services.loading.encoded import EncodedStore
 from services.loading.files import existing, file_kind, sha256
 from services.loading.sample_schemes.imagefolder import height_width
 from services.loading.samples import Source
 from services.loading.stores import Store, array_store
+from services.loading.tables import read_parquet
 from services.loading.uris import Converter, SourceUri, extent, names, one_of
 from services.registry import did_you_mean
 
@@ -41,11 +42,10 @@ def open_parquet(uri: SourceUri, *, allowed_factories: tuple[str, ...]) -> Sourc
     options = uri.options(**OPTIONS)
     files = _files(uri)
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     try:
-        table = pa.concat_tables([pq.read_table(path) for path in files], promote_options="default")
-    except (pa.ArrowInvalid, OSError) as error:
+        table = pa.concat_tables([read_parquet(path, uri.text) for path in files], promote_options="default")
+    except (pa.ArrowException, OSError, ValueError) as error:
         found = " ".join(str(error).split())[:200]
         raise SourceError(Problem(uri.text, "readable Parquet files of one schema", found)) from error
     content = hashlib.sha256("".join(sha256(path) for path in files).encode()).hexdigest()
@@ -85,16 +85,21 @@ def _column(table: Any, asked: str | None, usual: tuple[str, ...], where: str) -
 def _labels(column: Any, where: str) -> NDArray[Any]:
     if column.null_count:
         raise SourceError(Problem(where, "a label for every row", f"{column.null_count} of {len(column)} missing"))
-    array: NDArray[Any] = np.array(column.to_pylist())
+    try:
+        array: NDArray[Any] = np.array(column.to_pylist())
+    except ValueError as error:
+        raise SourceError(Problem(where, "one label a row", f"a column of {column.type}")) from error
     return array
 
 
 def _listed_classes(table: Any, label: str) -> tuple[str, ...] | None:
     """Class names that Hugging Face's datasets library stores in the schema's metadata."""
     metadata = (table.schema.metadata or {}).get(b"huggingface")
-    features = json.loads(metadata).get("info", {}).get("features", {}) if metadata else {}
-    listed = features.get(label, {}).get("names")
-    return tuple(listed) if listed else None
+    try:
+        listed = plainjson.parsed(metadata)["info"]["features"][label]["names"] if metadata else None
+    except (ValueError, LookupError, TypeError):  # another library's metadata, or none of this column
+        return None
+    return tuple(str(name) for name in listed) if isinstance(listed, list) and listed else None
 
 
 def _store(column: Any, where: str, options: dict[str, Any], content: str) -> Store:

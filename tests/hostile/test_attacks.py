@@ -1,0 +1,49 @@
+"""Hostile files of every kind: one clear error or a plain value, in bounded time and memory, and no code runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).parent
+SECONDS = 20
+BYTES = 1_500_000_000
+TEXT = 2_000
+"""Characters of a message at most: what an attacker wrote is not copied into the logs at length."""
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[dict[str, Any]]]:
+    """What came of each attack, in one process with 6 GiB."""
+    folder = tmp_path_factory.mktemp("attacks")
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, str(HERE / "attacks.py"), str(folder)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=550, check=False)
+    assert done.returncode == 0, done.stderr[-2_000:]
+    yield [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+
+def test_no_code_runs(told: list[dict[str, Any]]) -> None:
+    assert len(told) > 200
+    assert [one["name"] for one in told if one["ran"]] == []
+
+
+def test_each_is_told_or_read(told: list[dict[str, Any]]) -> None:
+    assert [one for one in told if one["outcome"] == "broken"] == []
+
+
+def test_in_bounded_time_and_memory(told: list[dict[str, Any]]) -> None:
+    assert [one for one in told if one["seconds"] > SECONDS or one["bytes"] > BYTES] == []
+
+
+def test_messages_are_short_and_printable(told: list[dict[str, Any]]) -> None:
+    long = [one["name"] for one in told if len(one.get("text", "")) > TEXT]
+    odd = [one["name"] for one in told if any(char < " " and char != "\n" for char in one.get("text", ""))]
+    assert (long, odd) == ([], [])
