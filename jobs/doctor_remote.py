@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from jobs.doctor import SLOW_SECONDS, Finding, Surroundings
-from services.logs import redacted
+from services.redaction import redacted_line
 from tracking.marker import without_secret
 from tracking.reach import sqlite_path
 
@@ -69,7 +69,7 @@ def _joined(address: str, around: Surroundings) -> Finding:
     if asked.returncode == 0:
         have = json.loads(asked.stdout.splitlines()[-1])
         return Finding("ray", "ok", f"{address}, {have.get('CPU', 0):g} CPU, {have.get('GPU', 0):g} GPU, same versions")
-    text = redacted(" ".join(asked.stderr.split())[-300:])
+    text = redacted_line(" ".join(asked.stderr.split())[-300:])
     if re.search(r"token|unauthenticated|401", text, re.IGNORECASE):
         return Finding("ray", "fail", text, TOKEN)
     if "mismatch" in text.lower():
@@ -252,7 +252,7 @@ def schedules(around: Surroundings) -> Iterator[Finding]:
 
 
 def _said(error: Exception) -> str:
-    return redacted(" ".join(str(error).split()))[:300]
+    return redacted_line(" ".join(str(error).split()))[:300]
 
 
 def _json(answer: Any) -> dict[str, Any]:

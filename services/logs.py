@@ -1,8 +1,8 @@
 """Structured logs: one line an event on standard error, with the audit it belongs to, and never with a secret.
 
 What a line belongs to (audit, fleet, model, stage) is kept in a context variable, so that no function hands it on; an
-actor is given its driver's when it starts. Redaction works on the finished text, whoever logged it: the user part of
-URIs, bearer tokens, and the values of environment variables whose names say that they are secret.
+actor is given its driver's when it starts. Secrets are struck out of the finished text, whoever logged it:
+`services.redaction.redacted_line`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,28 +17,11 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import IO, Any, Literal
-from urllib.parse import quote, unquote, urlsplit
+
+from services.redaction import redacted_line, secrets_of
 
 ROOT = "classwise"
 """The logger above all of classwise's."""
-HIDDEN = "***"
-MIN_SECRET = 6
-"""Shorter values of secret variables are not looked for: `1` would be struck out of every number."""
-
-_NAMED_SECRET = re.compile(r"(TOKEN|PASSWORD|PASSWD|SECRET|API_?KEY|ACCESS_KEY|PRIVATE_KEY|CREDENTIAL)", re.IGNORECASE)
-_NOT_THE_SECRET = re.compile(r"_(PATH|FILE|MODE|URL|URI|DIR|EXPIRATION|SECONDS)$", re.IGNORECASE)
-_PATTERNS = (
-    # user:password@, whatever the password holds; a port is followed by a path
-    (re.compile(r"([a-z][a-z0-9+.-]*://)[^\s/@:]*:(?!\d+(?:/|\s|$))[^\s\"']*@", re.IGNORECASE), rf"\1{HIDDEN}@"),
-    (re.compile(r"([a-z][a-z0-9+.-]*://)[^\s/@\"']+@", re.IGNORECASE), rf"\1{HIDDEN}@"),
-    (re.compile(r"\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}", re.IGNORECASE), rf"\1 {HIDDEN}"),
-    (
-        re.compile(
-            r"([\w-]*(?:token|password|passwd|secret|signature|api_?key|credential)[\w-]*=)[^&\s\"']+", re.IGNORECASE
-        ),
-        rf"\1{HIDDEN}",
-    ),
-)
 
 Form = Literal["text", "json"]
 
@@ -120,34 +102,6 @@ def reset() -> None:
     logging.captureWarnings(False)
 
 
-def secrets_of(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Values that may not appear in a log, the longest first: of secret variables, and passwords within URIs."""
-    found = set()
-    for name, value in environment.items():
-        if _NAMED_SECRET.search(name) and not _NOT_THE_SECRET.search(name):
-            found.add(value.strip())
-        elif "://" in value and "@" in value:
-            found.add(_password(value))
-    found |= {form for value in found for form in (quote(value, safe=""), unquote(value))}
-    return tuple(sorted((value for value in found if len(value) >= MIN_SECRET), key=lambda value: (-len(value), value)))
-
-
-def redacted(text: str, secrets: tuple[str, ...] = ()) -> str:
-    """The text without secrets and without the user part of URIs."""
-    for secret in secrets:
-        text = text.replace(secret, HIDDEN)
-    for pattern, kept in _PATTERNS:
-        text = pattern.sub(kept, text)
-    return text
-
-
-def _password(uri: str) -> str:
-    try:
-        return urlsplit(uri).password or ""
-    except ValueError:
-        return ""
-
-
 class _Stderr(logging.StreamHandler[IO[str]]):
     """Writes to what standard error is at the time: tests and `console.apart` put others in its place."""
 
@@ -171,7 +125,7 @@ class _Redacting(logging.Formatter):
     def _clean(self, value: Any) -> Any:
         """The value without secrets, however deep in it."""
         if isinstance(value, str):
-            return redacted(value, self._secrets)
+            return redacted_line(value, self._secrets)
         if isinstance(value, Mapping):
             return {str(key): self._clean(inner) for key, inner in value.items()}
         if isinstance(value, list | tuple):

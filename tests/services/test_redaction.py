@@ -7,7 +7,7 @@ import time
 import pytest
 
 from services.errors import MOST, Problem
-from services.redaction import redacted, redacted_tree
+from services.redaction import redacted, redacted_line, redacted_tree
 from tracking.marker import without_secret
 
 
@@ -45,10 +45,30 @@ def test_a_tracking_uri_shows_neither_password_nor_options_that_are_secret() -> 
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("https://user:pa:ss/wo@rd@host:8080/x", "https://***@host:8080/x"),
+        ("redis://:secret@host", "redis://***@host"),
+        ("https://ghp_abcdef@github.com/a", "https://***@github.com/a"),
+        ("http://host:8080/models:/name@champion", "http://host:8080/models:/name@champion"),
+        ("https://host/path@v1", "https://host/path@v1"),
+        ("mlflow:models:/signs@candidate", "mlflow:models:/signs@candidate"),
+        ("GET /a?X-Amz-Signature=abc123&b=1", "GET /a?X-Amz-Signature=***&b=1"),
+        ("authorization: basic dXNlcjpwYXNz", "authorization: basic ***"),
+        ("a bearer token that is known", "a bearer token that is known"),
+        ("expected a token: none found", "expected a token: none found"),
+    ],
+)
+def test_what_is_struck_out_of_a_line_of_a_log_and_what_stays(text: str, kept: str) -> None:
+    assert redacted_line(text) == kept
+
+
 def test_hostile_texts_cost_no_time() -> None:
     start = time.process_time()
     for text in ("a://" * 20_000, "token" * 20_000 + "=", "secret=" * 20_000, "http://" + ":" * 50_000):
         redacted(text)
+        redacted_line(text)
     assert time.process_time() - start < 5
 
 
