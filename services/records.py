@@ -21,6 +21,11 @@ from services.fairness_records import LatentDimension as LatentDimension
 from services.fairness_records import ProjectedGroup as ProjectedGroup
 from services.fairness_records import ProjectionResult as ProjectionResult
 from services.fairness_records import TaskGaps as TaskGaps
+from services.specs import InputContract as InputContract
+from services.specs import ModelSpec as ModelSpec
+from services.specs import SampleSpec as SampleSpec
+from services.specs import Series as Series
+from services.specs import ThreatModel as ThreatModel
 
 SCHEMA_VERSION = 1
 """Version of the bundle's JSON and Parquet layouts. Readers accept this version and older ones."""
@@ -34,113 +39,6 @@ def digest_of(*parts: Any) -> str:
 
     text = json.dumps([plain(part) for part in parts], sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
-
-
-# --- what is asked for -------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class InputContract:
-    """What a network expects of its input. Samples always arrive as float32 NCHW in [0, 1].
-
-    Attributes:
-        low, high: value range of the network's input before normalisation; [0, 1] is rescaled to it.
-        mean, std: per-channel normalisation that classwise applies, in units of that range; None when the network
-            normalises inside. Saying both here and inside is the commonest fault of all, and preflight looks for it.
-        size: (height, width) to which samples are resized (bilinear, antialiased); None means as they come.
-        channels: 1 or 3 to convert the samples to; None means as they come.
-    """
-
-    low: float = 0.0
-    high: float = 1.0
-    mean: tuple[float, ...] | None = None
-    std: tuple[float, ...] | None = None
-    size: tuple[int, int] | None = None
-    channels: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ThreatModel:
-    """The perturbations a model was trained or is judged against: a norm and a radius in [0, 1] pixel units."""
-
-    norm: Literal["Linf", "L2", "L1"]
-    epsilon: float
-
-
-@dataclass(frozen=True, slots=True)
-class ModelSpec:
-    """One model of a fleet, as a worker needs it.
-
-    Attributes:
-        name: unique in the fleet.
-        uri: source, `scheme:rest?query`.
-        input: the input contract.
-        outputs: what the network returns. "probabilities" and "log-probabilities" are turned into logits by a
-            logarithm or as they are; the choice is declared, never guessed from the values.
-        output: for networks that return a tuple or a mapping: the index or key of the logits.
-        classes: the model's class names in output order; None means the samples' order.
-        clean_accuracy: declared accuracy on these samples in [0, 1]; preflight compares.
-        robust_accuracy: published robust accuracy in [0, 1], the reference ranking of calibration.
-        threat_model: declared, recorded, and never mixed in a ranking with another.
-        stochastic: True for a declared randomised defence; else two passes that differ are an error.
-        allow_unpickling: load checkpoints that need pickle; recorded as a tag.
-        tags: what is known about the model (how it was trained, on what), as pairs; recorded, no part of any cache key.
-    """
-
-    name: str
-    uri: str
-    input: InputContract = InputContract()
-    outputs: Literal["logits", "probabilities", "log-probabilities"] = "logits"
-    output: str | int | None = None
-    classes: tuple[str, ...] | None = None
-    clean_accuracy: float | None = None
-    robust_accuracy: float | None = None
-    threat_model: ThreatModel | None = None
-    stochastic: bool = False
-    allow_unpickling: bool = False
-    tags: tuple[tuple[str, str], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class SampleSpec:
-    """The samples of an audit.
-
-    Attributes:
-        uri: source, `scheme:rest?query`.
-        per_class: at most this many samples of each class, drawn stratified with `seed`; None means all.
-        limit: at most this many samples in all, stratified in proportion; None means all.
-        seed: of the draw.
-        groups: names of columns of the source that give groupings besides the class.
-        on_corrupt: "error" or "skip" (counted per class).
-    """
-
-    uri: str
-    per_class: int | None = None
-    limit: int | None = None
-    seed: int = 0
-    groups: tuple[str, ...] = ()
-    on_corrupt: Literal["error", "skip"] = "error"
-
-
-@dataclass(frozen=True, slots=True)
-class Series:
-    """One bounded score a sample; a measure gives one or several (a curve over epsilon gives one a radius).
-
-    Attributes:
-        key: stable name, lower case, of the characters ``a-z 0-9 . - _ /``: ``great``, ``pgd20/linf-0.03137``.
-        title: for people: "GREAT score (sigmoid, T=1)".
-        bound: scores lie in [0, bound].
-        binary: scores are 0 or 1, so exact binomial intervals apply.
-        unit: "", "L2 distance", "share of draws".
-        conditional: the score's mean over *correctly classified* samples is meant (PR); else over all samples.
-    """
-
-    key: str
-    title: str
-    bound: float
-    binary: bool = False
-    unit: str = ""
-    conditional: bool = False
 
 
 # --- what a worker does ------------------------------------------------------------------------------------------
