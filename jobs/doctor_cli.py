@@ -11,12 +11,12 @@ import typer
 
 from jobs import console
 from jobs.options import Json
+from jobs.schedules.cli import DEFAULT_DB
 from services.errors import TrackingError
 
 if TYPE_CHECKING:
     from jobs.doctor import Finding, Surroundings
 
-_SCHEDULES = "sqlite:///classwise-runs/schedules.db"
 Fleet = Annotated[Path | None, typer.Argument(help="Fleet file: look at its storage, cluster and tracking server.")]
 
 
@@ -60,7 +60,7 @@ def surroundings(fleet_file: Path | None, storage: str | None, address: str | No
         tracking = ""
     named = (config.resources.address if config else None) or os.environ.get("RAY_ADDRESS", "")
     kept = os.environ.get("CLASSWISE_SCHEDULES", "") or (
-        _SCHEDULES if Path("classwise-runs/schedules.db").exists() else ""
+        DEFAULT_DB if Path("classwise-runs/schedules.db").exists() else ""
     )
     local = config is not None and config.resources.runner == "local"
     return Surroundings(config, os.environ, place, tracking, address or ("" if local else named), kept)

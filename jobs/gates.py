@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from jobs.config import GateConfig
-from services.records import Estimate, GateResult, Outcome
-
-WORST_FIRST = (Outcome.ERROR, Outcome.FAIL, Outcome.UNDECIDED, Outcome.PASS)
+from services.records import WORST_FIRST, Estimate, GateResult, Outcome
 
 
 def worst(outcomes: Iterable[Outcome]) -> Outcome:

@@ -6,13 +6,11 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from jobs.planned import KEY_VERSION, PlannedTrial, base_of
+from jobs.planned import KEY_VERSION, PlannedTrial, planned
 from jobs.sweepconfig import SweepConfig
 from jobs.sweepfile import MapperTrial, Sweep, label_of
 from services.errors import ClasswiseError, Problem
 from services.records import digest_of
-from services.trials import TrialTask
-from tracking.training_bundle import trial_folder
 
 if TYPE_CHECKING:
     from services.training.preflight import Probed
@@ -66,21 +64,9 @@ def planned_mapper(trial: MapperTrial, sets: dict[str, TrainingSet], config: Swe
     """A mapper's trial, with the key of everything that it depends on."""
     from services.training.mappers.kinds import fitted
 
-    mapper, recipe, label = trial.mapper, trial.recipe, label_of(trial.dataset)
-    facts = sets[label].facts
+    mapper, facts = trial.mapper, sets[label_of(trial.dataset)].facts
     options = fitted(mapper.latents, mapper.width, mapper.conditions, facts)
     how = {"name": mapper.kind, "conditions": list(mapper.conditions), "factors": list(mapper.judged)}
     method = json.dumps(how, sort_keys=True)
-    key = digest_of("mapper", KEY_VERSION, method, recipe.canonical(), options, facts.digest)
-    task = TrialTask(
-        name=trial.name,
-        key=key,
-        folder=trial_folder(base_of(config), config.sweep, trial.name, key),
-        method=method,
-        recipe=json.dumps(recipe.model_dump(mode="json"), sort_keys=True),
-        architecture=mapper.kind,
-        options=tuple(sorted(options.items())),
-        data=label,
-        kind="mapper",
-    )
-    return PlannedTrial(trial, options, task)
+    key = digest_of("mapper", KEY_VERSION, method, trial.recipe.canonical(), options, facts.digest)
+    return planned(trial, options, config, key=key, method=method, architecture=mapper.kind, kind="mapper")

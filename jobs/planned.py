@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from jobs.sweepconfig import SweepConfig
-from jobs.sweepfile import MapperTrial, Trial
+from jobs.sweepfile import MapperTrial, Trial, label_of
 from services import storage
-from services.trials import TrialTask
+from services.trials import Kind, TrialTask
+from tracking.training_bundle import trial_folder
 
 KEY_VERSION = 1
 """Raised when the same trial would come out with other weights."""
@@ -22,6 +24,33 @@ class PlannedTrial:
     trial: Trial | MapperTrial
     options: dict[str, Any]
     task: TrialTask
+
+
+def planned(
+    trial: Trial | MapperTrial,
+    options: dict[str, Any],
+    config: SweepConfig,
+    *,
+    key: str,
+    method: str,
+    architecture: str,
+    workers: int = 1,
+    kind: Kind = "network",
+) -> PlannedTrial:
+    """The trial with its task; `key` is of everything that its weights depend on."""
+    task = TrialTask(
+        name=trial.name,
+        key=key,
+        folder=trial_folder(base_of(config), config.sweep, trial.name, key),
+        method=method,
+        recipe=json.dumps(trial.recipe.model_dump(mode="json"), sort_keys=True),
+        architecture=architecture,
+        options=tuple(sorted(options.items())),
+        data=label_of(trial.dataset),
+        workers=workers,
+        kind=kind,
+    )
+    return PlannedTrial(trial, options, task)
 
 
 def base_of(config: SweepConfig) -> str:

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from jobs.tables import USED
-from services import storage
+from services import plainjson, storage
 from services.errors import Problem, StorageError
 from services.records import SCHEMA_VERSION
 from services.storage import Entry
@@ -158,7 +158,7 @@ def accepted(base: str) -> set[str]:
         if not storage.exists(path):
             continue
         try:
-            found.add(_last(str(json.loads(storage.read_bytes(path))["folder"])))
+            found.add(_last(str(plainjson.parsed(storage.read_bytes(path))["folder"])))
         except (ValueError, KeyError, TypeError) as error:
             remedy = "accept an audit again, or remove the file"
             raise StorageError(Problem(path, "an object with the accepted folder", str(error), remedy)) from error
@@ -217,7 +217,7 @@ def _age_days(name: str, now: float) -> float | None:
 def _compared(folder: str) -> set[str]:
     """Audits that the gates of this one name, and the one that it was compared with."""
     try:
-        body = json.loads(storage.read_bytes(storage.join(folder, BUNDLE)))
+        body = plainjson.parsed(storage.read_bytes(storage.join(folder, BUNDLE)))
         gates = [gate.get("not_worse_than") for gate in body["config"].get("gates", ())]
         found = {str(name) for name in [*gates, body.get("baseline")] if name}
     except (StorageError, ValueError, KeyError, AttributeError, TypeError):
@@ -278,7 +278,7 @@ def _uses(base: str) -> dict[str, float]:
 
 def _noted(url: str) -> dict[str, float]:
     try:
-        body = json.loads(storage.read_bytes(url))
+        body = plainjson.parsed(storage.read_bytes(url))
         if isinstance(body["used"], dict):
             return {str(path): float(moment) for path, moment in body["used"].items()}
         return dict.fromkeys(map(str, body["used"]), datetime.fromisoformat(body["at"]).timestamp())

@@ -6,21 +6,19 @@ depend on.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from jobs.mapperplan import MapperKey, measured_sets, planned_mapper, probed_mappers
-from jobs.planned import KEY_VERSION, PlannedTrial, base_of
+from jobs.planned import KEY_VERSION, PlannedTrial, base_of, planned
 from jobs.sweepconfig import SweepConfig
 from jobs.sweepfile import Sweep, Trial, label_of
 from services import storage
 from services.errors import ClasswiseError, PreflightError, Problem
 from services.records import digest_of
-from services.trials import TrialTask
-from tracking.training_bundle import sweep_folder, trial_folder
+from tracking.training_bundle import sweep_folder
 
 if TYPE_CHECKING:
     from services.training.preflight import Probed
@@ -150,19 +148,9 @@ def _memory_problems(
 
 
 def _planned(trial: Trial, options: dict[str, Any], sets: dict[str, TrainingSet], config: SweepConfig) -> PlannedTrial:
-    label, method, recipe = label_of(trial.dataset), trial.method.method.canonical(), trial.recipe
+    facts, method = sets[label_of(trial.dataset)].facts, trial.method.method.canonical()
     workers = config.resources.workers
-    parts = [method, recipe.canonical(), trial.architecture.name, options, sets[label].facts.digest, workers]
+    parts = [method, trial.recipe.canonical(), trial.architecture.name, options, facts.digest, workers]
     key = digest_of("trial", KEY_VERSION, *parts)
-    task = TrialTask(
-        name=trial.name,
-        key=key,
-        folder=trial_folder(base_of(config), config.sweep, trial.name, key),
-        method=method,
-        recipe=json.dumps(recipe.model_dump(mode="json"), sort_keys=True),
-        architecture=trial.architecture.name,
-        options=tuple(sorted(options.items())),
-        data=label,
-        workers=workers,
-    )
-    return PlannedTrial(trial, options, task)
+    name = trial.architecture.name
+    return planned(trial, options, config, key=key, method=method, architecture=name, workers=workers)

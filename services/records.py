@@ -134,6 +134,10 @@ class Outcome(StrEnum):
         return {"pass": 0, "fail": 1, "error": 2, "undecided": 3}[self.value]
 
 
+WORST_FIRST = (Outcome.ERROR, Outcome.FAIL, Outcome.UNDECIDED, Outcome.PASS)
+"""The order in which outcomes are told, and in which one of them decides for a whole."""
+
+
 @dataclass(frozen=True, slots=True)
 class SeriesResult:
     """One series of one model over one grouping: the profile, its disparity, and how sure.

@@ -75,9 +75,8 @@ def walk(url: str) -> Iterator[Entry]:
 
 
 def modified(url: str) -> float | None:
-    """When the file was written, in seconds since 1970; None when the storage does not tell."""
-    fs, path = filesystem(url)
-    return _modified(fs.info(path))
+    """When the file was written, in seconds since 1970; None when the storage does not tell; raises as `stamp`."""
+    return _modified(_info(url))
 
 
 def _modified(info: dict[str, Any]) -> float | None:
@@ -96,12 +95,17 @@ def stamp(url: str) -> tuple[int, str]:
     Raises:
         StorageError: it is not there or cannot be read.
     """
+    info = _info(url)
+    return int(info.get("size") or 0), str(_modified(info) or info.get("ETag") or info.get("etag") or "")
+
+
+def _info(url: str) -> dict[str, Any]:
     fs, path = filesystem(url)
     try:
-        facts = fs.info(path)
+        found: dict[str, Any] = fs.info(path)
     except OSError as error:
-        raise StorageError(Problem(url, "a readable file", str(error) or type(error).__name__)) from error
-    return int(facts.get("size") or 0), str(facts.get("mtime") or facts.get("LastModified") or facts.get("ETag") or "")
+        raise _unreadable(url, error) from error
+    return found
 
 
 def write(url: str, fill: Callable[[IO[bytes]], object]) -> None:
@@ -171,5 +175,9 @@ def read_bytes(url: str) -> bytes:
     try:
         data: bytes = fs.cat_file(path)
     except OSError as error:
-        raise StorageError(Problem(url, "a readable file", str(error) or type(error).__name__)) from error
+        raise _unreadable(url, error) from error
     return data
+
+
+def _unreadable(url: str, error: OSError) -> StorageError:
+    return StorageError(Problem(url, "a readable file", str(error) or type(error).__name__))

@@ -34,18 +34,21 @@ def summary(found: Comparison) -> str:
     return f"{text}; {found.not_comparable} series not compared" if found.not_comparable else text
 
 
-def comparison_words(found: Comparison, shown: int = SHOWN, *, flags: bool = True) -> list[str]:
+def comparison_words(
+    found: Comparison, shown: int = SHOWN, *, flags: bool = True, earlier: str = "the accepted audit"
+) -> list[str]:
     """What is worse and better, what could not be compared, and what else changed.
 
     Args:
         shown: flags, and findings of a kind, that are spelled out.
         flags: False where a table lists them.
+        earlier: what the earlier audit is.
     """
     chance = f"the chance that any flag is false is at most {100 * found.alpha:g} %"
-    head = f"Since the accepted audit {found.baseline}: {found.worse} worse and {found.better} better"
+    head = f"Since {earlier} {found.baseline}: {found.worse} worse and {found.better} better"
     lines = [f"{head} of {found.comparisons} comparisons; {chance}."]
     if not found.comparisons:
-        lines = [f"Since the accepted audit {found.baseline}: nothing could be compared."]
+        lines = [f"Since {earlier} {found.baseline}: nothing could be compared."]
     return [*lines, *(_flags(found, shown) if flags else ()), *_not_compared(found), *drift_words(found, shown)]
 
 

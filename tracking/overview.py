@@ -7,14 +7,13 @@ than the bundle beside it is not of that bundle, and is not believed. The classe
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from services import storage
 from services.records import SCHEMA_VERSION, AuditResult, Estimate, GateResult, ModelResult, Outcome, SeriesResult
 from tracking import tables
-from tracking.summary import lens, lens_rank, refuted
+from tracking.summary import lens, lens_rank, reading_rank, refuted
 from tracking.words import fleet_words, series_words, verdict_words
 
 OVERVIEW = "overview.json"
@@ -136,7 +135,7 @@ class Overview:
         for model in self.models:
             for series in model.series:
                 found.setdefault(series.lens, series)
-        return dict(sorted(found.items(), key=lambda item: _rank(item[1])))
+        return dict(sorted(found.items(), key=lambda item: reading_rank(item[1].grouping, item[1].key)))
 
 
 _ADAPTER: TypeAdapter[Overview] = TypeAdapter(Overview)
@@ -225,8 +224,3 @@ def _series(model: ModelResult, result: SeriesResult, gaps: dict[str, Estimate])
         gap=gaps.get(name),
         words=" ".join(series_words(result)),
     )
-
-
-def _rank(series: SeriesOverview) -> tuple[Any, ...]:
-    """As `tracking.summary.lens_rank`."""
-    return series.grouping != "class", series.key.startswith("clean"), not series.key.startswith("great")

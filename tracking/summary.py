@@ -28,8 +28,12 @@ def lenses(audit: AuditResult) -> list[str]:
 
 def lens_rank(result: SeriesResult) -> tuple[bool, bool, bool]:
     """Sort key of reading order."""
-    key = result.series.key
-    return result.grouping != "class", key.startswith("clean"), not key.startswith("great")
+    return reading_rank(result.grouping, result.series.key)
+
+
+def reading_rank(grouping: str, key: str) -> tuple[bool, bool, bool]:
+    """`lens_rank` of the series `key` over a grouping: classes first, GREAT first among them, clean accuracy last."""
+    return grouping != "class", key.startswith("clean"), not key.startswith("great")
 
 
 def find(model: ModelResult, name: str) -> SeriesResult | None:

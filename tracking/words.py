@@ -6,7 +6,16 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from services.records import AuditResult, CalibrationResult, Estimate, GateResult, ModelResult, Outcome, SeriesResult
+from services.records import (
+    WORST_FIRST,
+    AuditResult,
+    CalibrationResult,
+    Estimate,
+    GateResult,
+    ModelResult,
+    Outcome,
+    SeriesResult,
+)
 from tracking.names import shorten
 from tracking.summary import find, lenses
 
@@ -57,7 +66,7 @@ def verdict_words(audit: AuditResult) -> str:
     if len(audit.models) == 1:
         return f"The model {_VERBS[audit.models[0].outcome][0]}."
     counts = Counter(model.outcome for model in audit.models)
-    listed = [(counts[outcome], _VERBS[outcome]) for outcome in _WORST_FIRST if counts[outcome]]
+    listed = [(counts[outcome], _VERBS[outcome]) for outcome in WORST_FIRST if counts[outcome]]
     parts = [f"{count} {one if count == 1 else many}" for count, (one, many) in listed]
     parts[:1] = [part.replace(" ", f" of {len(audit.models)} models ", 1) for part in parts[:1]]
     return f"{', '.join(parts)}." if parts else "No model was audited."
@@ -167,7 +176,6 @@ def _certified(result: SeriesResult) -> str:
     return f", certified to be at least {number(low)} at {share:g} % confidence"
 
 
-_WORST_FIRST = (Outcome.ERROR, Outcome.FAIL, Outcome.UNDECIDED, Outcome.PASS)
 _VERBS = {
     Outcome.ERROR: ("could not be judged", "could not be judged"),
     Outcome.FAIL: ("fails", "fail"),

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import hmac
-import json
 import logging
 import re
 import threading
@@ -22,13 +21,14 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from fastapi.concurrency import run_in_threadpool
-from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, Field, TypeAdapter
 
 from jobs.api.routes import Service, said
 from jobs.api.settings import MlflowHookSettings
 from jobs.fleetfile import KIND, Fleet, validate_fleet
 from jobs.service.submission import KEY_FORM
 from jobs.yamlfile import read_yaml
+from services import plainjson
 from services.errors import ClasswiseError, ConfigError, Problem, ServiceError
 from services.records import digest_of
 
@@ -179,13 +179,13 @@ def event_of(body: bytes) -> Event | None:
         ConfigError: it is not what MLflow sends.
     """
     try:
-        raw = json.loads(body)
+        raw = plainjson.parsed(body)
         head = TypeAdapter(_Event).validate_python(raw)
         kind = f"{head.entity}.{head.action}"
         if kind not in ("model_version.created", "model_version_alias.created"):
             return None
         data = TypeAdapter(_Data).validate_python(raw.get("data"))
-    except (ValueError, ValidationError, RecursionError) as error:
+    except ValueError as error:
         found = " ".join(str(error).split())[:200]
         raise ConfigError(Problem("body", "an event of MLflow's registry", found)) from None
     return Event(kind, data.name, data.version, data.alias if head.entity.endswith("alias") else "")

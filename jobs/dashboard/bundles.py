@@ -6,7 +6,6 @@ Names that callers give are looked up in listings and never become part of a pat
 
 from __future__ import annotations
 
-import json
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -15,18 +14,17 @@ from typing import Any, Generic, TypeVar
 
 from jobs.dashboard.records import AuditHead
 from jobs.dashboard.views import Scores, head
-from services import storage
+from services import plainjson, storage
 from services.errors import ClasswiseError, Problem, StorageError, UnknownAudit
 from tracking.bundle import BUNDLE, read_bundle
 from tracking.classes import GroupRow, read_groups, read_scores
+from tracking.comparison import COMPARISON
 from tracking.overview import OVERVIEW, ModelOverview, Overview, SeriesOverview, overview_of, parsed_overview
 
 MEMORY = 16 << 20
 """Bytes of overviews, as they lie on disk, that are remembered; in memory they take several times as much."""
 HEADS = 5000
 """Audits whose lines in lists are remembered."""
-COMPARED = "comparison.json"
-
 
 Key = tuple[str, tuple[int, str]]
 """A bundle's folder, and the size and time of its file."""
@@ -140,11 +138,11 @@ class Bundles:
     def tested(self, folder: str) -> dict[str, Any] | None:
         """What the audit in `folder` says of its comparison with an earlier one; None without, or when damaged."""
         with reachable(folder):
-            path = storage.join(folder, COMPARED)
+            path = storage.join(folder, COMPARISON)
             if not storage.exists(path):
                 return None
             try:
-                found = json.loads(storage.read_bytes(path), parse_constant=lambda name: None)
+                found = plainjson.parsed(storage.read_bytes(path), constant=lambda name: None)
             except ValueError:
                 return None
         return found if isinstance(found, dict) else None

@@ -25,7 +25,7 @@ from jobs.dashboard.records import (
     TrendLine,
 )
 from services.errors import ClasswiseError, ConfigError, Problem
-from services.records import Estimate, Outcome
+from services.records import WORST_FIRST, Estimate, Outcome
 from services.registry import did_you_mean
 from tracking.classes import GroupRow
 from tracking.fairness import GAP_WORDS
@@ -35,7 +35,6 @@ from tracking.overview import ModelOverview, Overview, SeriesOverview
 from tracking.tables import finite
 
 METRICS: tuple[Metric, ...] = get_args(Metric)
-WORST_FIRST = (Outcome.ERROR, Outcome.FAIL, Outcome.UNDECIDED, Outcome.PASS)
 Found = Overview | ClasswiseError
 """An audit's overview, or why there is none."""
 Scores = Mapping[int, tuple[str, float | None]]

@@ -70,7 +70,7 @@ def compare(
         if json:
             console.print_json(plain(found))
         else:
-            for line in comparison_words(found, shown=50):
+            for line in comparison_words(found, shown=50, earlier="audit" if now else "the accepted audit"):
                 console.say(line)
         raise typer.Exit(1 if found.worse else 0 if found.comparisons else UNDECIDED)
 

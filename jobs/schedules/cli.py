@@ -29,6 +29,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
+DEFAULT_DB = "sqlite:///classwise-runs/schedules.db"
 _DB = "sqlite:///FILE or postgresql+psycopg://...; default: CLASSWISE_SCHEDULES, else classwise-runs/schedules.db."
 _CRON = "minute hour day month weekday; a sixth field before them is the second."
 Database = Annotated[str | None, typer.Option("--db", metavar="URI", help=_DB)]
@@ -154,7 +155,7 @@ def run(
 def _store(db: str | None) -> Store:
     from jobs.schedules.store import Store
 
-    return Store(db or os.environ.get("CLASSWISE_SCHEDULES") or "sqlite:///classwise-runs/schedules.db")
+    return Store(db or os.environ.get("CLASSWISE_SCHEDULES") or DEFAULT_DB)
 
 
 def _line(schedule: Schedule) -> str:

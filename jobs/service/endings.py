@@ -6,6 +6,8 @@ one that it has forgotten the file's stamp is compared.
 
 from __future__ import annotations
 
+import threading
+
 from jobs.service.submission import Ending, read_ending
 from services import storage
 from services.errors import StorageError
@@ -21,6 +23,7 @@ class Endings:
 
     def __init__(self) -> None:
         self._kept: dict[str, tuple[_Stamp, Ending]] = {}
+        self._lock = threading.Lock()
 
     def read(self, folder: str, attempt: str) -> Ending | None:
         """How the audit of a folder ended.
@@ -42,9 +45,10 @@ class Endings:
         return ending
 
     def _keep(self, folder: str, stamp: _Stamp, ending: Ending) -> None:
-        if len(self._kept) >= KEPT:
-            self._kept.pop(next(iter(self._kept)), None)
-        self._kept[folder] = (stamp, ending)
+        with self._lock:
+            self._kept[folder] = (stamp, ending)
+            if len(self._kept) > KEPT:
+                del self._kept[next(iter(self._kept))]
 
 
 def _stamp(folder: str) -> _Stamp | None:

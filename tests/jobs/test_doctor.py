@@ -20,7 +20,9 @@ from typer.testing import CliRunner
 from jobs import doctor_local, doctor_remote
 from jobs.cli import app
 from jobs.doctor import Check, Finding, Surroundings, examine, worst_level
+from jobs.doctor_cli import surroundings
 from jobs.fleetfile import validate_fleet
+from jobs.schedules.cli import DEFAULT_DB
 
 SECRET = "swordfish-0123456789"
 
@@ -274,6 +276,19 @@ def test_a_database_of_mlflow_by_its_schema(tmp_path: Path, migrated_store: Call
     assert only(doctor_remote.tracking(look)).level == "fail"
     assert only(doctor_remote.tracking(around(tracking=f"sqlite:///{tmp_path}/new.db"))).found.endswith("will be made")
     assert not (tmp_path / "new.db").exists()
+
+
+def test_the_database_of_schedules_is_that_of_the_environment_else_the_default_where_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("CLASSWISE_SCHEDULES", raising=False)
+    assert surroundings(None, None, None).schedules == ""
+    (tmp_path / "classwise-runs").mkdir()
+    (tmp_path / "classwise-runs" / "schedules.db").touch()
+    assert surroundings(None, None, None).schedules == DEFAULT_DB
+    monkeypatch.setenv("CLASSWISE_SCHEDULES", "sqlite:///other.db")
+    assert surroundings(None, None, None).schedules == "sqlite:///other.db"
 
 
 def test_schedules_where_there_are_some(tmp_path: Path) -> None:

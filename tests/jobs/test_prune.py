@@ -123,9 +123,10 @@ def test_an_audit_that_is_accepted_after_the_plan_stays(base: str) -> None:
     assert storage.exists(storage.join(base, "audits", "signs", old, "bundle.json"))
 
 
-def test_nothing_goes_when_what_was_accepted_cannot_be_read(base: str) -> None:
+@pytest.mark.parametrize("content", [b"{torn", b"[" * 100_000])
+def test_nothing_goes_when_what_was_accepted_cannot_be_read(base: str, content: bytes) -> None:
     bundle(base, "signs", 50), bundle(base, "signs", 1)
-    storage.write_bytes(storage.join(base, "audits", "signs", "accepted.json"), b"{torn")
+    storage.write_bytes(storage.join(base, "audits", "signs", "accepted.json"), content)
     with pytest.raises(StorageError, match="accepted folder"):
         plan_prune(base, Rules(keep_last=1), NOW.timestamp())
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -26,6 +25,7 @@ from services import logs, metering
 from services.cluster import RayRunner
 from services.logs import LogSetting
 from services.records import AuditResult
+from tests.ports import free_port
 
 pytestmark = [
     pytest.mark.filterwarnings("default::DeprecationWarning"),
@@ -46,9 +46,7 @@ def meter(monkeypatch: pytest.MonkeyPatch) -> metering.Meter:
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[str]:
     """A local Ray; yields the address of its metrics."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     told_soon = {"metrics_report_interval_ms": 500}
     quiet: dict[str, Any] = {"include_dashboard": False, "log_to_driver": False, "logging_level": "ERROR"}
     ray.init(num_cpus=2, _metrics_export_port=port, _system_config=told_soon, **quiet)

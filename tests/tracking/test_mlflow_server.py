@@ -19,19 +19,13 @@ from typing import Any
 import pytest
 
 from services.records import AuditResult
+from tests.ports import free_port
 from tracking import bundle
 from tracking.leaderboard_runs import read_models
 from tracking.mlflow_store import log_audit, sync
 
 pytestmark = pytest.mark.filterwarnings("default::DeprecationWarning", "default::FutureWarning")
 BINARIES = [Path(folder) for folder in sorted(map(str, Path("/usr/lib/postgresql").glob("*/bin")), reverse=True)]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @contextmanager

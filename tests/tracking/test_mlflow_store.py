@@ -21,6 +21,7 @@ import pytest
 
 from services.errors import Interrupted, TrackingError
 from services.records import AuditResult
+from tests.ports import free_port
 from tracking import artifacts, bundle, marker, mlflow_client, mlflow_store
 from tracking.layout import parent_content
 from tracking.mlflow_client import search
@@ -254,13 +255,6 @@ def test_progress_counts_every_run(audit: AuditResult, store: str, tmp_path: Pat
     seen: list[tuple[int, int]] = []
     log(replace(audit, audit_id="progress"), str(tmp_path), store, on_progress=lambda *step: seen.append(step))
     assert seen == [(1, 3), (2, 3), (3, 3)]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def silent_server(stop: threading.Event) -> int:

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -23,6 +22,7 @@ from jobs.api.settings import Settings, load_settings
 from jobs.schedules.records import FiringState
 from jobs.service.cli import COMMANDS
 from jobs.service.status import State
+from tests.ports import free_port
 
 from .conftest import TOKEN
 
@@ -39,9 +39,7 @@ def server(settings: Settings, tmp_path: Path) -> Iterator[str]:
     """Address of `classwise serve --here` in a process of its own."""
     file = tmp_path / "settings.yaml"
     file.write_text(yaml.safe_dump(settings.model_dump(mode="json")))
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     words = [sys.executable, "-m", "jobs.cli", "serve", str(file), "--here", "--port", str(port)]
     environment = {**os.environ, "CI_TOKEN": TOKEN, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(words, env=environment, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ from pathlib import Path
 
 from jobs.service.ray_jobs import RayJobs
 from services.errors import ServiceError
+from tests.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[3]
 TOKEN = "a-token-of-the-tests-and-of-nothing-else"
@@ -30,13 +30,6 @@ class Cluster:
     token: str
     pid: int
     home: Path
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def environment() -> dict[str, str]:

@@ -25,8 +25,9 @@ from jobs.service.ray_jobs import RayJobs, token_of
 from jobs.service.status import State
 from services.errors import ServiceError, UnknownAudit
 from services.records import Outcome
+from tests.ports import free_port
 
-from .cluster import ROOT, Cluster, cluster, environment, free_port, leftovers
+from .cluster import ROOT, Cluster, cluster, environment, leftovers
 from .helpers import gated, modified, shards, wait_until
 
 pytestmark = pytest.mark.filterwarnings("default::DeprecationWarning", "default::FutureWarning")
