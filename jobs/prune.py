@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+from jobs.overtime.accepted import ACCEPTED_FILE
 from jobs.tables import USED
 from services import plainjson, storage
 from services.errors import Problem, StorageError
@@ -28,7 +29,6 @@ ORPHAN_SECONDS = DAY
 """Files half written, and audits without a bundle, are left alone as long: somebody may be writing them."""
 FRESH_SECONDS = 3_600.0
 """Tables that were used within that time are not removed for want of room: an audit may be reading them."""
-ACCEPTED = "accepted.json"
 MERGED = "0-merged.json"
 _LEFTOVER = re.compile(r"^\..*\.(part|probe)$")
 _HOMES = ("cache", "audits", "submissions", "training")
@@ -154,7 +154,7 @@ def accepted(base: str) -> set[str]:
     """
     found = set()
     for fleet in storage.listing(storage.join(base, "audits")):
-        path = storage.join(base, "audits", fleet, ACCEPTED)
+        path = storage.join(base, "audits", fleet, ACCEPTED_FILE)
         if not storage.exists(path):
             continue
         try:

@@ -38,8 +38,9 @@ def fill_scores(plans: Sequence[plan.ModelPlan], context: plan.Context, session:
 
 
 def fill_pictures(plans: Sequence[plan.ModelPlan], context: plan.Context, session: Session) -> None:
-    """Draw the pictures that are not in the cache."""
-    session.run("pictures", [task for item in plans for task in plan.picture_tasks(item, context)])
+    """Draw the pictures that are not in the cache; no stage begins where there are none to draw."""
+    if tasks := [task for item in plans for task in plan.picture_tasks(item, context)]:
+        session.run("pictures", tasks)
 
 
 def on_logits(

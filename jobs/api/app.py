@@ -7,8 +7,6 @@ Errors have one shape, `ErrorBody`, whoever raises them. Nothing of a request re
 from __future__ import annotations
 
 import logging
-import threading
-import time
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 
@@ -29,6 +27,7 @@ from jobs.dashboard.page import PAGE_PATHS, page_routes
 from jobs.dashboard.routes import dashboard_routes
 from jobs.dashboard.serve import places_in
 from jobs.dashboard.sources import Sources
+from jobs.remembered import Remembered
 from services.errors import (
     ClasswiseError,
     ConfigError,
@@ -112,39 +111,13 @@ def _add_health(app: FastAPI, client: AuditClient) -> None:
     def health() -> HealthBody:
         return HealthBody(status="alive", version=installed)
 
-    readiness = Readiness(client)
+    # Whoever asks needs no token, so the cluster and the storage are asked seldom.
+    readiness = Remembered(client.check, READY_SECONDS)
 
     @app.get("/ready", summary="Whether audits can be started", responses=said(503))
     def ready() -> HealthBody:
-        readiness.check()
+        readiness.get()
         return HealthBody(status="ready", version=installed)
-
-
-class Readiness:
-    """Whether audits can be started. Whoever asks needs no token, so the cluster and the storage are asked seldom."""
-
-    def __init__(self, client: AuditClient) -> None:
-        self._client = client
-        self._asked = -READY_SECONDS
-        self._problem: ClasswiseError | None = None
-        self._one_asks = threading.Lock()
-
-    def check(self) -> None:
-        """Raise what is not ready, as it was `READY_SECONDS` ago at most.
-
-        Raises:
-            ServiceError: with all of it.
-        """
-        with self._one_asks:
-            if time.monotonic() - self._asked >= READY_SECONDS:
-                try:
-                    self._client.check()
-                    self._problem = None
-                except ClasswiseError as error:
-                    self._problem = error
-                self._asked = time.monotonic()
-        if self._problem is not None:
-            raise self._problem
 
 
 def add_errors(app: FastAPI) -> None:

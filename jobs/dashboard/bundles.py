@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar
 
 from jobs.dashboard.records import AuditHead
 from jobs.dashboard.views import Scores, head
+from jobs.overtime.accepted import ACCEPTED_FILE
 from services import plainjson, storage
 from services.errors import ClasswiseError, Problem, StorageError, UnknownAudit
 from tracking.bundle import BUNDLE, read_bundle
@@ -84,7 +85,7 @@ class Bundles:
         """
         if fleet not in self.fleets():
             raise UnknownAudit(Problem("fleet", "a fleet of /v1/fleets", repr(fleet)[:120]))
-        return self._names("audits", fleet)[::-1]
+        return [name for name in self._names("audits", fleet)[::-1] if name != ACCEPTED_FILE]
 
     def folder(self, fleet: str, audit: str) -> str:
         """Where an audit's bundle lies.

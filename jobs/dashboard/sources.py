@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from jobs.client import AuditClient, AuditStatus
 from jobs.dashboard.bundles import Bundles
@@ -23,6 +21,7 @@ from jobs.dashboard.records import (
     ScheduleList,
 )
 from jobs.dashboard.views import problem_body
+from jobs.remembered import Remembered
 from jobs.schedules.records import Firing, Schedule
 from jobs.service.told import read_progress
 from services.errors import ConfigError, ServiceError, StorageError, UnknownAudit
@@ -37,31 +36,6 @@ FIRINGS = 10
 
 PRESETS = ("classes", "prbench")
 """Of the leaderboard."""
-
-T = TypeVar("T")
-
-
-class Kept(Generic[T]):
-    """An answer that is asked for at most once in so many seconds, whoever asks and however many at once."""
-
-    def __init__(self, make: Callable[[], T], seconds: float) -> None:
-        self._make, self._seconds = make, seconds
-        self._lock = threading.Lock()
-        self._at = -seconds
-        self._value: T | None = None
-
-    def get(self) -> T:
-        """The answer, maybe one of a moment ago."""
-        with self._lock:
-            if self._value is None or time.monotonic() - self._at >= self._seconds:
-                self._value = self._make()
-                self._at = time.monotonic()
-            return self._value
-
-    def forget(self) -> None:
-        """Ask again the next time."""
-        with self._lock:
-            self._value = None
 
 
 @dataclass(frozen=True)
@@ -86,10 +60,10 @@ class Sources:
         self.places = places
         self.bundles = Bundles(places.storage)
         self._client = client
-        self._running = Kept(self._ask_running, PROGRESS_SECONDS)
+        self._running = Remembered(self._ask_running, PROGRESS_SECONDS)
         self._active: set[str] = set()
-        self._failures = Kept(self._ask_failures, FAILURE_SECONDS)
-        self._boards = {name: Kept(partial(self._ask_boards, name), BOARD_SECONDS) for name in PRESETS}
+        self._failures = Remembered(self._ask_failures, FAILURE_SECONDS)
+        self._boards = {name: Remembered(partial(self._ask_boards, name), BOARD_SECONDS) for name in PRESETS}
 
     def running(self) -> Running:
         """Audits that wait or run, with how far they are."""

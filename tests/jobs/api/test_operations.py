@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,9 @@ from fastapi import FastAPI
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
-from jobs.api import app as app_module
+from jobs.api.app import READY_SECONDS
 from jobs.api.settings import Settings
+from jobs.remembered import Remembered
 
 from .test_api import UNKNOWN, ended
 
@@ -59,7 +61,7 @@ def test_refusals_are_counted_too(app: FastAPI, caller: TestClient) -> None:
 
 
 def test_ready_says_what_is_not(caller: TestClient, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(app_module, "READY_SECONDS", 0.0)
+    monkeypatch.setattr("jobs.remembered.monotonic", count(step=READY_SECONDS).__next__)
     assert caller.get("/ready").json()["status"] == "ready"
     storage = Path(settings.storage)
     for child in sorted(storage.rglob("*"), reverse=True):
@@ -86,8 +88,8 @@ def test_a_failure_is_remembered_for_a_moment_so_that_strangers_cannot_hammer() 
             asked.append(1)
             raise ServiceError(Problem("job server", "an answer", "none"))
 
-    readiness = app_module.Readiness(Down())  # type: ignore[arg-type]
+    readiness = Remembered(Down().check, 60.0)
     for _ in range(5):
         with pytest.raises(ServiceError, match="job server"):
-            readiness.check()
+            readiness.get()
     assert len(asked) == 1

@@ -41,6 +41,13 @@ def test_audits_come_latest_first_and_in_parts(caller: TestClient) -> None:
     assert part["audits"] == whole["audits"][2:] and part["total"] == 4
 
 
+def test_the_record_of_what_was_accepted_is_no_audit(caller: TestClient, base: Path) -> None:
+    (base / "audits" / FLEET / "accepted.json").write_text("{}")
+    found = get(caller, f"fleets/{FLEET}/audits", limit=2)
+    assert found["total"] == 4 and len(found["audits"]) == 2
+    get(caller, f"fleets/{FLEET}/audits/accepted.json", 404)
+
+
 def test_a_number_over_time_has_limits_verdicts_and_gaps(caller: TestClient) -> None:
     found = get(caller, f"fleets/{FLEET}/trend", series="clean", metric="aggregate")
     assert [audit["audit_id"] for audit in found["audits"]] == [*AUDITS, ""]
