@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -118,15 +119,12 @@ def _sqlite(check: str, uri: str, look: Any) -> Finding:
     if not path.exists():
         return Finding(check, "ok", f"{uri} will be made")
     try:
-        with sqlite3.connect(f"file:{path}?mode=rw", uri=True, timeout=WIRE_SECONDS) as file:
+        with closing(sqlite3.connect(f"file:{path}?mode=rw", uri=True, timeout=WIRE_SECONDS)) as file:
             file.execute("begin immediate")  # asks for the right to write, and gives it back unused
             file.rollback()
             problem = look(file)
     except sqlite3.Error as error:
         return Finding(check, "fail", f"{uri}: {error}", "check the file, its permissions, and who holds it")
-    finally:
-        if "file" in locals():
-            file.close()
     return problem or Finding(check, "ok", uri)
 
 
@@ -209,9 +207,11 @@ def _server_version(answer: Any) -> Finding:
         return Finding(
             "mlflow version", "fail", f"server {theirs}, client {ours}", "use the same major version on both"
         )
-    level = "ok" if _minor(theirs) >= _minor(ours) - 3 else "warn"
-    remedy = "" if level == "ok" else "upgrade the server: it is older than the client by several releases"
-    return Finding("mlflow version", "ok" if level == "ok" else "warn", f"server {theirs}, client {ours}", remedy)
+    found = f"server {theirs}, client {ours}"
+    if _minor(theirs) >= _minor(ours) - 3:
+        return Finding("mlflow version", "ok", found)
+    remedy = "upgrade the server: it is older than the client by several releases"
+    return Finding("mlflow version", "warn", found, remedy)
 
 
 def _minor(text: str) -> int:

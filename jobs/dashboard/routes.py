@@ -175,29 +175,7 @@ def _add_audit(router: APIRouter, pages: Pages) -> None:
         lens: Lens = "",
         most: Annotated[int, Query(ge=1, le=MOST_CLASSES, description="Classes, the weakest.")] = 200,
     ) -> ModelCard:
-        overview, model = pages.model(fleet, name, index)
-        series = chosen(overview, lens)
-        shown = series.lens if series else ""
-        rows = class_rows(pages.groups(fleet, name, model, shown))
-        folder = bundles.folder(fleet, name)
-        marks = {label: bundles.scores(folder, model, one) for label, one in bracketed(model).items()}
-        return ModelCard(
-            head=head(name, overview),
-            index=index,
-            name=model.name,
-            outcome=model.outcome,
-            reasons=list(model.reasons),
-            gates=list(model.gates),
-            threat=model.threat,
-            digest=model.digest,
-            notes=list(model.notes),
-            gaps=gap_bodies(model),
-            lens=shown,
-            series=[series_body(one) for one in model.series],
-            classes=rows[:most],
-            total=len(rows),
-            bracket=bracket(marks, MOST_BRACKETS) if marks else None,
-        )
+        return _card(pages, fleet, name, index, lens, most)
 
 
 def _add_comparison(router: APIRouter, pages: Pages) -> None:
@@ -269,6 +247,32 @@ def _audit_body(name: str, overview: Overview, folder: str, lens: str, earlier: 
         models=model_rows(overview, series.lens if series else ""),
         earlier=earlier,
         links=Links(folder=folder, run_url=str(upload.get("url") or ""), mlflow=str(upload.get("tracking_uri") or "")),
+    )
+
+
+def _card(pages: Pages, fleet: str, name: str, index: int, lens: str, most: int) -> ModelCard:
+    overview, model = pages.model(fleet, name, index)
+    series = chosen(overview, lens)
+    shown = series.lens if series else ""
+    rows = class_rows(pages.groups(fleet, name, model, shown))
+    folder = pages.bundles.folder(fleet, name)
+    marks = {label: pages.bundles.scores(folder, model, one) for label, one in bracketed(model).items()}
+    return ModelCard(
+        head=head(name, overview),
+        index=index,
+        name=model.name,
+        outcome=model.outcome,
+        reasons=list(model.reasons),
+        gates=list(model.gates),
+        threat=model.threat,
+        digest=model.digest,
+        notes=list(model.notes),
+        gaps=gap_bodies(model),
+        lens=shown,
+        series=[series_body(one) for one in model.series],
+        classes=rows[:most],
+        total=len(rows),
+        bracket=bracket(marks, MOST_BRACKETS) if marks else None,
     )
 
 
