@@ -89,13 +89,14 @@ def promote(config: FleetConfig, result: AuditResult, folder: str, uri: str) -> 
     """
     models = {model.spec.name: model for model in result.models}
     known: Any = result.checks.get(ALIASES, {})
-    done = [
-        _promoted(target, models[target.model], known.get(target.key), result, uri)
-        for target in targets(config)
-        if target.model in models
-    ]
-    if done:
-        write_promotions((*read_promotions(folder), *done), folder)
+    done: list[Promotion] = []
+    try:
+        for target in targets(config):
+            if target.model in models:
+                done.append(_promoted(target, models[target.model], known.get(target.key), result, uri))
+    finally:  # what was moved before the registry failed is on record, too
+        if done:
+            write_promotions((*read_promotions(folder), *done), folder)
     return tuple(done)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,10 @@ from typer.testing import CliRunner
 from jobs.audit import run_audit
 from jobs.cli import app
 from jobs.fleetfile import validate_fleet
+from jobs.overtime.promote import ALIASES, promote
 from jobs.progress import Quiet
 from jobs.publish import audit_and_publish, publish
-from services.errors import ConfigError
+from services.errors import ConfigError, TrackingError
 from services.training.architectures import small_cnn
 from services.training.checkpoints import load_weights
 from tracking.mlflow_promotion import read_promotions
@@ -133,6 +135,22 @@ def test_without_mlflow_nothing_moves_and_the_command_does_it_later(
     ran = CliRunner().invoke(app, ["promote", published.folder])
     assert ran.exit_code == 0 and ran.stdout.strip() == "digits@champion moved from version 1 to version 2", ran.output
     assert champion(client) == "2" and read_promotions(published.folder)[0].moved
+
+
+def test_what_was_moved_before_the_registry_failed_is_on_record(
+    fleet: dict[str, Any], registry: str, client: MlflowClient
+) -> None:
+    finished = run_audit(validate_fleet(fleet), Quiet())
+    first = finished.result.models[0]
+    lost = replace(first, spec=replace(first.spec, name="lost", uri="mlflow:models:/lost/1"))
+    checks = {**finished.result.checks, ALIASES: {"digits@champion": "1", "lost@champion": ""}}
+    result = replace(finished.result, models=(first, lost), checks=checks)
+    both = validate_fleet({**fleet, "models": [*fleet["models"], {"name": "lost", "uri": lost.spec.uri}]})
+    with pytest.raises(TrackingError):
+        promote(both.config, result, finished.folder, registry)
+    assert champion(client) == "2"
+    (kept,) = read_promotions(finished.folder)
+    assert kept.moved and kept.registered == "digits"
 
 
 @pytest.mark.parametrize(
