@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from jobs import plan, tables, temperature, versions
+from jobs import plan, tables, temperature, unfinished, versions
 from jobs.assemble import groupings
 from jobs.baseline import find_baselines
 from jobs.checks import fleet_checks, fleet_notes
@@ -48,7 +48,7 @@ from services.records import (
     digest_of,
 )
 from services.redaction import redacted, redacted_tree
-from tracking.bundle import folder_of, write_bundle
+from tracking.bundle import write_bundle
 
 _log = logging.getLogger("classwise.audit")
 
@@ -92,7 +92,6 @@ def _run(fleet: Fleet, reporter: Reporter, factory: RunnerFactory) -> Finished:
     )
     baselines, aliases = find_baselines(config), aliases_now(config)
     audit_id = _audit_id(started, digest_of(config.model_dump(mode="json"), samples.digest))
-    folder = folder_of(config.storage, config.fleet, audit_id)
     stop_on_fault = config.on_model_fault == "stop"
     with logs.about(audit_id=audit_id), Session(factory, reporter, stop_on_fault=stop_on_fault) as session:
         logs.event(_log, logging.INFO, "audit begins", models=len(config.models), samples=len(samples))
@@ -108,6 +107,11 @@ def _run(fleet: Fleet, reporter: Reporter, factory: RunnerFactory) -> Finished:
         tables.note_use(session.used | tables.folders_of(plans, context), context, audit_id)
         tables.fill_scores(plans, context, session)
         tables.fill_pictures(plans, context, session)
+        content = digest_of(config.model_dump(mode="json"), samples.digest, digests, versions.installed())
+        begun = unfinished.begin(config.storage, config.fleet, audit_id, content)
+        if begun.result is not None:
+            return Finished(begun.result, begun.folder)
+        audit_id, folder = begun.audit_id, begun.folder
         judge = Judge(fleet, samples, context, tuple(groupings(samples, config.groups)), baselines, folder)
         models = _judge_all(specs, plans, facts, session, judge)
         result = AuditResult(
