@@ -87,7 +87,11 @@ def _play(bench: Bench, faults: dict[int, Fault], options: argparse.Namespace) -
         return lane(numbers)
     lanes = [numbers[start :: options.lanes] for start in range(options.lanes)]
     children = [Child(lambda mine=mine: lane(mine), "") for mine in lanes if mine]
-    found = [child.wait(7200) for child in children]
+    try:
+        found = [child.wait(7200) for child in children]
+    finally:
+        for child in children:
+            child.kill()
     return {int(number): wrong for ended in found for number, wrong in ended.value.items()}
 
 

@@ -43,7 +43,7 @@ class Child:
             os.close(reader)
             _run(function, writer, output)
         os.close(writer)
-        self._reader = reader
+        self._reader, self._ended = reader, False
 
     def wait(self, seconds: float = 120.0) -> Ended:
         """Wait for its end; one that takes longer is killed.
@@ -57,14 +57,21 @@ class Child:
                 part = os.read(self._reader, 65536)
                 if not part:
                     _, status = os.waitpid(self.pid, 0)
+                    self._ended = True
                     killed = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
                     return Ended(json.loads(told) if status == 0 else None, killed, status == 0)
                 told += part
         finally:
             os.close(self._reader)
-        os.kill(self.pid, signal.SIGKILL)
-        os.waitpid(self.pid, 0)
+        self.kill()
         raise TimeoutError(f"a child took more than {seconds:g} s")
+
+    def kill(self) -> None:
+        """End it where it is, and all that it forked; nothing happens when it has ended."""
+        if not self._ended:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+            self._ended = True
 
 
 def in_fork(function: Callable[[], Any], output: str = os.devnull, seconds: float = 120.0) -> Ended:
