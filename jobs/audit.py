@@ -61,8 +61,13 @@ class Finished:
     folder: str
 
 
-def run_audit(fleet: Fleet, reporter: Reporter, *, runner: RunnerFactory | None = None) -> Finished:
+def run_audit(
+    fleet: Fleet, reporter: Reporter, *, runner: RunnerFactory | None = None, publishing: bool = False
+) -> Finished:
     """Audit a fleet and write its bundle.
+
+    Args:
+        publishing: `jobs.publish.publish` comes next; until it is done, the same audit is gone on with.
 
     Raises:
         ClasswiseError: nothing long was started (configuration, sources, preflight, resources), or a worker failed for
@@ -71,7 +76,10 @@ def run_audit(fleet: Fleet, reporter: Reporter, *, runner: RunnerFactory | None 
     """
     try:
         with logs.about(fleet=fleet.config.fleet):
-            return _run(fleet, reporter, runner or (lambda: runner_for(fleet.config)))
+            finished = _run(fleet, reporter, runner or (lambda: runner_for(fleet.config)))
+            if not publishing:
+                unfinished.end(finished.folder)
+            return finished
     except KeyboardInterrupt:
         remedy = "run the same command again; it goes on from the finished shards"
         raise Interrupted(Problem("audit", "to finish", "a request to stop", remedy)) from None

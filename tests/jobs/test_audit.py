@@ -48,6 +48,7 @@ def direct_logits(weights: str) -> tuple[np.ndarray, np.ndarray]:
 
 def test_the_numbers_are_those_of_a_direct_computation(digits_fleet: dict[str, Any], digit_weights: Any) -> None:
     finished = audit(digits_fleet)
+    assert not (Path(finished.folder) / "begun.json").exists()
     for name, weights in digit_weights.items():
         logits, labels = direct_logits(weights)
         scores = great_scores(logits, labels, temperature=1.0, activation="softmax").scores
