@@ -10,8 +10,7 @@ export RAY_USAGE_STATS_ENABLED := 0
 # uv looks where pip was told to look.
 export UV_FIND_LINKS := $(PIP_FIND_LINKS)
 
-.PHONY: help install demo test test-all lint types contracts bench fuzz lock licences advisories clean
-.PHONY: help install demo test test-all torture lint types contracts bench clean
+.PHONY: help install demo test test-all torture lint types contracts bench fuzz lock licences advisories clean
 
 help:
 	@echo "make demo      install, train three small models, audit them, print the verdict"

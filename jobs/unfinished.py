@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from services import storage
+from services import plainjson, storage
 from services.errors import StorageError
 from services.records import SCHEMA_VERSION, AuditResult
 from tracking.bundle import BUNDLE, fleet_folder, folder_of, read_bundle
@@ -76,7 +76,7 @@ def _read(path: str) -> dict[str, Any]:
     if not storage.exists(path):
         return {}
     try:
-        found = json.loads(storage.read_bytes(path))
+        found = plainjson.parsed(storage.read_bytes(path))
     except (ValueError, StorageError):
         return {}
     return found if isinstance(found, dict) else {}
