@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -92,6 +93,8 @@ def _play(bench: Bench, faults: dict[int, Fault], options: argparse.Namespace) -
     finally:
         for child in children:
             child.kill()
+        for place in bench.home.glob("s*/"):  # a disk of a lane that was killed with it
+            subprocess.run(["umount", str(place)], capture_output=True, check=False)
     return {int(number): wrong for ended in found for number, wrong in ended.value.items()}
 
 
