@@ -10,12 +10,13 @@ export RAY_USAGE_STATS_ENABLED := 0
 # uv looks where pip was told to look.
 export UV_FIND_LINKS := $(PIP_FIND_LINKS)
 
-.PHONY: help install demo test test-all lint types contracts bench fuzz lock licences advisories clean
+.PHONY: help install demo test test-all torture lint types contracts bench fuzz lock licences advisories clean
 
 help:
 	@echo "make demo      install, train three small models, audit them, print the verdict"
 	@echo "make test      install, then lint, types, import contracts and tests"
 	@echo "make test-all  the same with the slow statistical and end-to-end tests"
+	@echo "make torture   200 audits disturbed at a random point each, then servers, Ray and settings; COUNT=n, SEED=n"
 	@echo "make bench     speed and memory against a peer measured in the same run"
 	@echo "make fuzz      every parser on mutated files, for MINUTES=5; make lock, licences, advisories: the image's parts"
 
@@ -35,6 +36,16 @@ test: lint types contracts
 
 test-all: lint types contracts
 	$(BIN)/python -m pytest -m "not gpu"
+
+COUNT ?= 200
+SEED ?= 1
+TORTURE := PYTHONPATH=.:tests $(BIN)/python -m torture
+
+torture: install
+	$(TORTURE) --seed $(SEED) --count $(COUNT)
+	$(TORTURE) --seed $(SEED) --count 28 --on servers
+	$(TORTURE) --seed $(SEED) --count 20 --on ray
+	$(TORTURE).determinism --ray
 
 lint: install
 	$(BIN)/ruff check .

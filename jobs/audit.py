@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from jobs import plan, tables, temperature, versions
+from jobs import plan, tables, temperature, unfinished, versions
 from jobs.assemble import groupings
 from jobs.baseline import find_baselines
 from jobs.checks import fleet_checks, fleet_notes
@@ -48,7 +48,7 @@ from services.records import (
     digest_of,
 )
 from services.redaction import redacted, redacted_tree
-from tracking.bundle import folder_of, write_bundle
+from tracking.bundle import write_bundle
 
 _log = logging.getLogger("classwise.audit")
 
@@ -61,8 +61,13 @@ class Finished:
     folder: str
 
 
-def run_audit(fleet: Fleet, reporter: Reporter, *, runner: RunnerFactory | None = None) -> Finished:
+def run_audit(
+    fleet: Fleet, reporter: Reporter, *, runner: RunnerFactory | None = None, publishing: bool = False
+) -> Finished:
     """Audit a fleet and write its bundle.
+
+    Args:
+        publishing: `jobs.publish.publish` comes next; until it is done, the same audit is gone on with.
 
     Raises:
         ClasswiseError: nothing long was started (configuration, sources, preflight, resources), or a worker failed for
@@ -71,7 +76,10 @@ def run_audit(fleet: Fleet, reporter: Reporter, *, runner: RunnerFactory | None 
     """
     try:
         with logs.about(fleet=fleet.config.fleet):
-            return _run(fleet, reporter, runner or (lambda: runner_for(fleet.config)))
+            finished = _run(fleet, reporter, runner or (lambda: runner_for(fleet.config)))
+            if not publishing:
+                unfinished.end(finished.folder)
+            return finished
     except KeyboardInterrupt:
         remedy = "run the same command again; it goes on from the finished shards"
         raise Interrupted(Problem("audit", "to finish", "a request to stop", remedy)) from None
@@ -92,7 +100,6 @@ def _run(fleet: Fleet, reporter: Reporter, factory: RunnerFactory) -> Finished:
     )
     baselines, aliases = find_baselines(config), aliases_now(config)
     audit_id = _audit_id(started, digest_of(config.model_dump(mode="json"), samples.digest))
-    folder = folder_of(config.storage, config.fleet, audit_id)
     stop_on_fault = config.on_model_fault == "stop"
     with logs.about(audit_id=audit_id), Session(factory, reporter, stop_on_fault=stop_on_fault) as session:
         logs.event(_log, logging.INFO, "audit begins", models=len(config.models), samples=len(samples))
@@ -108,6 +115,11 @@ def _run(fleet: Fleet, reporter: Reporter, factory: RunnerFactory) -> Finished:
         tables.note_use(session.used | tables.folders_of(plans, context), context, audit_id)
         tables.fill_scores(plans, context, session)
         tables.fill_pictures(plans, context, session)
+        content = digest_of(config.model_dump(mode="json"), samples.digest, digests, versions.installed())
+        begun = unfinished.begin(config.storage, config.fleet, audit_id, content)
+        if begun.result is not None:
+            return Finished(begun.result, begun.folder)
+        audit_id, folder = begun.audit_id, begun.folder
         judge = Judge(fleet, samples, context, tuple(groupings(samples, config.groups)), baselines, folder)
         models = _judge_all(specs, plans, facts, session, judge)
         result = AuditResult(

@@ -35,14 +35,14 @@ def audit_both(
         ClasswiseError: as `run_audit`; what is wrong with the generated samples is told before anything runs.
     """
     if fleet.config.generated is None:
-        return run_audit(fleet, reporter, runner=runner), None
+        return run_audit(fleet, reporter, runner=runner, publishing=True), None
     count = check_generated(fleet)
-    finished = run_audit(fleet, reporter, runner=runner)
+    finished = run_audit(fleet, reporter, runner=runner, publishing=True)
     measured = [model.spec.name for model in finished.result.models if model.series]
     if not measured:
         return finished, None
     own = generated_fleet(fleet, measured, count, finished.result.calibration.temperature)
-    second = run_audit(own, reporter, runner=runner)
+    second = run_audit(own, reporter, runner=runner, publishing=True)
     found = gaps(fleet, finished, own, second)
     models = [replace(model, generated=found.get(model.spec.name, ())) for model in finished.result.models]
     result = replace(finished.result, models=tuple(models))

@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from jobs import unfinished
 from jobs.audit import Finished
 from jobs.fleetfile import KIND, Fleet
 from jobs.generated import audit_both
@@ -83,6 +84,7 @@ def publish(
     if fleet.config.tracking.enabled:
         look += _track(fleet, result, folder, reporter)
     look += follow_up(fleet.config, result, folder, reporter)
+    unfinished.end(folder)
     return Published(result, folder, tuple(look), comparison)
 
 

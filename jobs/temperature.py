@@ -17,6 +17,7 @@ from jobs.checks import references
 from jobs.config import TemperatureConfig
 from jobs.session import Session
 from services import storage
+from services.errors import StorageError
 from services.loading.protocols import Samples
 from services.measures.base import Measure
 from services.measures.great import Great
@@ -75,7 +76,8 @@ def _curves(
 ) -> dict[str, ClassCurve]:
     paths = {item.spec.name: _path(item, nodes, activation, context) for item in plans}
     session.used |= set(paths.values())
-    curves = {name: _read(path, nodes) for name, path in paths.items() if storage.exists(path)}
+    kept = {name: _kept(path, nodes) for name, path in paths.items()}
+    curves = {name: curve for name, curve in kept.items() if curve is not None}
     payload = json.dumps({"nodes": [nodes.low, nodes.octaves, nodes.order], "activation": activation, "k": n_classes})
     missing = [item for item in plans if item.spec.name not in curves]
     parts: dict[str, list[ClassCurve]] = {}
@@ -105,6 +107,12 @@ def _write(path: str, curve: ClassCurve) -> None:
     write_shard(path, {"sums": np.ascontiguousarray(curve.sums.T), "counts": curve.counts, "correct": curve.correct})
 
 
-def _read(path: str, nodes: TemperatureNodes) -> ClassCurve:
-    columns = read_shard(path)
+def _kept(path: str, nodes: TemperatureNodes) -> ClassCurve | None:
+    """Of an earlier audit; damaged sums count as none, for they are soon made again."""
+    if not storage.exists(path):
+        return None
+    try:
+        columns = read_shard(path)
+    except StorageError:
+        return None
     return ClassCurve(nodes, columns["sums"].T, columns["counts"], columns["correct"])

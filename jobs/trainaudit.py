@@ -222,7 +222,7 @@ def _on_training(
         sample = generalisation.write_sample(data, config, trained.folder)
         several = label if len(trained.plan.sets) > 1 else ""
         own = generalisation.training_fleet(fleet, names, sample, several, finished.result.calibration.temperature)
-        yield own, run_audit(own, reporter)
+        yield own, run_audit(own, reporter, publishing=True)
 
 
 def _with_training(

@@ -8,6 +8,7 @@ the message says what was asked for and what is there. `RayRunner` is the pool t
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import signal
@@ -25,6 +26,7 @@ from ray.exceptions import RayError, RayTaskError
 from services import logs, metering
 from services.dispatch import REMEDY, Dispatcher, T
 from services.errors import ClasswiseError, Problem, ResourceError, WorkerError
+from services.headwatch import HeadWatch
 from services.logs import LogSetting
 from services.ray_metrics import RayMirror
 from services.records import Receipt, ShardTask, TaskFailure
@@ -97,11 +99,13 @@ class Pool(Generic[T, R]):
         self._slots: list[_Slot] = []
         self._own_cluster = False
         self._open = ExitStack()
+        self._head: HeadWatch | None = None
 
     def __enter__(self) -> Self:
         try:
             self._connect()
             self._open.enter_context(metering.METER.mirrored(RayMirror()))
+            self._head = HeadWatch(ray.get_runtime_context().gcs_address)
             count = self._count()
             self._slots = [self._place() for _ in range(count)]
         except BaseException:
@@ -135,7 +139,7 @@ class Pool(Generic[T, R]):
         """Run the tasks.
 
         Raises:
-            ResourceError: no worker could be placed for `wait_seconds`.
+            ResourceError: no worker could be placed for `wait_seconds`, or the head of the cluster is gone.
             WorkerError: workers keep dying before they are ready.
         """
         for index, slot in enumerate(self._slots):
@@ -144,6 +148,8 @@ class Pool(Generic[T, R]):
         queue: Dispatcher[T] = Dispatcher(tasks, remedy=self.remedy)
         deadline = time.monotonic() + self._ask.wait_seconds
         while not queue.finished:
+            if self._head is not None:
+                self._head.check()
             self._feed(queue)
             for ref in self._ready_refs():
                 result = self._settle(ref, queue)
@@ -227,6 +233,8 @@ class Pool(Generic[T, R]):
         return None
 
     def _replace(self, index: int, stillborn: int = 0) -> None:
+        if self._head is not None:
+            self._head.wait()
         ray.kill(self._slots[index].actor, no_restart=True)
         self._slots[index] = self._place(stillborn)
 
@@ -288,6 +296,11 @@ class Pool(Generic[T, R]):
 
     def _close(self) -> None:
         slots, self._slots = self._slots, []
+        if self._head is not None and self._head.gone:
+            # Whatever is asked of a head that is gone ends this process with exit code 1; its workers end with it.
+            atexit.unregister(ray.shutdown)
+            self._open.close()
+            return
         try:
             for slot in slots if ray.is_initialized() else ():
                 ray.kill(slot.actor, no_restart=True)

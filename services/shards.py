@@ -20,6 +20,8 @@ from services import storage
 from services.errors import Problem, StorageError
 from services.records import SCHEMA_VERSION
 
+_END = b"PAR1"
+"""The last bytes of a whole Parquet file."""
 _NAME = re.compile(r"^(\d{9})-(\d{9})\.parquet$")
 
 
@@ -34,9 +36,9 @@ def shard_ranges(count: int, size: int) -> list[tuple[int, int]]:
 
 
 def finished_ranges(folder: str) -> set[tuple[int, int]]:
-    """Row ranges of the shards that are complete in `folder`."""
-    matches = (_NAME.match(name) for name in storage.listing(folder))
-    return {(int(match[1]), int(match[2])) for match in matches if match}
+    """Row ranges of the shards that are complete in `folder`: one without its end, from a failed disk, is not."""
+    matches = [match for name in storage.listing(folder) if (match := _NAME.match(name))]
+    return {(int(match[1]), int(match[2])) for match in matches if storage.ends_with(f"{folder}/{match[0]}", _END)}
 
 
 def missing_ranges(count: int, size: int, finished: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -6,6 +6,7 @@ one and never a part, and a shard that two workers write at once ends as one of 
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -42,6 +43,18 @@ def exists(url: str) -> bool:
     """Whether a complete file stands at `url`."""
     fs, path = filesystem(url)
     return bool(fs.exists(path))
+
+
+def ends_with(url: str, end: bytes) -> bool:
+    """Whether a local file has that end; a file elsewhere is taken to be whole, for object stores write no parts."""
+    if not is_local(url):
+        return True
+    fs, path = filesystem(url)
+    try:
+        tail: bytes = fs.tail(path, len(end))
+    except OSError:
+        return False
+    return tail == end
 
 
 def listing(url: str) -> list[str]:
@@ -117,7 +130,8 @@ def write(url: str, fill: Callable[[IO[bytes]], object]) -> None:
     fs, path = filesystem(url)
     parent, _, name = path.rpartition("/")
     partial = f"{parent}/.{name}.{uuid.uuid4().hex[:8]}.part" if parent else f".{name}.{uuid.uuid4().hex[:8]}.part"
-    if is_local(url) and fs.isdir(path):  # a move would put the file into it, under the partial name
+    local = is_local(url)
+    if local and fs.isdir(path):  # a move would put the file into it, under the partial name
         raise StorageError(Problem(url, "a file's name", "a folder", "name a file in it"))
     try:
         if parent:
@@ -125,6 +139,9 @@ def write(url: str, fill: Callable[[IO[bytes]], object]) -> None:
         try:
             with fs.open(partial, "wb") as file:
                 fill(file)
+                if local:
+                    file.flush()
+                    os.fsync(file.fileno())  # a name stands for a whole file, after a power cut as well
             fs.mv(partial, path)
         finally:
             if fs.exists(partial):

@@ -47,9 +47,22 @@ def _open_sqlite(tracking_uri: str) -> MlflowClient:
     if not os.access(path if path.exists() else path.parent, os.W_OK):
         raise PermissionError(f"{path} cannot be written")
     with FileLock(f"{path}.lock", timeout=180):
+        if not path.exists():
+            _migrate(path)
         client = MlflowClient(tracking_uri)
         client.search_experiments(max_results=1)
     return client
+
+
+def _migrate(path: Path) -> None:
+    """Make the schema beside the file and move it there: a store killed half way through its migrations never opens."""
+    from mlflow import MlflowClient
+
+    fresh = path.with_name(f".{path.name}.new")
+    for left in (fresh, fresh.with_name(f"{fresh.name}-journal")):
+        left.unlink(missing_ok=True)
+    MlflowClient(f"sqlite:///{fresh}").search_experiments(max_results=1)
+    fresh.replace(path)
 
 
 def search(client: MlflowClient, experiment_ids: Sequence[str], query: str, *, page: int = PAGE) -> Iterator[Run]:

@@ -78,6 +78,8 @@ class RunWriter:
             lasting: mark it complete; else it is filled anew when the same is logged again.
         """
         if known is not None and known.data.tags.get(COMPLETE) and not again:
+            if known.info.status != ending:  # the driver was killed between the mark and the end
+                self.client.set_terminated(known.info.run_id, ending)
             yield known.info.run_id, False
             return
         run_id = known.info.run_id if known else self._create(content, parent, started)
@@ -102,11 +104,18 @@ class RunWriter:
         run = self.client.create_run(self.experiment, start_time=started, tags=tags, run_name=name)
         return str(run.info.run_id)
 
-    def batch(self, run_id: str, content: RunContent, curves: Sequence[Metric] = ()) -> None:
-        """Log parameters, metrics and tags, in as many calls as MLflow asks for."""
+    def batch(
+        self, run_id: str, content: RunContent, curves: Sequence[Metric] = (), *, moment: int | None = None
+    ) -> None:
+        """Log parameters, metrics and tags, in as many calls as MLflow asks for.
+
+        Args:
+            moment: of the metrics, in milliseconds since 1970, default now. MLflow keeps a value that is logged twice
+                for one moment once.
+        """
         from mlflow.entities import Metric, Param, RunTag
 
-        now = int(time.time() * 1000)
+        now = int(time.time() * 1000) if moment is None else moment
         params = [Param(key, value) for key, value in content.params.items()]
         metrics = [*(Metric(key, value, now, 0) for key, value in content.metrics.items()), *curves]
         tags = [RunTag(key, value) for key, value in content.tags.items()]

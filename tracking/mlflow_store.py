@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -126,6 +127,7 @@ class _Writer:
         self._audit = audit
         self._folder = folder
         self._comparison = read_comparison(folder)
+        self._moment = int(datetime.fromisoformat(audit.finished).timestamp() * 1000)
         self._known = self._runs.known("classwise.audit_id", audit.audit_id, MODEL_INDEX)
 
     def write(self, on_progress: Progress) -> LoggedRuns:
@@ -147,7 +149,7 @@ class _Writer:
         model = self._audit.models[index]
         with self._runs.run(content, self._known.get(str(index)), parent=parent) as (run_id, fresh):
             if fresh:
-                self._runs.batch(run_id, content)
+                self._runs.batch(run_id, content, moment=self._moment)
                 self._dataset(run_id)
                 with TemporaryDirectory() as folder:
                     artifacts.child_files(self._audit, index, content, Path(folder), self._folder)
@@ -156,7 +158,7 @@ class _Writer:
         return run_id
 
     def _fill_parent(self, run_id: str, content: RunContent) -> None:
-        self._runs.batch(run_id, content)
+        self._runs.batch(run_id, content, moment=self._moment)
         self._dataset(run_id)
         with TemporaryDirectory() as folder:
             artifacts.parent_files(self._audit, self._folder, content, Path(folder))

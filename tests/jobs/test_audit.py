@@ -48,6 +48,7 @@ def direct_logits(weights: str) -> tuple[np.ndarray, np.ndarray]:
 
 def test_the_numbers_are_those_of_a_direct_computation(digits_fleet: dict[str, Any], digit_weights: Any) -> None:
     finished = audit(digits_fleet)
+    assert not (Path(finished.folder) / "begun.json").exists()
     for name, weights in digit_weights.items():
         logits, labels = direct_logits(weights)
         scores = great_scores(logits, labels, temperature=1.0, activation="softmax").scores
@@ -138,10 +139,19 @@ def test_a_stopped_audit_goes_on_from_its_finished_shards(digits_fleet: dict[str
     assert [m.series for m in resumed.result.models] == [m.series for m in audit(whole).result.models]
 
 
-def test_a_torn_shard_is_named_and_made_again_when_deleted(digits_fleet: dict[str, Any]) -> None:
+def test_a_shard_without_its_end_is_made_again(digits_fleet: dict[str, Any]) -> None:
+    digits_fleet["temperature"] = {"policy": "class-accuracy"}
+    before = audit(digits_fleet)
+    for kind in ("scores", "logits", "curves"):
+        path = next((Path(digits_fleet["storage"]) / "cache" / kind).rglob("*.parquet"))
+        path.write_bytes(path.read_bytes()[:50])
+    assert [m.series for m in audit(digits_fleet).result.models] == [m.series for m in before.result.models]
+
+
+def test_a_damaged_shard_is_named_and_made_again_when_deleted(digits_fleet: dict[str, Any]) -> None:
     audit(digits_fleet)
     path = next((Path(digits_fleet["storage"]) / "cache" / "scores").rglob("*.parquet"))
-    path.write_bytes(path.read_bytes()[:50])
+    path.write_bytes(path.read_bytes()[:50] + b"PAR1")
     with pytest.raises(ClasswiseError, match="delete the file; the audit makes it again"):
         audit(digits_fleet)
     path.unlink()

@@ -48,12 +48,11 @@ def registered() -> Iterator[None]:
 
 @pytest.fixture
 def store(tmp_path: Path, migrated_store: Callable[[Path], str]) -> Iterator[str]:
-    before = mlflow.get_tracking_uri()
     uri = migrated_store(tmp_path)
     mlflow.set_tracking_uri(uri)
     mlflow.set_experiment(experiment_id=mlflow.create_experiment("digits", (tmp_path / "artifacts").as_uri()))
     yield uri
-    mlflow.set_tracking_uri(before)
+    mlflow.set_tracking_uri(None)  # the default as a value would stay in the environment
 
 
 @pytest.fixture(scope="module")

@@ -36,6 +36,7 @@ def test_an_old_bundle_that_is_damaged_costs_the_trends_only(digits_fleet: dict[
     notes = Notes()
     published = publish.audit_and_publish(fleet, notes)
     assert (Path(published.folder) / "report.html").exists()
+    assert not (Path(published.folder) / "begun.json").exists()
     assert [note.startswith("left out of the trends: ") for note in notes.notes] == [True]
 
 

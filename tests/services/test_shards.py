@@ -53,6 +53,15 @@ def test_a_torn_shard_is_named(tmp_path: Path) -> None:
         read_shard(str(path))
 
 
+def test_a_shard_without_its_end_is_not_finished(tmp_path: Path) -> None:
+    for start in (0, 5, 10):
+        write_shard(str(tmp_path / shard_name(start, start + 5)), {"id": np.arange(start, start + 5)})
+    torn, empty = (tmp_path / shard_name(start, start + 5) for start in (5, 10))
+    torn.write_bytes(torn.read_bytes()[:-1])
+    empty.write_bytes(b"")
+    assert finished_ranges(str(tmp_path)) == {(0, 5)}
+
+
 def test_a_shard_of_a_newer_schema_is_refused(tmp_path: Path) -> None:
     table = pa.table({"id": [1]}).replace_schema_metadata({"schema_version": "999"})
     pq.write_table(table, tmp_path / "new.parquet")

@@ -14,6 +14,7 @@ import pytest
 
 from services.records import AuditResult
 from tracking import bundle
+from tracking.mlflow_client import connect
 from tracking.mlflow_runs import close_stale_runs
 
 pytestmark = pytest.mark.filterwarnings("default::DeprecationWarning", "default::FutureWarning")
@@ -65,3 +66,18 @@ def test_a_killed_driver_is_closed_later_and_a_terminated_one_closes_itself(
     terminated.send_signal(signal.SIGTERM)
     terminated.wait(30)
     assert states("terminated") == {"KILLED"}
+
+
+def test_a_driver_killed_while_it_makes_the_store_does_not_break_it(tmp_path: Path) -> None:
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    program = f"from tracking.mlflow_client import connect; connect({uri!r})"
+    process = subprocess.Popen([sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": str(ROOT)})
+    end = time.monotonic() + 120
+    while not any(path.stat().st_size for path in tmp_path.glob("*mlflow.db*")) and time.monotonic() < end:
+        time.sleep(0.01)
+    time.sleep(0.3)
+    process.kill()
+    process.wait(30)
+    assert [path.name for path in tmp_path.glob("*mlflow.db.new")] == [".mlflow.db.new"]
+    assert [found.name for found in connect(uri).search_experiments()] == ["Default"]
+    assert list(tmp_path.glob("*mlflow.db.new*")) == []

@@ -2,119 +2,46 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import signal
-import socket
-import subprocess
-import sys
-import time
-import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from torture.servers import Mlflow, Postgres, answers, postgres_binaries
 
 from services.records import AuditResult
-from tests.ports import free_port
 from tracking import bundle
 from tracking.leaderboard_runs import read_models
 from tracking.mlflow_store import log_audit, sync
 
 pytestmark = pytest.mark.filterwarnings("default::DeprecationWarning", "default::FutureWarning")
-BINARIES = [Path(folder) for folder in sorted(map(str, Path("/usr/lib/postgresql").glob("*/bin")), reverse=True)]
-
-
-@contextmanager
-def running(
-    command: list[str], log: Path, end_with: signal.Signals, **environment: str
-) -> Iterator[subprocess.Popen[bytes]]:
-    """A process in a group of its own, ended with the block by a signal that does not wait for its clients."""
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            command, stdout=output, stderr=output, env={**os.environ, **environment}, start_new_session=True
-        )
-        try:
-            yield process
-        finally:
-            os.killpg(process.pid, end_with)
-            try:
-                process.wait(15)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait(15)
-
-
-def wait_for(ready: Callable[[], bool], process: subprocess.Popen[bytes], log: Path) -> None:
-    end = time.monotonic() + 120
-    while time.monotonic() < end and process.poll() is None:
-        if ready():
-            return
-        time.sleep(0.2)
-    pytest.fail(f"{process.args!r} did not come up:\n{log.read_text()[-2000:]}")
-
-
-def as_postgres(command: list[str]) -> list[str]:
-    """PostgreSQL refuses to run as root."""
-    return ["runuser", "-u", "postgres", "--", *command] if os.geteuid() == 0 else command
-
-
-def answers(url: str) -> bool:
-    try:
-        with urllib.request.urlopen(url, timeout=2) as reply:
-            return bool(reply.status == 200)
-    except OSError:
-        return False
-
-
-def accepts(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 @pytest.fixture(scope="module")
 def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """URI of an empty database."""
     pytest.importorskip("psycopg", reason="psycopg is not installed")
-    folder = next((folder for folder in BINARIES if (folder / "initdb").exists()), None)
-    if folder is None:
-        found = shutil.which("initdb")
-        if found is None:
-            pytest.skip("PostgreSQL is not installed: no initdb in /usr/lib/postgresql/*/bin or on the PATH")
-        folder = Path(found).parent
-    if os.geteuid() == 0 and shutil.which("runuser") is None:
-        pytest.skip("PostgreSQL does not run as root, and runuser is not there to change that")
-    home = Path("/tmp") / f"classwise-pg-{os.getpid()}"
-    log = tmp_path_factory.mktemp("postgres") / "log"
-    home.mkdir(mode=0o777)
-    home.chmod(0o777)
-    data = home / "data"
-    port = free_port()
+    binaries = postgres_binaries()
+    if binaries is None:
+        pytest.skip("PostgreSQL is not installed, or as root without runuser")
+    database = Postgres(binaries, tmp_path_factory.mktemp("postgres") / "log")
     try:
-        make = [str(folder / "initdb"), "-D", str(data), "-A", "trust", "-U", "classwise", "--no-sync"]
-        subprocess.run(as_postgres(make), check=True, capture_output=True, cwd="/")
-        serve = [str(folder / "postgres"), "-D", str(data), "-p", str(port), "-k", str(home), "-F"]
-        with running(as_postgres(serve), log, signal.SIGQUIT) as process:
-            wait_for(lambda: accepts(port), process, log)
-            yield f"postgresql+psycopg://classwise@127.0.0.1:{port}/postgres"
+        database.start()
+        yield database.uri
     finally:
-        shutil.rmtree(home, ignore_errors=True)
+        database.close()
 
 
 @pytest.fixture(scope="module")
 def server(postgres: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """URI of an MLflow server over it."""
-    folder = tmp_path_factory.mktemp("server")
-    port = free_port()
-    command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", postgres, "--port", str(port)]
-    command += ["--artifacts-destination", str(folder / "artifacts"), "--workers", "1"]
-    log = folder / "log"
-    with running(command, log, signal.SIGKILL, MLFLOW_SERVER_ENABLE_JOB_EXECUTION="false") as process:
-        wait_for(lambda: answers(f"http://127.0.0.1:{port}/health"), process, log)
-        yield f"http://127.0.0.1:{port}"
+    mlflow = Mlflow(postgres, tmp_path_factory.mktemp("server"))
+    try:
+        mlflow.start()
+        yield mlflow.uri
+    finally:
+        mlflow.kill()
 
 
 def test_an_audit_with_hostile_names_goes_through_a_real_server(

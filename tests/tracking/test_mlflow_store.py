@@ -156,6 +156,25 @@ def test_logging_again_changes_nothing(
     assert sync(folder, store) == []
 
 
+def test_a_run_that_was_marked_and_not_ended_is_ended(
+    logged: LoggedRuns, client: Any, audit: AuditResult, folder: str, store: str
+) -> None:
+    for run_id, status in zip(logged.child_run_ids, ("RUNNING", "KILLED"), strict=True):
+        client.update_run(run_id, status=status)
+    assert log(audit, folder, store) == logged
+    assert {client.get_run(run_id).info.status for run_id in logged.child_run_ids} == {"FINISHED"}
+
+
+def test_a_run_that_is_filled_again_has_each_number_once(
+    logged: LoggedRuns, client: Any, audit: AuditResult, folder: str, store: str
+) -> None:
+    for run_id in (logged.parent_run_id, *logged.child_run_ids):
+        client.delete_tag(run_id, "classwise.complete")
+    assert log(audit, folder, store) == logged
+    assert len(client.get_metric_history(logged.child_run_ids[0], "great/rdi")) == 1
+    assert len(client.get_metric_history(logged.parent_run_id, "models/all")) == 1
+
+
 def runs_of(client: Any, audit: AuditResult) -> list[Any]:
     ids = [client.get_experiment_by_name(audit.fleet).experiment_id]
     return list(client.search_runs(ids, f"tags.`classwise.audit_id` = '{audit.audit_id}'"))

@@ -36,7 +36,7 @@ GATES = [{"measure": "clean", "metric": "aggregate", "at_least": 0.8}]
 def registry(tmp_path_factory: pytest.TempPathFactory, digit_weights: dict[str, str]) -> Iterator[str]:
     """A registry whose model `digits` has version 1, briefly trained, and version 2, well trained."""
     folder = tmp_path_factory.mktemp("mlflow")
-    before, uri = mlflow.get_tracking_uri(), f"sqlite:///{folder / 'm.db'}"
+    uri = f"sqlite:///{folder / 'm.db'}"
     mlflow.set_tracking_uri(uri)
     experiment = mlflow.create_experiment("e", artifact_location=(folder / "artifacts").as_uri())
     example = np.zeros((1, 1, 8, 8), dtype=np.float32)
@@ -54,7 +54,7 @@ def registry(tmp_path_factory: pytest.TempPathFactory, digit_weights: dict[str, 
                 serialization_format="pickle",
             )
     yield uri
-    mlflow.set_tracking_uri(before)
+    mlflow.set_tracking_uri(None)  # the default as a value would stay in the environment
 
 
 @pytest.fixture

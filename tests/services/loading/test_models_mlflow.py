@@ -33,7 +33,6 @@ def network() -> nn.Module:
 def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     """A registry on SQLite with two versions: a graph as logged by default, and a pickle."""
     folder = tmp_path_factory.mktemp("mlflow")
-    before = mlflow.get_tracking_uri()
     mlflow.set_tracking_uri(f"sqlite:///{folder / 'm.db'}")
     experiment = mlflow.create_experiment("e", artifact_location=(folder / "artifacts").as_uri())
     with warnings.catch_warnings(), mlflow.start_run(experiment_id=experiment) as run:
@@ -47,7 +46,7 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any
         mlflow.log_artifact(str(folder / "s.npz"), "data")
     mlflow.MlflowClient().set_registered_model_alias("net", "prod", "1")
     yield {"run": run.info.run_id}
-    mlflow.set_tracking_uri(before)
+    mlflow.set_tracking_uri(None)  # the default as a value would stay in the environment
 
 
 def test_an_alias_is_resolved_once(registry: dict[str, Any]) -> None:
