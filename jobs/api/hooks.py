@@ -96,6 +96,8 @@ class Receiver:
     def __init__(
         self, settings: MlflowHookSettings, secret: str, service: Service, clock: Callable[[], float] = time.time
     ) -> None:
+        if len(secret) < SECRET_LENGTH:  # an empty key verifies what anybody signs with it
+            raise ConfigError(Problem("secret", f"at least {SECRET_LENGTH} characters", f"{len(secret)}"))
         self._settings = settings
         self._secret = secret
         self._service = service

@@ -19,7 +19,7 @@ from pydantic import TypeAdapter
 from jobs.notify.body import applies, body_of
 from jobs.notify.delivery import TOTAL_SECONDS, Attempt, deliver
 from jobs.overtime.config import NotifyConfig, shown_url, url_fault
-from services.records import AuditResult
+from services.records import AuditResult, digest_of
 from tracking.comparison import read_comparison
 from tracking.record_file import RecordFile
 
@@ -104,8 +104,11 @@ def read_deliveries(folder: str) -> tuple[Delivery, ...]:
 
 
 def name_of(hook: NotifyConfig) -> str:
-    """What a hook is called where all may read it."""
-    return shown_url(hook.url) if hook.url is not None else f"${hook.url_env}"
+    """What a hook is called where all may read it; a digest tells two apart that differ in what is not shown."""
+    if hook.url is None:
+        return f"${hook.url_env}"
+    shown = shown_url(hook.url)
+    return shown if shown == hook.url else f"{shown} ({digest_of(hook.url)[:8]})"
 
 
 @dataclass(frozen=True)
