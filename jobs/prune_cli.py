@@ -49,7 +49,10 @@ def prune(
     """Remove old bundles, unused cache tables and leftovers. Never the newest audit of a fleet or an accepted one."""
     with console.exits(json):
         from jobs.prune import Rules, carry_out, plan_prune
+        from services.storage import is_missing
 
+        if is_missing(storage):
+            raise ConfigError(Problem("STORAGE", "the folder of a storage", storage, "name where audits are"))
         now = time.time()
         size = parsed_size(cache_size) if cache_size else None
         rules = Rules(keep_last, keep_days, fleet, cache_days, size, even_unsynced)

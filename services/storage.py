@@ -34,6 +34,12 @@ def is_local(url: str) -> bool:
     return "file" in (fs.protocol if isinstance(fs.protocol, tuple | list) else (fs.protocol,))
 
 
+def is_missing(base: str) -> bool:
+    """Whether `base` lies on this machine and is no folder. An object store has no empty folders, so it cannot say."""
+    fs, path = filesystem(base)
+    return is_local(base) and not fs.isdir(path)
+
+
 def join(base: str, *parts: str) -> str:
     """Join path parts to a local path or URL with single slashes."""
     return "/".join([base.rstrip("/"), *(part.strip("/") for part in parts)])

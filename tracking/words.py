@@ -129,9 +129,9 @@ def series_words(result: SeriesResult) -> Iterator[str]:
 
 def calibration_words(found: CalibrationResult) -> Iterator[str]:
     """Which temperature was chosen and how; what to think of it is in the calibration's notes."""
-    if found.temperature is None:
+    if found.temperature is None and found.policy != "fixed":
         yield f"No temperature was chosen ({found.policy}): {found.reason or 'undefined'}."
-    elif found.policy != "fixed":
+    elif found.temperature is not None and found.policy != "fixed":
         yield f"Temperature {found.temperature:g} was chosen by {found.policy}."
 
 
@@ -145,6 +145,9 @@ def _shared_worst(audit: AuditResult) -> Iterator[str]:
         if len(results) < 2 or not tally:
             continue
         worst, count = max(tally.items(), key=lambda item: item[1])
+        if count == 1:
+            yield f"By {results[0].series.title} no two models share their weakest {_group(results[0])}."
+            continue
         yield (
             f"By {results[0].series.title} the weakest {_group(results[0])} is {shorten(worst)} in {count} of "
             f"{len(results)} models."

@@ -33,7 +33,7 @@ def places_of(base: str, tracking: str | None, schedules: str | None) -> Places:
     from jobs.dashboard.sources import Places
 
     url = base if "://" in base else str(Path(base).expanduser().absolute())
-    if storage.is_local(url) and not Path(storage.filesystem(url)[1]).is_dir():
+    if storage.is_missing(url):
         remedy = "name the folder that audits were written to, or run classwise demo"
         raise ConfigError(Problem("--storage", "the folder of a storage", url, remedy))
     return Places(url, _tracking(url, tracking), schedules_of(url, schedules))

@@ -204,16 +204,17 @@ class Projection(Measure):
         """The dimensions to move, with centre and unit.
 
         Raises:
-            MeasureError: a dimension that the mapper does not have, or axes that it did not learn.
+            MeasureError: a dimension or a name of one that the mapper does not have, or axes that it did not learn.
         """
         import torch
 
         from services.fairness.projection import Axes
 
         which = tuple(range(latents)) if self.dimensions == "all" else self.dimensions
-        if beyond := [d for d in which if isinstance(d, int) and d >= latents]:
-            expected = f"dimensions below {latents}, the mapper's"
-            raise MeasureError(Problem(f"{self.name} (dimensions)", expected, ", ".join(map(str, beyond))))
+        for field, columns in (("dimensions", which), ("names", self.names)):
+            if beyond := [d for d in columns if isinstance(d, int) and d >= latents]:
+                expected = f"dimensions below {latents}, the mapper's"
+                raise MeasureError(Problem(f"{self.name} ({field})", expected, ", ".join(map(str, beyond))))
         chosen = torch.tensor(which, dtype=torch.int64)
         if self.axes == "range":
             low, high = self.range

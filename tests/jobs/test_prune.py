@@ -236,6 +236,9 @@ def test_the_command_shows_asks_and_refuses_without_a_terminal(tmp_path: Path) -
     assert done.exit_code == 0, done.output
     assert "removed 1 item" in done.stdout
     assert [folder.exists() for folder in folders] == [False, True]
+    for wrong in (tmp_path / "nowhere", folders[1] / "bundle.json"):
+        missing = run(app, ["prune", str(wrong), "--dry-run"])
+        assert missing.exit_code == 2 and "expected the folder of a storage" in missing.stderr
 
 
 def test_sizes_are_read_and_shown() -> None:

@@ -25,6 +25,12 @@ def test_the_published_fleet_in_words(gf_audit: AuditResult) -> None:
     assert text.count("edge of the grid") == text.count("Spearman") == 1
 
 
+def test_a_weakest_class_of_one_model_is_not_told_as_shared(gf_audit: AuditResult) -> None:
+    one = gf_audit.models[0]
+    (other,) = [model for model in gf_audit.models if "cat" not in model.series[0].worst][:1]
+    assert "no two models share their weakest class" in " ".join(fleet_words(replace(gf_audit, models=(one, other))))
+
+
 def test_few_models_prove_no_correlation(gf_audit: AuditResult) -> None:
     for count, told in ((4, False), (5, True)):
         few = replace(gf_audit, models=gf_audit.models[:count])
@@ -96,3 +102,4 @@ def test_intervals_in_words(estimate: Estimate, text: str) -> None:
 def test_an_undefined_temperature_has_its_reason() -> None:
     found = CalibrationResult("fleet-accuracy", None, reason="two models only")
     assert list(calibration_words(found)) == ["No temperature was chosen (fleet-accuracy): two models only."]
+    assert not list(calibration_words(CalibrationResult("fixed", None, reason="no GREAT score is measured")))

@@ -127,6 +127,8 @@ def test_the_commands(fleet: dict[str, Any], swapped: Callable[..., dict[str, An
     assert compared.exit_code == 1 and json.loads(compared.stdout)["worse"] > 0
     assert not (Path(first.folder) / "comparison.json").exists()
     other = audit({**fleet, "samples": {"uri": "sklearn:digits?split=train"}})
+    named = run("compare", first.folder, worse.folder)
+    assert named.stdout.startswith(f"Since audit {first.result.audit_id}: ")
     nothing = run("compare", first.folder, other.folder)
     assert nothing.exit_code == 3 and "nothing could be compared" in nothing.stdout
     assert run("compare", "20200101T000000Z-00000000", first.folder).exit_code == 2

@@ -100,6 +100,7 @@ def test_a_mapper_that_does_not_reconstruct_cannot_judge() -> None:
     ("options", "message"),
     [
         ({"dimensions": (0, 7)}, "dimensions below 3, the mapper's, found 7"),
+        ({"names": {0: "thickness", 7: "slant"}}, r"\(names\): expected dimensions below 3, the mapper's, found 7"),
         ({"mapper": "factory:tests.services.measures.test_projection:without_axes"}, "set axes: range or sampled"),
         ({"mapper": "factory:json:loads"}, "expected a module that matches"),
     ],
