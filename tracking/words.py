@@ -121,7 +121,7 @@ def series_words(result: SeriesResult) -> Iterator[str]:
         yield f"{title}: {_worst(result)}{_certified(result)}."
     if len(result.worst) == 1 and result.not_separated:
         names = _names(result.not_separated)
-        yield f"The samples do not separate {shorten(result.worst[0])} from {names}: any of them may be the weakest."
+        yield f"The samples do not separate {_name(result.worst[0])} from {names}: any of them may be the weakest."
     if result.missing:
         yield f"No samples of {_names(result.missing)}: left out, not counted as zero."
     yield from result.notes
@@ -158,15 +158,20 @@ def _group(result: SeriesResult) -> str:
     return "class" if result.grouping == "class" else f"group of {result.grouping}"
 
 
+def _name(name: str) -> str:
+    """Quoted where it is several words: a group may be called `from 2.31`."""
+    return f'"{shorten(name)}"' if " " in name else shorten(name)
+
+
 def _names(names: tuple[str, ...]) -> str:
-    shown = ", ".join(shorten(name) for name in names[:5])
+    shown = ", ".join(_name(name) for name in names[:5])
     return f"{shown} and {len(names) - 5} more" if len(names) > 5 else shown
 
 
 def _worst(result: SeriesResult) -> str:
     if len(result.worst) > 1:
         return f"{_names(result.worst)} tie for the worst {_group(result)} at {number(result.wcr.value)}"
-    return f"the worst {_group(result)} is {shorten(result.worst[0])} at {number(result.wcr.value)}"
+    return f"the worst {_group(result)} is {_name(result.worst[0])} at {number(result.wcr.value)}"
 
 
 def _certified(result: SeriesResult) -> str:

@@ -31,6 +31,11 @@ def test_a_weakest_class_of_one_model_is_not_told_as_shared(gf_audit: AuditResul
     assert "no two models share their weakest class" in " ".join(fleet_words(replace(gf_audit, models=(one, other))))
 
 
+def test_names_of_several_words_are_quoted(gf_audit: AuditResult) -> None:
+    result = replace(gf_audit.models[0].series[0], worst=("below 2.31",), not_separated=("from 2.31", "undefined"))
+    assert 'do not separate "below 2.31" from "from 2.31", undefined: any' in " ".join(series_words(result))
+
+
 def test_few_models_prove_no_correlation(gf_audit: AuditResult) -> None:
     for count, told in ((4, False), (5, True)):
         few = replace(gf_audit, models=gf_audit.models[:count])
