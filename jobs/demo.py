@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -35,8 +36,11 @@ def run_demo(base: str, reporter: Reporter) -> Published:
     weights = {name: _trained(name, method, base, reporter) for name, method in _methods().items()}
     fleet = demo_fleet(base, weights)
     text = yaml.safe_dump(fleet.config.model_dump(mode="json", exclude_defaults=True), sort_keys=False)
-    storage.write_bytes(storage.join(base, "demo", "digits.yaml"), text.encode())
-    return audit_and_publish(fleet, reporter)
+    file = storage.join(base, "demo", "digits.yaml")
+    storage.write_bytes(file, text.encode())
+    published = audit_and_publish(fleet, reporter)
+    shown = f"all      classwise dashboard --storage {base}"
+    return replace(published, where_to_look=(*published.where_to_look, f"fleet    {file}", shown))
 
 
 def demo_fleet(base: str, weights: dict[str, str], *, runner: str | None = None) -> Fleet:

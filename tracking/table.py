@@ -14,7 +14,8 @@ from tracking.words import fleet_words, verdict_words
 
 STYLES = {Outcome.PASS: "green", Outcome.FAIL: "red", Outcome.UNDECIDED: "yellow", Outcome.ERROR: "magenta"}
 LEGEND = (
-    "score: mean over all samples. worst: the class with the smallest mean, that mean, and low, its certified bound. "
+    "score: mean over all samples. worst: the class with the smallest mean (+1: one more ties), that mean, and low, its "
+    "certified bound. "
     "RDI: best minus worst class. NRGC: inequality relative to the mean, 0 is equal."
 )
 MOST_MODELS = 100
@@ -75,15 +76,17 @@ def _shown(result: AuditResult) -> list[ModelResult]:
 def _rows(model: ModelResult, names: list[str]) -> list[list[str]]:
     """The cells of a model, a row a measure; its name and outcome stand in the first."""
     head = [model.spec.name, model.outcome.value]
-    measured = [found for name in names if (found := find(model, name))]
+    found = [result for name in names if (result := find(model, name))]
+    order = list(dict.fromkeys(result.series.key for result in found))
+    measured = sorted(found, key=lambda result: order.index(result.series.key))
     if not measured:
         return [[*head, *[""] * 7]]
     return [[*(("", "") if place else head), _label(found), *_numbers(found)] for place, found in enumerate(measured)]
 
 
 def _label(found: SeriesResult) -> str:
-    """A series and what it is profiled by: ``great``, ``great sex``."""
-    return found.series.key + ("" if found.grouping == "class" else f" {found.grouping}")
+    """A series, or what it is profiled by in the rows under it: ``great``, then `` by sex``."""
+    return found.series.key if found.grouping == "class" else f" by {found.grouping}"
 
 
 def _limits(rows: list[list[str]], width: int) -> tuple[int, int]:
