@@ -14,8 +14,8 @@ from tracking.words import fleet_words, verdict_words
 
 STYLES = {Outcome.PASS: "green", Outcome.FAIL: "red", Outcome.UNDECIDED: "yellow", Outcome.ERROR: "magenta"}
 LEGEND = (
-    "score: mean over all samples. worst: the class with the smallest mean (+1: one more ties), that mean, and low, its "
-    "certified bound. "
+    "score: mean over all samples. worst: the class with the smallest mean (+1: one more ties), that mean, and low, "
+    "its certified bound. "
     "RDI: best minus worst class. NRGC: inequality relative to the mean, 0 is equal."
 )
 MOST_MODELS = 100
