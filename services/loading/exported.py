@@ -35,7 +35,7 @@ and or not max min floor ceiling
 """
 WORDS = frozenset(_NAMES.split())
 PLAIN = re.compile(rb"[\w.\-]{0,64}\s?")
-RAW = ("weight_", "tensor_const")
+RAW = ("weight_", "tensor_")
 """Beginnings of the names of members that torch reads as bytes where their configuration says so."""
 
 

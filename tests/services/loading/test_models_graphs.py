@@ -146,6 +146,26 @@ class Custom:
     """An object that only unpickling could make."""
 
 
+class Normalised(nn.Module):
+    """Mean and spread in the code: constants of the graph, and not weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = network()
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        mean, std = torch.tensor([0.3]), torch.tensor([0.35])
+        logits: torch.Tensor = self.body((images - mean) / std)
+        return logits
+
+
+def test_an_export_with_constants_is_one_of_tensors(tmp_path: Path) -> None:
+    uri = export(Normalised().eval(), tmp_path / "m.pt2", batch=None)
+    loaded = load_model(ModelSpec("m", uri))
+    with torch.no_grad():
+        torch.testing.assert_close(loaded.network(IMAGES), Normalised().eval()(IMAGES))
+
+
 def test_an_export_that_needs_unpickling_is_refused(tmp_path: Path) -> None:
     import io
     import zipfile
