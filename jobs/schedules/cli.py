@@ -15,7 +15,7 @@ import typer
 
 from jobs import console
 from jobs.options import FleetStorage, Json
-from jobs.service.cli import Address, Authority, Insecure, client_for, where
+from jobs.service.cli import Address, Authority, Insecure, client_for, placed, where
 
 if TYPE_CHECKING:
     from jobs.client import AuditClient
@@ -53,7 +53,7 @@ def add(
         from jobs.schedules.scheduler import new_schedule, now_utc
         from services.errors import ConfigError, Problem
 
-        fleet = overridden(load_fleet(fleet_file), storage=storage)
+        fleet = placed(overridden(load_fleet(fleet_file), storage=storage), None)
         if overlap not in set(Overlap):
             raise ConfigError(Problem("--overlap", "skip or queue", repr(overlap)))
         named = name or fleet.config.fleet

@@ -17,6 +17,7 @@ from services.errors import ConfigError, Interrupted, Problem
 
 if TYPE_CHECKING:
     from jobs.client import AuditClient, AuditStatus
+    from jobs.fleetfile import Fleet
 
 _ADDRESS = "Ray's dashboard, http://HEAD:8265, or local; default: RAY_API_SERVER_ADDRESS, else local."
 _STORAGE = "Where submissions lie: needed for local, and for audits that the cluster forgot."
@@ -46,9 +47,7 @@ def submit(
     with console.exits(json):
         from jobs.fleetfile import load_fleet, overridden
 
-        fleet = overridden(load_fleet(fleet_file), storage=storage)
-        if where(address) == "local":
-            fleet = overridden(fleet, storage=str(Path(fleet.config.storage).absolute()))
+        fleet = placed(overridden(load_fleet(fleet_file), storage=storage), address)
         environment = dict(pairs(env or [], "--env", "NAME=VALUE"))
         client = client_for(address, fleet.config.storage, ca, insecure, python=python, environment=environment)
         status = client.submit(fleet, key)
@@ -143,7 +142,7 @@ def list_(
 
 
 def serve(
-    settings: Annotated[Path, typer.Argument(help="Settings file (YAML): storage, tokens, allow-list, limits.")],
+    settings: Annotated[Path, typer.Argument(help="Settings file (YAML), such as deploy/compose/settings.yaml.")],
     here: Annotated[bool, typer.Option("--here", help="Serve from this process, without Ray Serve.")] = False,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")] = 8080,
@@ -192,6 +191,18 @@ def client_for(address: str | None, storage: str, ca: str | None, insecure: bool
     target = where(address)
     backend = backend_for(target, storage=storage, token=token_of(os.environ), verify=verify, **more)
     return AuditClient(backend, storage=storage or _home(target), environment=environment)
+
+
+def placed(fleet: Fleet, address: str | None) -> Fleet:
+    """The fleet; its relative storage made a folder below the current one, and told, when this machine audits it."""
+    from jobs.fleetfile import overridden
+
+    base = fleet.config.storage
+    if where(address) != "local" or "://" in base or Path(base).is_absolute():
+        return fleet
+    folder = str(Path(base).expanduser().absolute())
+    console.tell(f"storage {base} is the folder {folder}")
+    return overridden(fleet, storage=folder)
 
 
 def where(address: str | None) -> str:
