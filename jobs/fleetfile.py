@@ -9,7 +9,7 @@ from typing import Any
 
 from jobs.config import FleetConfig, GateConfig, crossed
 from jobs.overtime.promote import promotion_problems
-from jobs.yamlfile import Kind, Locator, read_yaml, registered, validated
+from jobs.yamlfile import FLEET, Locator, read_yaml, registered, require_kind, validated
 from services.errors import ClasswiseError, ConfigError, Problem
 from services.fairness_records import METRICS as GROUP_METRICS
 from services.measures.base import Measure
@@ -19,7 +19,7 @@ from services.measures.registry import MEASURES
 from services.records import Series
 from services.registry import did_you_mean
 
-KIND = Kind("fleet file", "fleet, models and samples")
+KIND = FLEET
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,29 @@ class Fleet:
         return {series.key: series for measure in self.measures for series in measure.series()}
 
 
+@dataclass(frozen=True)
+class _Known:
+    """What gates may name, as far as the file could be read.
+
+    Attributes:
+        names: what the file calls its measures, right or wrong.
+        complete: every measure could be read; else a gate may be about one that could not.
+    """
+
+    measures: tuple[Measure, ...]
+    groupings: tuple[str, ...]
+    names: tuple[str, ...]
+    complete: bool
+
+    def bounds(self) -> dict[str, float | None]:
+        """The bounds of all series by key."""
+        return {series.key: series.bound for measure in self.measures for series in measure.series()}
+
+    def may_be(self, key: str) -> bool:
+        """Whether it may be a series of a measure that could not be read."""
+        return not self.complete and key.startswith((*self.names, *MEASURES.names()))
+
+
 def load_fleet(path: str | Path) -> Fleet:
     """Read and validate a fleet file.
 
@@ -41,6 +64,7 @@ def load_fleet(path: str | Path) -> Fleet:
         ConfigError: with all faults of the file, each with line, field path, value and what is allowed.
     """
     data, where = read_yaml(path, KIND)
+    require_kind(data, where)
     return validate_fleet(data, where=where)
 
 
@@ -55,13 +79,17 @@ def validate_fleet(data: Any, *, source: str = "fleet", where: Locator | None = 
         raise ConfigError(Problem(where.source, f"a mapping with {KIND.keys}", type(data).__name__))
     config, problems = validated(data, FleetConfig, where)
     raw = data.get("measures", ("clean", "great"))
-    measures, faults = _measures(raw if isinstance(raw, list | tuple) else (), where)
+    raw = raw if isinstance(raw, list | tuple) else ()
+    measures, faults = _measures(raw, where)
     problems += faults
-    if config is not None and not problems:
-        problems += [*_gate_problems(config, measures, where), *promotion_problems(config, where)]
-        if config.generated is not None and not any(isinstance(measure, Great) for measure in measures):
-            remedy = "add great, whose theorem asks for generated samples, or leave generated out"
-            problems.append(Problem(where(("generated",)), "the measure great in the fleet", "none", remedy))
+    groups = config.groups if config is not None else _texts(data.get("groups"))
+    known = _Known(measures, ("class", *groups), _names(raw), complete=bool(raw) and not faults)
+    problems += _gate_problems(_gates(data.get("gates"), where), known, where)
+    if config is not None:
+        problems += promotion_problems(config, where)
+    if known.complete and data.get("generated") is not None and not any(isinstance(one, Great) for one in measures):
+        remedy = "add great, whose theorem asks for generated samples, or leave generated out"
+        problems.append(Problem(where(("generated",)), "the measure great in the fleet", "none", remedy))
     if problems or config is None:
         raise ConfigError(problems)
     return Fleet(config, measures)
@@ -120,12 +148,30 @@ def _measures(raw: list[Any] | tuple[Any, ...], where: Locator) -> tuple[tuple[M
     return tuple(measures), problems
 
 
-def _gate_problems(config: FleetConfig, measures: tuple[Measure, ...], where: Locator) -> list[Problem]:
-    bounds = {series.key: series.bound for measure in measures for series in measure.series()}
-    keys, groupings = list(bounds), ["class", *config.groups]
+def _texts(raw: Any) -> tuple[str, ...]:
+    return tuple(item for item in raw if isinstance(item, str)) if isinstance(raw, list | tuple) else ()
+
+
+def _names(raw: list[Any] | tuple[Any, ...]) -> tuple[str, ...]:
+    """What the entries of `measures` are called."""
+    return tuple(
+        name for name in _texts([item.get("name") if isinstance(item, dict) else item for item in raw]) if name
+    )
+
+
+def _gates(raw: Any, where: Locator) -> dict[int, GateConfig]:
+    """Those gates that can be read, by their place; the others are told with the rest of the tree."""
+    items = enumerate(raw if isinstance(raw, list | tuple) else ())
+    read = {index: validated(item, GateConfig, where)[0] for index, item in items}
+    return {index: gate for index, gate in read.items() if gate is not None}
+
+
+def _gate_problems(gates: dict[int, GateConfig], known: _Known, where: Locator) -> list[Problem]:
+    bounds = known.bounds()
+    keys, groupings = list(bounds), list(known.groupings)
     problems = []
-    for index, gate in enumerate(config.gates):
-        if gate.measure not in keys:
+    for index, gate in gates.items():
+        if gate.measure not in keys and not known.may_be(gate.measure):
             place = where(("gates", index, "measure"))
             problems.append(
                 Problem(place, "a series of this audit", repr(gate.measure), did_you_mean(gate.measure, keys))
@@ -134,8 +180,8 @@ def _gate_problems(config: FleetConfig, measures: tuple[Measure, ...], where: Lo
             place = where(("gates", index, "grouping"))
             remedy = did_you_mean(gate.grouping, groupings)
             problems.append(Problem(place, "class or one of groups", repr(gate.grouping), remedy))
-        if gate.metric == "falsified" and gate.measure in keys:
-            problems += _falsified_problems(index, gate.measure, measures, where)
+        if gate.metric == "falsified" and gate.measure in keys and known.complete:
+            problems += _falsified_problems(index, gate.measure, known.measures, where)
         if gate.metric in GROUP_METRICS:
             problems += _group_problems(index, gate, where)
         problems += _threshold_problems(gate, bounds.get(gate.measure), where, index)

@@ -21,7 +21,7 @@ from jobs.sweepconfig import (
     RecipeConfig,
     SweepConfig,
 )
-from jobs.yamlfile import Kind, Locator, Path_, read_yaml, registered, validated
+from jobs.yamlfile import SWEEP, Locator, Path_, read_yaml, registered, require_kind, validated
 from services.errors import ConfigError, Problem
 from services.measures.epsilons import FRACTION, read_radius
 from services.registry import did_you_mean
@@ -31,7 +31,7 @@ from services.training.methods import METHODS, Method
 from services.training.networks import ARCHITECTURES
 from services.training.recipe import Recipe
 
-KIND = Kind("sweep file", "sweep, methods, architectures and datasets")
+KIND = SWEEP
 NETWORKS = ("methods", "architectures")
 IN_PIXELS = frozenset({"epsilon", "step", "radius"})
 """Fields that may be written as fractions, "8/255"."""
@@ -116,6 +116,7 @@ def load_sweep(path: str | Path) -> Sweep:
         ConfigError: with all faults of the file, each with line, field path, value and what is allowed.
     """
     data, where = read_yaml(path, KIND)
+    require_kind(data, where)
     return validate_sweep(data, where=where)
 
 

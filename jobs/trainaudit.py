@@ -24,7 +24,7 @@ from jobs.sweepfile import Sweep
 from jobs.train import Trained
 from jobs.trainplan import TrainPlan
 from jobs.trialresult import contract_of
-from jobs.yamlfile import Locator, read_yaml
+from jobs.yamlfile import Locator, read_yaml, require_kind
 from services import storage
 from services.errors import ClasswiseError, ConfigError, Problem, SourceError
 from services.loading.models import fingerprint
@@ -62,6 +62,7 @@ def load_template(path: str | Path) -> Template:
         ConfigError: it cannot be read, or is no mapping.
     """
     data, where = read_yaml(path, KIND)
+    require_kind(data, where)
     if not isinstance(data, dict):
         raise ConfigError(Problem(where.source, f"a mapping with {KIND.keys}", type(data).__name__))
     return Template(data, where)

@@ -7,6 +7,7 @@ attacks or accidents, and YAML would take the last of two equal keys in silence.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from services.errors import ClasswiseError, ConfigError, Problem
-from services.registry import Registry, did_you_mean
+from services.registry import Registry, did_you_mean, nearest
 
 MAX_BYTES = 2**20
 MAX_NODES = 200_000
@@ -25,6 +26,7 @@ MAX_DIGITS = 400
 _NUMBERS = {"tag:yaml.org,2002:int", "tag:yaml.org,2002:float"}
 Path_ = tuple[str | int, ...]
 M = TypeVar("M", bound=BaseModel)
+_QUOTED = re.compile(r"'([^']*)'")
 
 
 @dataclass(frozen=True)
@@ -34,10 +36,19 @@ class Kind:
     Attributes:
         name: in messages: "fleet file".
         keys: what its mapping holds: "fleet, models and samples".
+        command: what takes it, for whoever gave it to another command.
+        example: where one stands.
     """
 
     name: str
     keys: str
+    command: str = ""
+    example: str = "deploy/examples/"
+
+
+FLEET = Kind("fleet file", "fleet, models and samples", "classwise audit")
+SWEEP = Kind("sweep file", "sweep, methods, architectures and datasets", "classwise train")
+_BY_KEY = {"fleet": FLEET, "sweep": SWEEP}
 
 
 @dataclass(frozen=True)
@@ -70,6 +81,8 @@ class Locator:
         if kind == "value_error":
             return Problem(self(path), str(context.get("error", detail["msg"])).removeprefix("expected "), found)
         expected = _PLAIN.get(kind) or detail["msg"].removeprefix("Input should be ").strip()
+        if kind == "literal_error" and isinstance(given := detail.get("input"), str):
+            return Problem(self(path), expected, repr(given)[:120], nearest(given, _QUOTED.findall(expected)))
         return Problem(self(path), expected.format(**context), found)
 
 
@@ -80,6 +93,20 @@ def read_yaml(path: str | Path, kind: Kind) -> tuple[Any, Locator]:
         ConfigError: it is missing, too large, no UTF-8, no YAML, or gives a key twice.
     """
     return parse_yaml(_read(Path(path), kind), Locator(str(path), kind))
+
+
+def require_kind(data: Any, where: Locator) -> None:
+    """Tell a file of another kind as such, and not by each of its fields.
+
+    Raises:
+        ConfigError: a sweep file where a fleet file is read, or the other way round.
+    """
+    if not isinstance(data, dict):
+        return
+    found = [kind for key, kind in _BY_KEY.items() if key in data]
+    if found and where.kind in _BY_KEY.values() and where.kind not in found:
+        remedy = f"run {found[0].command} {where.source}"
+        raise ConfigError(Problem(where.source, f"a {where.kind.name}", f"a {found[0].name}", remedy))
 
 
 def has_key(path: str | Path, key: str) -> bool:
@@ -120,7 +147,7 @@ def _read(path: Path, kind: Kind) -> str:
             raise ConfigError(Problem(str(path), f"a {kind.name} of at most {MAX_BYTES} bytes", f"{size} bytes"))
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise ConfigError(Problem(str(path), f"a {kind.name}", "no such file", "see deploy/examples/")) from None
+        raise ConfigError(Problem(str(path), f"a {kind.name}", "no such file", f"see {kind.example}")) from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(Problem(str(path), "a readable UTF-8 file", str(error))) from None
 

@@ -19,8 +19,13 @@ T = TypeVar("T")
 
 def did_you_mean(name: str, known: list[str]) -> str:
     """Return ``did you mean 'x'?`` for the nearest known name, or the list of all names when none is near."""
+    return nearest(name, known) or f"choose one of: {', '.join(sorted(known))}"
+
+
+def nearest(name: str, known: list[str]) -> str:
+    """Return ``did you mean 'x'?`` for the nearest known name, or nothing when none is near."""
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
-    return f"did you mean '{near[0]}'?" if near else f"choose one of: {', '.join(sorted(known))}"
+    return f"did you mean '{near[0]}'?" if near else ""
 
 
 class Registry(Generic[T]):

@@ -12,8 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobs.fleetfile import json_schema, load_fleet, validate_fleet
+from jobs.sweepfile import load_sweep
+from jobs.trainaudit import load_template
 from services.errors import ConfigError
 
+EXAMPLES = Path(__file__).resolve().parents[2] / "deploy" / "examples"
 GOOD = """
 fleet: digits
 models:
@@ -73,7 +76,9 @@ resources: {gpus: many}
     ("change", "message"),
     [
         ("gates: [{measure: grate, metric: wcr, at_least: 1}]", "found 'grate'; did you mean 'great'?"),
-        ("gates: [{measure: great, metric: wrc, at_least: 1}]", "'wcr'"),
+        ("gates: [{measure: great, metric: wrc, at_least: 1}]", "found 'wrc'; did you mean 'wcr'?"),
+        ("gates: [{measure: clean, metric: eod, at_most: 1}]", "or 'classes', found 'eod'; did you mean 'eodd'?"),
+        ("gates: [{measure: clean, metric: qqqq, at_most: 1}]", "or 'classes', found 'qqqq'"),
         ("gates: [{measure: great, metric: wcr}]", "exactly one of at_least, at_most, not_worse_than"),
         ("gates: [{measure: great, metric: wcr, not_worse_than: last}]", "set metric: aggregate"),
         ("gates: [{measure: great, metric: wcr, at_least: 1, grouping: sex}]", "expected class or one of groups"),
@@ -90,6 +95,48 @@ def test_each_mistake_says_what_is_allowed(tmp_path: Path, change: str, message:
     kept = [line for line in GOOD.splitlines() if not line.startswith(change.split(":")[0])]
     body = "\n".join(kept).replace("  - {measure: great, metric: wcr, at_least: 0.05}", "")
     assert message in "\n".join(faults(tmp_path, f"{body}\n{change}\n"))
+
+
+def test_a_measure_that_cannot_be_read_hides_no_other_mistake(tmp_path: Path) -> None:
+    told = faults(
+        tmp_path,
+        """
+fleet: digits
+models: [{name: a, uri: "timm:resnet18"}]
+samples: {uri: "sklearn:digits"}
+measures: [clean, grate, {name: pgd, steps: -1}]
+groups: [sex]
+gates:
+  - {measure: claen, metric: aggregate, at_least: 0.9}
+  - {measure: clean, metric: aggregate, at_least: 0.9, grouping: sexx}
+  - {measure: clean, metric: dp, at_most: 0.1}
+  - {measure: clean, metric: eod, at_most: 0.1, grouping: sex}
+  - {measure: great-softmax, metric: falsified, at_most: 0.1}
+  - {measure: clean, metric: wcr, at_least: 95}
+""",
+    )
+    assert [line.partition(":")[2].split(" ", 2)[1].rstrip(":") for line in told] == [
+        "gates[3].metric",
+        "measures[1]",
+        "measures[2].steps",
+        "gates[0].measure",
+        "gates[1].grouping",
+        "gates[2].grouping",
+        "gates[5].at_least",
+    ]
+    assert told[3].endswith("expected a series of this audit, found 'claen'; did you mean 'clean'?")
+    assert told[4].endswith("expected class or one of groups, found 'sexx'; did you mean 'sex'?")
+
+
+def test_a_sweep_file_is_told_in_one_sentence(tmp_path: Path) -> None:
+    told = faults(tmp_path, (EXAMPLES / "train_digits.yaml").read_text())
+    assert told == [
+        f"fleet.yaml: expected a fleet file, found a sweep file; run classwise train {tmp_path / 'fleet.yaml'}"
+    ]
+    with pytest.raises(ConfigError, match="expected a sweep file, found a fleet file; run classwise audit"):
+        load_sweep(EXAMPLES / "digits.yaml")
+    with pytest.raises(ConfigError, match="expected a fleet file, found a sweep file; run classwise train"):
+        load_template(EXAMPLES / "train_digits.yaml")
 
 
 def test_an_epsilon_of_8_is_asked_about(tmp_path: Path) -> None:

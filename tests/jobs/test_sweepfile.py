@@ -180,7 +180,7 @@ def test_all_mistakes_of_mappers_are_told_at_once() -> None:
         "mappers[4].recipe.epoch: expected no such field, found 'epoch'; did you mean 'epochs'?",
         "mappers[4].recipe.lr: expected greater than 0, found 0",
         "mappers[5].conditions: expected each attribute once",
-        "mappers[6].kind: expected 'vae' or 'conditional_gan', found \"flow\"",
+        "mappers[6].kind: expected 'vae' or 'conditional_gan', found 'flow'",
         "mappers[7].latents: expected greater than or equal to 2",
         "resources.workers: expected 1 where there are mappers, found 2; train mappers in a sweep of their own",
     ):
