@@ -28,6 +28,10 @@ SIZES = {
     "gib": 2**30,
     "tib": 2**40,
 }
+ONLY_LEFTOVERS = (
+    "no rule (--keep-last, --keep-days, --cache-days, --cache-size): only leftovers go, "
+    "temporary files and audits without a bundle that are older than a day"
+)
 SHOWN = 40
 """Lines of what goes; the rest is counted."""
 
@@ -61,6 +65,8 @@ def prune(
         if removing and not yes:
             _require_terminal(plan)
         if not json:
+            if rules == Rules(fleet=fleet, even_unsynced=even_unsynced):
+                console.say(ONLY_LEFTOVERS)
             _show(plan)
         if removing and not yes:
             removing = typer.confirm(f"Remove {_told(len(plan.remove), plan.size)} from {storage}?", err=True)

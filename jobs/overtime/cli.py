@@ -5,9 +5,10 @@ from __future__ import annotations
 import getpass
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from jobs import console
 from jobs.options import Json
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from services.records import AuditResult
 
 UNDECIDED = 3
+PAIR = "[THEN] NOW"
 _PLACE = "Folder of a bundle, or an audit's id with --fleet."
 Place = Annotated[str, typer.Argument(metavar="AUDIT", help=_PLACE)]
 Fleet = Annotated[str, typer.Option(help="The fleet, for audits that are named by their id.")]
@@ -50,8 +52,9 @@ def accept(
 
 
 def compare(
-    then: Annotated[str, typer.Argument(metavar="[THEN]", help=f"{_PLACE} Left out: the accepted audit.")],
-    now: Annotated[str, typer.Argument(metavar="NOW", help=_PLACE)] = "",
+    audits: Annotated[
+        list[str] | None, typer.Argument(metavar=PAIR, help=f"{_PLACE} Without THEN: the accepted audit.")
+    ] = None,
     fleet: Fleet = "",
     storage: Home = "classwise-runs",
     json: Json = False,
@@ -65,12 +68,17 @@ def compare(
         from tracking.comparison import plain
         from tracking.comparison_words import comparison_words
 
-        kept = _kept(now or then, storage, fleet)
-        found = run(_kept(then, storage, fleet) if now else _accepted(kept), kept)
+        *earlier, now = _pair(audits or [])
+        kept = _kept(now, storage, fleet)
+        then = _kept(earlier[0], storage, fleet) if earlier else _accepted(kept)
+        if then.result.audit_id == kept.result.audit_id:
+            which = "" if earlier else ": it is the accepted one"
+            console.tell(f"{kept.result.audit_id} is compared with itself{which}")
+        found = run(then, kept)
         if json:
             console.print_json(plain(found))
         else:
-            for line in comparison_words(found, shown=50, earlier="audit" if now else "the accepted audit"):
+            for line in comparison_words(found, shown=50, earlier="audit" if earlier else "the accepted audit"):
                 console.say(line)
         raise typer.Exit(1 if found.worse else 0 if found.comparisons else UNDECIDED)
 
@@ -128,9 +136,27 @@ def promote(
 def add_to(app: typer.Typer) -> None:
     """Add the commands to the command line."""
     app.command()(accept)
-    app.command()(compare)
+    app.command(cls=_Pair)(compare)
     app.command()(notify)
     app.command()(promote)
+
+
+class _Pair(TyperCommand):
+    """A command on one audit or two: Click puts arguments that may be left out last, and here it is the first."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """What follows the command's name in its usage."""
+        return ["[OPTIONS]", PAIR]
+
+
+def _pair(audits: list[str]) -> list[str]:
+    from services.errors import ConfigError, Problem
+
+    if not 1 <= len(audits) <= 2:
+        expected = f"one audit, or two: classwise compare {PAIR}"
+        remedy = "name NOW to compare it with the accepted audit, THEN and NOW to compare any two"
+        raise ConfigError(Problem("compare", expected, f"{len(audits) or 'none'}", remedy))
+    return audits
 
 
 def _kept(text: str, base: str, fleet: str) -> Kept:

@@ -253,3 +253,13 @@ def test_sizes_are_read_and_shown() -> None:
     for wrong in ("20 bananas", "-1GB", "GB"):
         with pytest.raises(ConfigError, match="--cache-size"):
             parsed_size(wrong)
+
+
+def test_without_rules_it_says_that_only_leftovers_go(tmp_path: Path) -> None:
+    bundle(str(tmp_path), "f", 400)
+    bundle(str(tmp_path), "f", 1)
+    bare = CliRunner().invoke(app, ["prune", str(tmp_path), "--fleet", "f"])
+    assert bare.exit_code == 0 and "in all 0 items" in bare.stdout
+    assert "no rule (--keep-last, --keep-days, --cache-days, --cache-size): only leftovers go" in bare.stdout
+    assert "no rule" not in CliRunner().invoke(app, ["prune", str(tmp_path), "--keep-last", "1", "--dry-run"]).stdout
+    assert json.loads(CliRunner().invoke(app, ["prune", str(tmp_path), "--json"]).stdout)["removed"] == []

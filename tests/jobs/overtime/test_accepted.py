@@ -114,6 +114,15 @@ def test_report_terminal_and_json_say_what_changed(
     assert verdict_text(published.result) is not None
 
 
+def test_compare_says_what_it_takes() -> None:
+    shown = run("compare", "--help").stdout
+    assert "compare [OPTIONS] [THEN] NOW\n" in shown and "required" not in shown
+    for words, found in (((), "none"), (("a", "b", "c"), "3")):
+        told = run("compare", *words)
+        assert told.exit_code == 2
+        assert f"expected one audit, or two: classwise compare [THEN] NOW, found {found}; name NOW" in told.stderr
+
+
 def test_the_commands(fleet: dict[str, Any], swapped: Callable[..., dict[str, Any]]) -> None:
     first, same = audit(fleet), audit(fleet)
     home = ["--storage", fleet["storage"], "--fleet", "digits"]
@@ -121,7 +130,12 @@ def test_the_commands(fleet: dict[str, Any], swapped: Callable[..., dict[str, An
     assert none.exit_code == 2 and "a fleet with an accepted audit" in none.stderr
     told = run("accept", first.result.audit_id, "--why", "by hand", *home)
     assert told.exit_code == 0 and told.stdout.startswith(f"accepted {first.result.audit_id} (pass), by ")
-    assert run("compare", same.folder).exit_code == 0
+    again = run("compare", same.folder)
+    assert again.exit_code == 0 and "itself" not in again.stderr
+    itself = run("compare", first.folder)
+    assert itself.exit_code == 0
+    assert f"{first.result.audit_id} is compared with itself: it is the accepted one" in itself.stderr
+    assert "is compared with itself\n" in run("compare", first.folder, first.folder).stderr
     worse = audit(swapped(fleet, "good", "weak"))
     compared = run("compare", first.result.audit_id, worse.result.audit_id, "--json", *home)
     assert compared.exit_code == 1 and json.loads(compared.stdout)["worse"] > 0
