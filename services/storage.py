@@ -24,8 +24,15 @@ def filesystem(url: str) -> tuple[Any, str]:
     try:
         fs, path = fsspec.core.url_to_fs(url)
     except (ValueError, ImportError) as error:
-        raise StorageError(Problem(url, "a local path or a URL that fsspec can open", str(error))) from error
+        expected, remedy = "a local path or a URL that fsspec can open", "install its fsspec package or use a path"
+        raise StorageError(Problem(url, expected, _of_protocol(url, error), remedy)) from error
     return fs, path
+
+
+def _of_protocol(url: str, error: Exception) -> str:
+    protocol, mark, _ = url.partition("://")
+    unknown = mark and str(error).startswith("Protocol not known")
+    return f"an unknown protocol {protocol}" if unknown else str(error)
 
 
 def is_local(url: str) -> bool:
@@ -153,9 +160,25 @@ def write(url: str, fill: Callable[[IO[bytes]], object]) -> None:
             if fs.exists(partial):
                 fs.rm(partial)
     except OSError as error:
-        raise StorageError(
-            Problem(url, "storage that can be written", str(error), "free space or check the permissions")
-        ) from error
+        found, remedy = _refused(error)
+        raise StorageError(Problem(url, "storage that can be written", found, remedy)) from error
+
+
+_NO_ROOM = "free space or check the permissions"
+
+
+def _refused(error: Exception) -> tuple[str, str]:
+    """Why nothing can be written, and what to do."""
+    if isinstance(error, FileExistsError | NotADirectoryError):
+        return "a file stands where a folder is needed", "move that file, or name another folder"
+    return _plain(error), _NO_ROOM
+
+
+def _plain(error: Exception) -> str:
+    """What the system says, without the error's number."""
+    said = getattr(error, "strerror", None)
+    name = getattr(error, "filename", None)
+    return (f"{said}: {name}" if name else str(said)) if said else str(error) or type(error).__name__
 
 
 def require_writable(url: str, where: str) -> None:
@@ -170,8 +193,10 @@ def require_writable(url: str, where: str) -> None:
         fs, path = filesystem(probe)
         fs.rm(path)
     except (StorageError, OSError) as error:
-        found = error.problems[0].found if isinstance(error, StorageError) else str(error)
-        remedy = "free space, check the permissions, or name another folder or URL"
+        told = error.problems[0] if isinstance(error, StorageError) else None
+        found, remedy = (told.found, told.remedy) if told is not None else _refused(error)
+        if remedy == _NO_ROOM:
+            remedy = "free space, check the permissions, or name another folder or URL"
         raise StorageError(Problem(where, f"a folder that can be written at {url}", found, remedy)) from error
 
 
@@ -203,4 +228,4 @@ def read_bytes(url: str) -> bytes:
 
 
 def _unreadable(url: str, error: OSError) -> StorageError:
-    return StorageError(Problem(url, "a readable file", str(error) or type(error).__name__))
+    return StorageError(Problem(url, "a readable file", _plain(error)))

@@ -43,8 +43,32 @@ def test_memory_urls_work_like_folders() -> None:
 def test_a_missing_file_and_an_unknown_protocol_are_named(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="expected a readable file"):
         storage.read_bytes(str(tmp_path / "none"))
-    with pytest.raises(StorageError, match="nosuch://x"):
+    with pytest.raises(
+        StorageError, match=r"nosuch://x.* found an unknown protocol nosuch; install its fsspec package"
+    ):
         storage.exists("nosuch://x")
+
+
+@pytest.mark.parametrize("below", ["", "/a", "/a/b"])
+def test_a_file_where_a_folder_is_needed_is_told_in_plain_words(tmp_path: Path, below: str) -> None:
+    (tmp_path / "file").write_text("x")
+    told = "found a file stands where a folder is needed; move that file, or name another folder"
+    with pytest.raises(StorageError, match=told):
+        storage.require_writable(f"{tmp_path}/file{below}", "storage")
+    with pytest.raises(StorageError, match=told):
+        storage.write_bytes(f"{tmp_path}/file{below}/x.bin", b"1")
+    with pytest.raises(StorageError, match=r"expected a readable file, found (Not a directory|No such file)"):
+        storage.read_bytes(f"{tmp_path}/file/x.bin")
+
+
+def test_storage_that_cannot_be_written_says_what_to_do() -> None:
+    remedy = "free space, check the permissions, or name another folder or URL"
+    with pytest.raises(StorageError, match=f"found [^\\[]*; {remedy}"):
+        storage.require_writable("/proc/classwise", "storage")
+    with pytest.raises(
+        StorageError, match=r"storage: .*found an unknown protocol s3x; install its fsspec package or use a"
+    ):
+        storage.require_writable("s3x://bucket/runs", "storage")
 
 
 def test_removing_takes_a_folder_with_all_in_it_and_nothing_is_no_fault(tmp_path: Path) -> None:
