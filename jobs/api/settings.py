@@ -127,7 +127,9 @@ class Settings(Part):
         return value
 
 
-KIND = Kind("settings file", "storage, tokens and allow")
+KIND = Kind(
+    "settings file", "storage, tokens and allow", example="deploy/compose/settings.yaml and docs/service.md#rest-api"
+)
 
 
 def load_settings(path: str | Path) -> Settings:

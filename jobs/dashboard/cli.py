@@ -24,11 +24,9 @@ def dashboard(
     """Show fleets, audits, models and running jobs in the browser; for this machine only, until Ctrl-C."""
     with console.exits(json=False):
         try:
-            from jobs.dashboard.serve import places_of, serve_local, told
+            from jobs.dashboard.serve import places_of, serve_local
 
             places = places_of(storage, tracking_uri, schedules)
-            for line in told(places):
-                console.say(line)
             with suppress(KeyboardInterrupt):  # how it is ended
                 serve_local(places, port, console.say)
         except ImportError as error:

@@ -79,7 +79,7 @@ def local_app(places: Places, token: str) -> FastAPI:
 
 
 def serve_local(places: Places, port: int, say: Callable[[str], None]) -> None:
-    """Serve until Ctrl-C; says the address once it listens.
+    """Serve until Ctrl-C; says what it reads and its address, once it listens.
 
     Raises:
         ConfigError: the port is taken.
@@ -89,6 +89,8 @@ def serve_local(places: Places, port: int, say: Callable[[str], None]) -> None:
     token = secrets.token_urlsafe(32)
     app = local_app(places, token)
     with _listening(port) as listener:
+        for line in told(places):
+            say(line)
         say(f"dashboard  http://{HOST}:{listener.getsockname()[1]}/#token={token}")
         say("It reads, and writes nothing. Ctrl-C ends it.")
         config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False)

@@ -21,7 +21,7 @@ from pathlib import Path
 from filelock import FileLock
 
 from jobs.service.backend import GRACE_SECONDS, AlreadySubmitted, JobInfo, Phase
-from jobs.service.submission import folder_in, known_in, read_ending
+from jobs.service.submission import LISTED, folder_in, known_in, read_ending
 from services import plainjson
 from services.errors import ConfigError, Problem, UnknownAudit
 from services.records import Outcome
@@ -118,7 +118,7 @@ class LocalJobs:
         except (OSError, ValueError, KeyError, TypeError):
             driver = None
         if driver is None:
-            raise UnknownAudit(Problem(name, "an audit that was submitted here", "none"))
+            raise UnknownAudit(Problem(name, "an audit that was submitted here", "none", LISTED))
         return driver
 
     @staticmethod

@@ -104,6 +104,9 @@ def checked_key(key: str) -> str:
     return key
 
 
+LISTED = "classwise list shows those that were submitted"
+
+
 def checked_id(text: str) -> str:
     """The id, when it has the form of one: it becomes part of paths and addresses.
 
@@ -111,7 +114,7 @@ def checked_id(text: str) -> str:
         UnknownAudit: it has not.
     """
     if not re.fullmatch(ID_FORM, text):
-        raise UnknownAudit(Problem("id", "the id of a submitted audit, FLEET-DIGEST", repr(text)[:120]))
+        raise UnknownAudit(Problem("id", "the id of a submitted audit, FLEET-DIGEST", repr(text)[:120], LISTED))
     return text
 
 

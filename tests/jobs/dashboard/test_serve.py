@@ -51,7 +51,7 @@ def test_a_port_that_is_taken_and_a_storage_that_is_not_there_are_told(base: Pat
         other.listen()
         port = str(other.getsockname()[1])
         said = CliRunner().invoke(app, ["dashboard", "--storage", str(base), "--port", port])
-    assert said.exit_code == 2 and f"expected a free port, found {port}" in said.stderr
+    assert said.exit_code == 2 and f"expected a free port, found {port}" in said.stderr and said.stdout == ""
     said = CliRunner().invoke(app, ["dashboard", "--storage", str(tmp_path / "nowhere")])
     assert said.exit_code == 2 and "expected the folder of a storage" in said.stderr
     assert not (tmp_path / "nowhere").exists()
