@@ -80,12 +80,16 @@ def in_process(task: TrialTask, data: dict[str, TrainingSet], folder: Path) -> d
 
 
 def kill_one(kind: str) -> None:
-    """Kill a worker process of this cluster by its title; others may run Ray on this machine too."""
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and _title(entry).startswith(kind) and _descends(int(entry.name), os.getpid()):
-            os.kill(int(entry.name), signal.SIGKILL)
-            return
-    raise AssertionError(f"no process {kind}")
+    """Kill a worker process of this cluster by its title."""
+    os.kill(processes(kind)[0], signal.SIGKILL)
+
+
+def processes(kind: str) -> list[int]:
+    """Worker processes of this cluster by their title, one at least; others may run Ray on this machine too."""
+    entries = [entry for entry in Path("/proc").iterdir() if entry.name.isdigit() and _title(entry).startswith(kind)]
+    found = [int(entry.name) for entry in entries if _descends(int(entry.name), os.getpid())]
+    assert found, f"no process {kind}"
+    return found
 
 
 def _title(entry: Path) -> str:
@@ -143,9 +147,8 @@ def test_a_mapper_runs_beside_a_network_and_goes_on_when_its_worker_is_killed(
             if event.task.name == "vae" and isinstance(event, EpochDone):
                 epochs.append(event.point.epoch)
                 if len(epochs) == 1:
-                    for _ in range(2):  # whichever of the two holds it
-                        kill_one("ray::TrialWorker.run")
-                        time.sleep(0.1)
+                    for process in processes("ray::TrialWorker.run"):  # whichever holds it
+                        os.kill(process, signal.SIGKILL)
             if isinstance(event, TrialDone):
                 assert event.report.state == "finished", event
     assert len(begins) == 2 and begins[0] == 0 and begins[1] >= 1 and epochs == list(range(6))
