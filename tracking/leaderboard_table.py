@@ -7,6 +7,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from services.numerics.composite import wider_than_scale
 from tracking.leaderboard import NOT_MEASURED, Board, Entry, Metric, Standing, short_key, told
 from tracking.names import shorten
 
@@ -18,6 +19,7 @@ LEGEND = (
     "score: weighted mean of the metrics, each scaled from 0, the worst row here, to 1, the best.",
     "= not separated from the first: their ranges overlap, ? a range is unknown. * on the Pareto front. † published.",
 )
+WIDE = "wide: the range is wider than the scale, as where rows hardly differ in a metric; --csv has its numbers"
 _NAME, _RANGE = 12, 10
 """The least room for names, and what the score's range takes."""
 
@@ -33,6 +35,7 @@ def board_text(board: Board, width: int = WIDTH) -> RenderableType:
         board_table(board, width),
         Text("; ".join(columns), style="dim"),
         *(Text(f"note: {note}") for note in board.notes),
+        *([Text(WIDE, style="dim")] if any(wider_than_scale(one.score) for one in board.standings) else []),
         Text(),
     )
 
@@ -87,7 +90,7 @@ def _row(board: Board, entry: Entry, standing: Standing) -> list[str]:
         entry.name,
         str(entry.count),
         told("", score.value),
-        "–" if unknown else f"{told('', score.low)} {told('', score.high)}",
+        "–" if unknown else "wide" if wider_than_scale(score) else f"{told('', score.low)} {told('', score.high)}",
         *(told(key, entry.numbers.get(key, NOT_MEASURED).value) for key in keys),
     ]
 

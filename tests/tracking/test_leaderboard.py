@@ -151,6 +151,15 @@ def test_marks_tell_front_separation_and_source(make_board: Make) -> None:
     assert firsts == ["1*", "2?", "3*", "–†"]
 
 
+def test_a_range_wider_than_the_scale_is_no_number_in_the_terminal_but_in_the_files(make_board: Make) -> None:
+    board = make_board(3)
+    standings = (replace(board.standings[0], score=Estimate(0.75, -3724.187, 3588.173)), *board.standings[1:])
+    wide = replace(board, standings=standings)
+    assert "3724" not in "\n".join(printed(wide)) and any(" wide " in line for line in printed(wide))
+    assert any(line.startswith("wide: ") for line in printed(wide)) and "wide" not in "\n".join(printed(board))
+    assert flat_rows([wide])[0]["score_low"] == -3724.187
+
+
 def test_hostile_names_stay_on_their_line(make_board: Make) -> None:
     board = make_board(2, names=["[red]x[/red]\n\x1b[31m‮", "y" * 500], dataset="a\nb")
     lines = printed(board)

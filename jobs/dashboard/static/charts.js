@@ -81,19 +81,27 @@ const told = (value) => value === null || value === undefined ? "undefined" : va
 export const hover = (lines, at) => [...lines.map((text) => safe(text, 200)),
   at ? `${told(at[0])}${at[1] === null ? "" : `, at least ${told(at[1])}`}${at[2] === null ? "" : `, at most ${told(at[2])}`}` : "undefined"].join("<br>");
 
+// Arrows at the ends of an axis that is cut, where an interval goes on.
+const arrows = (marks, [left, right]) => [[left, "triangle-left", (one) => one[1] !== null && one[1] < left], [right, "triangle-right", (one) => one[2] !== null && one[2] > right]].map(([end, arrow, beyond]) => {
+  const rows = marks.flatMap((mark) => mark.cells.map((one, row) => one && beyond(one) ? row : -1)).filter((row) => row >= 0);
+  return { type: "scatter", mode: "markers", x: rows.map(() => end), y: rows, marker: { symbol: arrow, size: 10, color: LINES[0] }, cliponaxis: false, hoverinfo: "skip", showlegend: false };
+});
+const within = (one, [left, right]) => one && [one[0], one[1] === null ? null : Math.max(left, one[1]), one[2] === null ? null : Math.min(right, one[2])];
+
 // Categories from the top, marks side by side with their intervals: [{ name, cells, colour, symbol }].
-export const dots = (categories, marks, label) => (narrow) => ({
-  data: marks.map((mark, place) => ({
+// `ends` cuts the axis: an interval that goes on beyond them ends in an arrow.
+export const dots = (categories, marks, label, ends = null) => (narrow) => ({
+  data: [...marks.map((mark, place) => ({
     type: "scatter", mode: "markers", name: safe(mark.name, 40), cliponaxis: false,
     x: mark.cells.map((one) => one ? one[0] : null),
     y: categories.map((_, row) => row + (place - (marks.length - 1) / 2) * 0.24),
-    ...around("x", mark.cells), hoverinfo: "text",
+    ...around("x", ends ? mark.cells.map((one) => within(one, ends)) : mark.cells), hoverinfo: "text",
     text: mark.cells.map((one, row) => hover([categories[row], mark.name], one)),
     marker: { size: 9, color: mark.colour || LINES[place % 8], symbol: mark.symbol || ["circle", "square", "diamond"][place % 3] },
-  })),
+  })), ...(ends ? arrows(marks, ends) : [])],
   layout: {
     height: 110 + Math.max(4, categories.length) * (marks.length > 1 ? 28 : 22),
-    xaxis: { title: { text: safe(label, narrow ? 40 : 80), font: { size: 12 }, standoff: 8 }, rangemode: "tozero", nticks: 7 },
+    xaxis: { title: { text: safe(label, narrow ? 40 : 80), font: { size: 12 }, standoff: 8 }, rangemode: "tozero", nticks: 7, ...(ends ? { range: ends } : {}) },
     yaxis: { ...ticks(categories, narrow ? 14 : 30), range: [categories.length - 0.4, -0.6], ticklabelstandoff: 5 },
     showlegend: marks.length > 1, legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 },
   },
