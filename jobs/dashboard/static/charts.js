@@ -32,8 +32,9 @@ const draw = async (canvas) => {
   const make = drawn.get(canvas);
   const Plotly = await plotly();
   if (!canvas.isConnected) return;
-  const narrow = canvas.parentElement.clientWidth < 640;
-  const { data, layout, width } = make(narrow);
+  const room = canvas.parentElement.clientWidth, narrow = room < 640;
+  const { data, layout, width } = make(narrow, room);
+  canvas.dataset.room = String(room);
   canvas.style.minWidth = width && narrow ? `${width}px` : "";
   await Plotly.react(canvas, data, themed(layout), { responsive: true, displayModeBar: false, scrollZoom: false });
   canvas.classList.add("drawn");
@@ -46,6 +47,14 @@ const watcher = new IntersectionObserver((entries) => {
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
   for (const canvas of drawn.keys()) if (canvas.classList.contains("drawn")) draw(canvas);
 });
+// A window of another width, or a phone that is turned: figures are laid out anew.
+let resizing = 0;
+addEventListener("resize", () => {
+  clearTimeout(resizing);
+  resizing = setTimeout(() => {
+    for (const canvas of drawn.keys()) if (canvas.classList.contains("drawn") && canvas.dataset.room !== String(canvas.parentElement.clientWidth)) draw(canvas);
+  }, 150);
+});
 // Figures that are not in the page any more are forgotten.
 export const clear = () => {
   for (const canvas of [...drawn.keys()].filter((one) => !one.isConnected)) {
@@ -55,7 +64,7 @@ export const clear = () => {
   }
 };
 
-// `make(narrow)` gives { data, layout, width }; width is the least, on a narrow screen, and then scrolls.
+// `make(narrow, room)`, of the room in pixels, gives { data, layout, width }; width is the least, on a narrow screen, and then scrolls.
 export const figure = (title, note, make, numbers) => {
   const canvas = el("div", { class: "canvas" });
   drawn.set(canvas, make);
@@ -120,8 +129,8 @@ export const lines = (moments, found, label) => (narrow) => ({
     showlegend: place < 8,
   })).reverse(),
   layout: {
-    height: 430, showlegend: found.length > 1, legend: { orientation: "h", y: narrow ? -0.3 : -0.14, yanchor: "top", x: 0, traceorder: "reversed" },
-    xaxis: { ...ticks(moments, 24), nticks: 8, ...thinned(moments, narrow ? 4 : 12), range: [-0.4, moments.length - 0.6] },
+    height: 430, showlegend: found.length > 1, legend: { orientation: "h", y: narrow ? -0.4 : -0.14, yanchor: "top", x: 0, traceorder: "reversed" },
+    xaxis: { ...ticks(moments, 24), nticks: 8, ...thinned(moments, narrow ? 4 : 12), ...(narrow ? { tickangle: -35 } : {}), range: [-0.4, moments.length - 0.6] },
     yaxis: { title: { text: safe(label, 60), standoff: 8 } },
   },
 });
@@ -131,14 +140,17 @@ const thinned = (names, most) => {
   return { tickvals: kept, ticktext: kept.map((place) => safe(names[place], 24)) };
 };
 
-export const heatmap = (rows, columns, values, label) => (narrow) => {
-  const written = rows.length * columns.length <= 400;
+// Numbers stand in cells of at least so many pixels; on a narrow screen the matrix is as wide as that takes, and scrolls.
+const CELL = 34;
+export const heatmap = (rows, columns, values) => (narrow, room) => {
+  const beside = 130 + 7 * Math.min(narrow ? 14 : 34, Math.max(...rows.map((row) => row.length))), least = beside + CELL * columns.length;
+  const written = rows.length * columns.length <= 400 && (narrow || least <= room);
   return {
-    width: 170 + 34 * columns.length,
+    width: Math.max(least, room),
     data: [{
       type: "heatmap", z: values, colorscale: "Cividis", xgap: 1, ygap: 1, hoverinfo: "text",
       hovertext: values.map((line, row) => line.map((value, column) => hover([rows[row], columns[column]], value === null ? null : [value, null, null]))),
-      colorbar: { title: { text: safe(label, 40), side: "right" }, thickness: 12 },
+      colorbar: { thickness: 12 },
       ...(written ? { text: values.map((line) => line.map((value) => value === null ? "" : value.toFixed(2))), texttemplate: "%{text}", textfont: { size: 10 } } : {}),
     }],
     layout: {
