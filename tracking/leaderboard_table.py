@@ -7,7 +7,6 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from services.numerics.composite import wider_than_scale
 from tracking.leaderboard import NOT_MEASURED, Board, Entry, Metric, Standing, short_key, told
 from tracking.names import shorten
 
@@ -35,7 +34,7 @@ def board_text(board: Board, width: int = WIDTH) -> RenderableType:
         board_table(board, width),
         Text("; ".join(columns), style="dim"),
         *(Text(f"note: {note}") for note in board.notes),
-        *([Text(WIDE, style="dim")] if any(wider_than_scale(one.score) for one in board.standings) else []),
+        *([Text(WIDE, style="dim")] if any(one.wide for one in board.standings) else []),
         Text(),
     )
 
@@ -90,7 +89,7 @@ def _row(board: Board, entry: Entry, standing: Standing) -> list[str]:
         entry.name,
         str(entry.count),
         told("", score.value),
-        "–" if unknown else "wide" if wider_than_scale(score) else f"{told('', score.low)} {told('', score.high)}",
+        "–" if unknown else "wide" if standing.wide else f"{told('', score.low)} {told('', score.high)}",
         *(told(key, entry.numbers.get(key, NOT_MEASURED).value) for key in keys),
     ]
 

@@ -18,8 +18,6 @@ from services.records import Estimate
 
 ALONE = "a composite compares, and there is nothing to compare with"
 ALIKE = "the compared models are alike in every metric that counts"
-SCALE = (-0.5, 1.5)
-"""As far as scores are drawn: 0 and 1 are the worst and the best row, and half of that on either side."""
 _SAME = 1e-12
 """A spread below this share of the largest number is rounding: the metric counts as the same for all."""
 _DIGITS = 12
@@ -99,14 +97,6 @@ def with_leader(scores: Sequence[Estimate]) -> tuple[bool | None, ...]:
         True if place == 1 else None if place is None or bar is None or score.high is None else score.high >= bar
         for score, place in zip(scores, order, strict=True)
     )
-
-
-def wider_than_scale(score: Estimate) -> bool:
-    """Whether the score's range is wider than what is drawn, so that its numbers tell nothing but that.
-
-    It happens where the rows hardly differ in a metric: scaling stretches that metric's intervals by as much.
-    """
-    return score.low is not None and score.high is not None and score.high - score.low > SCALE[1] - SCALE[0]
 
 
 def pareto_front(values: NDArray[Any], lower_is_better: Sequence[bool]) -> tuple[bool | None, ...]:

@@ -20,7 +20,6 @@ from services.numerics.composite import (
     composite,
     pareto_front,
     places,
-    wider_than_scale,
     with_leader,
 )
 from services.records import Estimate
@@ -211,20 +210,3 @@ def test_places_are_shared_by_ties_and_with_leader_covers_all_leaders() -> None:
     assert places(scores) == (4, 1, 1, 3)
     assert with_leader(scores) == (False, True, True, True)
     assert with_leader([Estimate(None, reason="x")]) == (None,)
-
-
-def test_a_range_is_told_by_its_numbers_unless_it_is_wider_than_what_is_drawn() -> None:
-    values = np.array([[0.90, 0.5000], [0.70, 0.5001], [0.80, 0.5000]])
-    options: dict[str, Any] = {"names": ["a", "b"], "weights": [1, 1], "lower_is_better": [False, False]}
-    stretched = composite(values, low=values - 0.03, high=values + 0.03, **options).scores
-    assert [wider_than_scale(score) for score in stretched] == [True] * 3, "b differs by 0.0001"
-    plain = composite(
-        values[:, :1],
-        low=values[:, :1] - 0.03,
-        high=values[:, :1] + 0.03,
-        names=["a"],
-        weights=[1],
-        lower_is_better=[False],
-    )
-    assert [wider_than_scale(score) for score in plain.scores] == [False] * 3
-    assert not wider_than_scale(Estimate(0.5, -9.0)) and not wider_than_scale(Estimate(None, reason="x"))
