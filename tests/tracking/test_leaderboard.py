@@ -169,14 +169,9 @@ def test_a_metric_of_tiny_spread_makes_ranges_that_are_too_wide_to_tell() -> Non
 
     def wide(table: np.ndarray) -> list[bool]:
         count = table.shape[1]
-        options: dict[str, Any] = {
-            "names": ["a", "b"][:count],
-            "weights": [1] * count,
-            "lower_is_better": [False] * count,
-        }
-        scores = composite(
-            table, low=table - 0.03, high=table + 0.03, lower_is_better=[False] * count, **options
-        ).scores
+        options: dict[str, Any] = {"names": ["a", "b"][:count], "weights": [1] * count}
+        options["lower_is_better"] = [False] * count
+        scores = composite(table, low=table - 0.03, high=table + 0.03, **options).scores
         return [Standing(1, score, None, None).wide for score in scores]
 
     assert wide(values) == [True] * 3 and wide(values[:, :1]) == [False] * 3
