@@ -46,7 +46,7 @@ const ranking = (() => {
     return scores.map((score, place) => order[place] === 1 ? true : order[place] === null || bar === null || score.high === null ? null : score.high >= bar);
   };
 
-  // Whether a score's range is wider than what is drawn of the scale.
+  // Whether a score's range is wider than what is drawn of the scale, as Standing.wide of tracking/leaderboard.py.
   const wide = ({ low, high }) => low !== null && high !== null && high - low > SCALE[1] - SCALE[0];
 
   // Whether no row is at least as good in all criteria and better in one; criteria as { column, lower }.
