@@ -114,6 +114,10 @@ class Metric:
         return lower_is_better(self.key)
 
 
+SCALE = (-0.5, 1.5)
+"""As far as scores are drawn: 0 and 1 are the worst and the best row, and half of that on either side."""
+
+
 @dataclass(frozen=True, slots=True)
 class Standing:
     """Where a row stands.
@@ -129,6 +133,15 @@ class Standing:
     score: Estimate
     front: bool | None
     with_leader: bool | None
+
+    @property
+    def wide(self) -> bool:
+        """Whether the score's range is wider than what is drawn, so that its numbers tell nothing but that.
+
+        It happens where the rows hardly differ in a metric: scaling stretches that metric's intervals by as much.
+        """
+        low, high = self.score.low, self.score.high
+        return low is not None and high is not None and high - low > SCALE[1] - SCALE[0]
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ LEGEND = (
     "score: weighted mean of the metrics, each scaled from 0, the worst row here, to 1, the best.",
     "= not separated from the first: their ranges overlap, ? a range is unknown. * on the Pareto front. † published.",
 )
+WIDE = "wide: the range is wider than the scale, as where rows hardly differ in a metric; --csv has its numbers"
 _NAME, _RANGE = 12, 10
 """The least room for names, and what the score's range takes."""
 
@@ -33,6 +34,7 @@ def board_text(board: Board, width: int = WIDTH) -> RenderableType:
         board_table(board, width),
         Text("; ".join(columns), style="dim"),
         *(Text(f"note: {note}") for note in board.notes),
+        *([Text(WIDE, style="dim")] if any(one.wide for one in board.standings) else []),
         Text(),
     )
 
@@ -87,7 +89,7 @@ def _row(board: Board, entry: Entry, standing: Standing) -> list[str]:
         entry.name,
         str(entry.count),
         told("", score.value),
-        "–" if unknown else f"{told('', score.low)} {told('', score.high)}",
+        "–" if unknown else "wide" if standing.wide else f"{told('', score.low)} {told('', score.high)}",
         *(told(key, entry.numbers.get(key, NOT_MEASURED).value) for key in keys),
     ]
 

@@ -17,6 +17,7 @@ from services.records import AuditResult, CalibrationResult, Estimate, Series, S
 from tracking.figures import views
 from tracking.figures.charts import Chart, Dots, Heatmap, Lines
 from tracking.figures.interactive import to_plotly
+from tracking.figures.palette import style
 from tracking.figures.png import png_bytes
 from tracking.figures.save import fleet_charts, model_charts, write_figures
 
@@ -105,6 +106,41 @@ def test_reranking_by_hand(small_audit: AuditResult) -> None:
         better = sum((other.aggregate.value or 0) > (mine.aggregate.value or 0) for other in scores.values())
         fairer = sum((other.nrgc.value or 0) < (mine.nrgc.value or 0) for other in scores.values())
         assert (line.y[0], line.y[3]) == (1 + better, 1 + fairer)
+
+
+def test_a_model_has_one_colour_in_all_figures(gf_audit: AuditResult) -> None:
+    audit = replace(gf_audit, models=gf_audit.models[:6])
+    charts = {
+        name: to_plotly(chart) for name, chart in all_charts(audit).items() if name in {"reranking", "radar", "trends"}
+    }
+    looks = {
+        name: {trace["name"]: (trace["line"]["color"], trace["marker"]["symbol"]) for trace in chart["data"]}
+        for name, chart in charts.items()
+    }
+    assert (
+        len(looks) == 3 and looks["reranking"] == looks["trends"] and looks["radar"].items() <= looks["trends"].items()
+    )
+    assert len(set(looks["trends"].values())) == 6
+    assert len({style(place) for place in range(64)}) == 64
+
+
+def test_counts_and_ranks_have_whole_ticks(gf_audit: AuditResult) -> None:
+    charts = all_charts(gf_audit)
+    ranks, pay = to_plotly(charts["reranking"])["layout"]["yaxis"], to_plotly(charts["vulnerability"])["layout"]
+    for axis, step in ((ranks, 2), (pay["xaxis"], 2), (pay["xaxis2"], 2)):
+        assert (axis["tickformat"], axis["dtick"]) == ("d", step)
+    assert ranks["tick0"] == 1
+
+
+def test_headings_of_groups_say_the_attribute_once(small_audit: AuditResult) -> None:
+    models = [
+        replace(model, series=tuple(replace(one, grouping="brightness") for one in model.series))
+        for model in small_audit.models
+    ]
+    chart = views.heatmap(replace(small_audit, models=tuple(models)), "great/by-brightness")
+    own = views.profile(models[0], "brightness")
+    assert chart is not None and chart.title.endswith(", by group of brightness")
+    assert own is not None and own.title.endswith(", by group of brightness")
 
 
 def test_calibration_marks_plateau_and_edge(gf_audit: AuditResult) -> None:

@@ -9,15 +9,19 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
 from services.estimates import Estimate
+from services.numerics.composite import composite
 from tracking.leaderboard import (
     Board,
     Entry,
+    Standing,
     board_json,
     csv_text,
     fill_parquet,
@@ -149,6 +153,29 @@ def test_marks_tell_front_separation_and_source(make_board: Make) -> None:
     lines = printed(replace(board, entries=entries, standings=standings))
     firsts = [line.split()[0] for line in lines if " model 0" in line]
     assert firsts == ["1*", "2?", "3*", "–†"]
+
+
+def test_a_range_wider_than_the_scale_is_no_number_in_the_terminal_but_in_the_files(make_board: Make) -> None:
+    board = make_board(3)
+    standings = (replace(board.standings[0], score=Estimate(0.75, -3724.187, 3588.173)), *board.standings[1:])
+    wide = replace(board, standings=standings)
+    assert "3724" not in "\n".join(printed(wide)) and any(" wide " in line for line in printed(wide))
+    assert any(line.startswith("wide: ") for line in printed(wide)) and "wide" not in "\n".join(printed(board))
+    assert flat_rows([wide])[0]["score_low"] == -3724.187
+
+
+def test_a_metric_of_tiny_spread_makes_ranges_that_are_too_wide_to_tell() -> None:
+    values = np.array([[0.90, 0.5000], [0.70, 0.5001], [0.80, 0.5000]])
+
+    def wide(table: np.ndarray) -> list[bool]:
+        count = table.shape[1]
+        options: dict[str, Any] = {"names": ["a", "b"][:count], "weights": [1] * count}
+        options["lower_is_better"] = [False] * count
+        scores = composite(table, low=table - 0.03, high=table + 0.03, **options).scores
+        return [Standing(1, score, None, None).wide for score in scores]
+
+    assert wide(values) == [True] * 3 and wide(values[:, :1]) == [False] * 3
+    assert not Standing(1, Estimate(0.5, -9.0), None, None).wide
 
 
 def test_hostile_names_stay_on_their_line(make_board: Make) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from services.estimates import Estimate
 from services.numerics.composite import composite, pareto_front, places, with_leader
-from tracking.leaderboard import NOT_MEASURED, Board, Entry, limits
+from tracking.leaderboard import NOT_MEASURED, SCALE, Board, Entry, limits
 from tracking.leaderboard_page import render
 
 Make = Callable[..., Board]
@@ -186,6 +186,23 @@ def test_the_scale_is_that_of_the_rows_shown(quiet: Any, make_board: Make, tmp_p
     kept = [entry for entry in kept if "model 00" in entry.name]
     agree(quiet.execute_script(ROWS), by_python(board, kept, [1.0] * 3))
     assert quiet.find_element("id", "summary").text.startswith(f"{len(kept)} of 24 rows; first: ")
+
+
+def test_a_range_wider_than_the_scale_is_told_as_that(quiet: Any, make_board: Make, tmp_path: Path) -> None:
+    board = make_board(2, metrics=1)
+    close = [
+        replace(one, numbers={**one.numbers, "clean/aggregate": Estimate(0.5 + place / 1e4, 0.4, 0.6)})
+        for place, one in enumerate(board.entries)
+    ]
+    opened(quiet, [replace(board, entries=tuple(close))], tmp_path)
+    told = (
+        "return [...document.querySelectorAll('#rows .score')]"
+        ".map(c => [c.querySelector('.remark').textContent, c.querySelector('.range').className])"
+    )
+    assert quiet.execute_script(told) == [["wider than the scale", "range below above"]] * 2
+    assert "const SAME" in (text := quiet.page_source) and f"SCALE = [{SCALE[0]}, {SCALE[1]}]" in text
+    opened(quiet, [make_board(2, metrics=1)], tmp_path)
+    assert all(" to " in remark for remark, _ in quiet.execute_script(told))
 
 
 def test_no_weight_and_one_row_are_said_and_not_ranked(quiet: Any, make_board: Make, tmp_path: Path) -> None:

@@ -156,5 +156,11 @@ def test_a_phone_sees_all_of_it(browser: Any, attacked_audit: AuditResult, tmp_p
             time.sleep(0.2)
         assert all(0 <= left < right <= 400 for left, right, _ in boxes)
         assert boxes[1][2] > boxes[0][2] + 100, "panels stand below each other"
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {**screen, "width": 1200})
+        end = time.monotonic() + 60
+        while (boxes := browser.execute_script(titles))[1][2] != boxes[0][2]:
+            assert time.monotonic() < end, "in a wider window panels stand side by side again"
+            time.sleep(0.2)
+        assert boxes[1][0] > boxes[0][1]
     finally:
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})

@@ -8,6 +8,7 @@ from services.records import AuditResult, LatentDimension, ModelResult, Projecti
 from services.traversals import Traversal
 from tracking.fairness import GAP_WORDS, SHORT, attributes, fairness_of, projection_of, projections
 from tracking.figures.charts import Chart, Dots, Heatmap, Line, Marks, Panel, Radar, Strip, Strips
+from tracking.figures.views import places
 from tracking.names import file_name
 from tracking.tables import finite
 
@@ -91,8 +92,12 @@ def attribute_radar(audit: AuditResult, series: str) -> Radar | None:
     names = tuple(dimension.name for dimension in found[0][1].dimensions) if found else ()
     if not 3 <= len(names) <= RADAR_AXES:
         return None
+    seats = places(audit)
     chosen = found if len(found) <= RADAR_LINES else _ends(found)
-    lines = tuple(Line(model.spec.name, tuple(finite(d.tol.value) for d in told.dimensions)) for model, told in chosen)
+    lines = tuple(
+        Line(model.spec.name, tuple(finite(d.tol.value) for d in told.dimensions), seats[model.spec.name])
+        for model, told in chosen
+    )
     note = "Tolerance to each latent factor: how much of its range, both ways, leaves the label as it is (2 is all)."
     note += "" if len(chosen) == len(found) else f" The {RADAR_LINES - 1} most tolerant models and the least."
     return Radar("Attribute radar", note, names, lines, 2.0)

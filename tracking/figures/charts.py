@@ -37,10 +37,11 @@ class Marks:
 
 @dataclass(frozen=True)
 class Panel:
-    """Marks side by side over one x axis."""
+    """Marks side by side over one x axis; `whole` where only whole numbers are read off it."""
 
     label: str
     marks: tuple[Marks, ...]
+    whole: bool = False
 
 
 @dataclass(frozen=True)
@@ -76,10 +77,11 @@ class Scatter:
 
 @dataclass(frozen=True)
 class Line:
-    """One named line over the chart's x values."""
+    """One named line over the chart's x values; `place` in the fleet is its colour's, whatever else is drawn."""
 
     name: str
     y: Values
+    place: int | None = None
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,14 @@ the page, which has a light and a dark form.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from html import escape
-from math import log10
+from math import ceil, log10
 from typing import Any
 
 from tracking.figures.charts import Chart, Cloud, Dots, Heatmap, Lines, Marks, Panel, Radar, Scatter
 from tracking.figures.labels import spread
-from tracking.figures.palette import GREY, LINES
+from tracking.figures.palette import GREY, LINES, style
 from tracking.names import shorten
 from tracking.tables import finite
 
@@ -76,7 +76,7 @@ def _heatmap(chart: Heatmap) -> tuple[list[Json], Json]:
         "hovertext": hover,
         "hoverinfo": "text",
         "colorscale": "Cividis",
-        "colorbar": {"title": {"text": _short(chart.label, 40), "side": "right"}, "thickness": 12},
+        "colorbar": {"thickness": 12},
         "xgap": 1,
         "ygap": 1,
     }
@@ -113,11 +113,18 @@ def _dots(chart: Dots) -> tuple[list[Json], Json]:
             "rangemode": "tozero",
             "nticks": 7,
             "domain": _domain(place, len(chart.panels)),
+            **(_whole(value for marks in panel.marks for value in marks.values) if panel.whole else {}),
         }
         traces += [_marks(chart, panel, position, f"x{axis}") for position in range(len(panel.marks))]
         if len(panel.marks) > 1:
             layout |= {"showlegend": True, "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom"}}
     return traces, layout
+
+
+def _whole(values: Iterable[float | None], *, first: int = 0, most: int = 7) -> Json:
+    """Ticks at whole numbers, at most about so many: counts and ranks have no others."""
+    top = max((value for value in values if value is not None), default=1.0)
+    return {"tickformat": "d", "tick0": first, "dtick": max(1, ceil(top / most))}
 
 
 def _domain(place: int, of: int) -> list[float]:
@@ -217,7 +224,8 @@ def _lines(chart: Lines) -> tuple[list[Json], Json]:
         x_axis["type"] = "log"
     y_axis: Json = {"title": _axis(chart.y_label), "automargin": True, "zeroline": False}
     if chart.falling:
-        y_axis["autorange"] = "reversed"
+        ranks = (rank for line in chart.lines for rank in line.y)
+        y_axis |= {"autorange": "reversed", **_whole(ranks, first=1, most=10)}
     legend = {"traceorder": "reversed", "orientation": "h", "y": -0.2, "yanchor": "top"}
     layout = {"height": 460, "xaxis": x_axis, "yaxis": y_axis, "showlegend": len(chart.lines) > 1, "legend": legend}
     return traces, {**layout, **_marked(chart)}
@@ -226,6 +234,7 @@ def _lines(chart: Lines) -> tuple[list[Json], Json]:
 def _line(chart: Lines, position: int, x: list[Any]) -> Json:
     line = chart.lines[position]
     bright = position < chart.highlight
+    colour, shape = style(position if line.place is None else line.place)
     return {
         "type": "scatter",
         "mode": "lines+markers" if bright and len(x) <= 30 else "lines",
@@ -237,8 +246,8 @@ def _line(chart: Lines, position: int, x: list[Any]) -> Json:
         ],
         "hoverinfo": "text",
         "showlegend": bright,
-        "line": {"color": LINES[position % 8] if bright else GREY, "width": 2 if bright else 0.8},
-        "marker": {"symbol": SYMBOLS[position % 8], "size": 7},
+        "line": {"color": LINES[colour] if bright else GREY, "width": 2 if bright else 0.8},
+        "marker": {"symbol": SYMBOLS[shape], "size": 7},
         "opacity": 1 if bright else 0.5,
     }
 
@@ -274,6 +283,7 @@ def _radar(chart: Radar) -> tuple[list[Json], Json]:
     traces = []
     for position, line in enumerate(chart.lines):
         values = _rounded(line.y)
+        colour, shape = style(position if line.place is None else line.place)
         hover = [f"{_full(line.name)}<br>{_full(n)} {_told(v)}" for n, v in zip(chart.axes, line.y, strict=True)]
         traces.append(
             {
@@ -284,8 +294,8 @@ def _radar(chart: Radar) -> tuple[list[Json], Json]:
                 "thetaunit": "radians",
                 "text": [*hover, hover[0]],
                 "hoverinfo": "text",
-                "line": {"color": LINES[position % 8], "width": 2},
-                "marker": {"symbol": SYMBOLS[position % 8], "size": 6},
+                "line": {"color": LINES[colour], "width": 2},
+                "marker": {"symbol": SYMBOLS[shape], "size": 6},
                 "mode": "lines+markers",
             }
         )

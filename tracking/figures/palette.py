@@ -8,6 +8,12 @@ LINES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A5
 SHAPES = ("o", "s", "^", "D", "v", "P", "X", "*")
 """Markers of matplotlib: colour is never the only sign."""
 
+
+def style(place: int) -> tuple[int, int]:
+    """Positions of colour and shape for the model at that place of the fleet: no two of 64 models share both."""
+    return place % 8, (place + place // 8) % 8
+
+
 GREY = "#9A9A9A"
 SCALE = "cividis"
 """A scale made for colour-blind readers, dark to light."""

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from tracking.figures.charts import Chart, Cloud, Dots, Heatmap, Lines, Marks, Radar, Scatter, Strips
 from tracking.figures.fit import below_title, canvas, label, width
 from tracking.figures.labels import numbers, spread
-from tracking.figures.palette import GREY, LINES, SCALE, SHAPES
+from tracking.figures.palette import GREY, LINES, SCALE, SHAPES, style
 from tracking.figures.strips import draw_strips
 
 
@@ -96,7 +96,7 @@ def _dots(chart: Dots) -> Figure:
         axes.spines[["top", "right", "left"]].set_visible(False)
         axes.tick_params(axis="y", length=0)
         axes.tick_params(axis="x", labelsize=8)
-        axes.locator_params(axis="x", nbins=6)
+        axes.locator_params(axis="x", nbins=6, integer=panel.whole)
     if several:
         marked = grid[0][0].get_legend_handles_labels()
         place = (0.5, below_title(figure))
@@ -151,7 +151,8 @@ def _lines(chart: Lines) -> Figure:
     axes = figure.add_subplot()
     x = np.arange(len(chart.x)) if named else np.array(chart.x, dtype=float)
     for position, line in reversed(list(enumerate(chart.lines))):
-        _line(axes, x, numbers(line.y), line.name, position if position < chart.highlight else None)
+        look = style(position if line.place is None else line.place) if position < chart.highlight else None
+        _line(axes, x, numbers(line.y), line.name, look)
     if chart.log:
         axes.set_xscale("log")
     _marked(axes, chart)
@@ -168,18 +169,19 @@ def _lines(chart: Lines) -> Figure:
 def _finish(axes: Axes, chart: Lines) -> None:
     if chart.falling:
         axes.invert_yaxis()
+        axes.locator_params(axis="y", integer=True)
     axes.set_xlabel(label(chart.x_label, 60), fontsize=9)
     axes.set_ylabel(label(chart.y_label, 40), fontsize=9)
     axes.grid(color="#EEEEEE")
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _line(axes: Axes, x: np.ndarray, y: np.ndarray, name: str, position: int | None) -> None:
-    if position is None:
+def _line(axes: Axes, x: np.ndarray, y: np.ndarray, name: str, look: tuple[int, int] | None) -> None:
+    if look is None:
         axes.plot(x, y, color=GREY, linewidth=0.7, alpha=0.5)
         return
-    marker = SHAPES[position % 8] if len(x) <= 30 else None
-    axes.plot(x, y, color=LINES[position % 8], marker=marker, linewidth=1.8, markersize=4, label=label(name, 30))
+    colour, shape = LINES[look[0]], SHAPES[look[1]] if len(x) <= 30 else None
+    axes.plot(x, y, color=colour, marker=shape, linewidth=1.8, markersize=4, label=label(name, 30))
 
 
 def _marked(axes: Axes, chart: Lines) -> None:
@@ -200,10 +202,10 @@ def _radar(chart: Radar) -> Figure:
     angles = np.linspace(0, 2 * np.pi, len(chart.axes), endpoint=False)
     for position, line in enumerate(chart.lines):
         values = numbers(line.y)
-        colour = LINES[position % 8]
+        colour, shape = style(position if line.place is None else line.place)
         closed = (np.append(angles, angles[0]), np.append(values, values[0]))
-        axes.plot(*closed, color=colour, marker=SHAPES[position % 8], markersize=4, label=label(line.name, 28))
-        axes.fill(angles, np.nan_to_num(values), color=colour, alpha=0.06)
+        axes.plot(*closed, color=LINES[colour], marker=SHAPES[shape], markersize=4, label=label(line.name, 28))
+        axes.fill(angles, np.nan_to_num(values), color=LINES[colour], alpha=0.06)
     axes.set_xticks(angles, names, fontsize=8)
     axes.set_theta_offset(np.pi / 2)
     axes.set_theta_direction(-1)

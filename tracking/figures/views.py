@@ -32,6 +32,11 @@ def measured(audit: AuditResult, lens: str) -> Found:
     return [(model, result) for model in audit.models if (result := find(model, lens))]
 
 
+def places(audit: AuditResult) -> dict[str, int]:
+    """The place of each model in the fleet, by its name: a model has one colour in all figures."""
+    return {model.spec.name: place for place, model in enumerate(audit.models)}
+
+
 def matrix(found: Found) -> tuple[tuple[str, ...], np.ndarray]:
     """Group names and scores (models, groups), NaN where undefined; models may lack groups."""
     names = {group.index: group.name for _, result in found for group in result.groups}
@@ -58,7 +63,7 @@ def heatmap(audit: AuditResult, lens: str) -> Heatmap | None:
     label = found[0][1].series.title
     shown = tuple(names[column] for column in columns)
     models = tuple(found[row][0].spec.name for row in rows)
-    return Heatmap(f"{label}, {what} by {what}", note, models, shown, values, label, column_label=what)
+    return Heatmap(f"{label}, {_by(what)}", note, models, shown, values, label, column_label=what)
 
 
 def disparity(audit: AuditResult, lens: str) -> Dots | None:
@@ -108,8 +113,14 @@ def vulnerability(audit: AuditResult, lens: str) -> Dots | None:
     order = sorted(range(len(names)), key=lambda column: (-times[column], _last(float(mean_rank[column]))))[:25]
     what = _kind(found)
     panels = (
-        Panel(f"times the worst {what} (of {len(found)} models)", (Marks("times", tuple(times[order].tolist())),)),
-        Panel("mean rank (1 = worst)", (Marks("rank", tuple(_plain(mean_rank[column]) for column in order)),)),
+        Panel(
+            f"times the worst {what} (of {len(found)} models)",
+            (Marks("times", tuple(times[order].tolist())),),
+            whole=True,
+        ),
+        Panel(
+            "mean rank (1 = worst)", (Marks("rank", tuple(_plain(mean_rank[column]) for column in order)),), whole=True
+        ),
     )
     note = f"How often each {what} is the weakest of a model, and its mean rank; a tie counts for each {what} in it."
     note += _left_out(len(order), len(names), _plural(what), "most vulnerable")
@@ -123,8 +134,11 @@ def reranking(audit: AuditResult, lens: str) -> Lines | None:
         return None
     criteria = {"score": ("aggregate", 1), "worst class": ("wcr", 1), "FP": ("fp", 1), "equality (NRGC)": ("nrgc", -1)}
     ranks = {label: _model_ranks(found, metric, sign) for label, (metric, sign) in criteria.items()}
-    order = _strongest(found)[:MOST]
-    lines = tuple(Line(found[row][0].spec.name, tuple(ranks[label][row] for label in criteria)) for row in order)
+    order, seats = _strongest(found)[:MOST], places(audit)
+    lines = tuple(
+        Line(_name(found, row), tuple(ranks[label][row] for label in criteria), seats[_name(found, row)])
+        for row in order
+    )
     moved = sorted(lines, key=_span, reverse=True)
     note = "Rank 1 is best; lines that cross are rankings that disagree. Coloured: the models that move most."
     note += _left_out(len(order), len(found), "models")
@@ -186,9 +200,9 @@ def radar(audit: AuditResult, lens: str) -> Radar | None:
     names, scores = matrix(found)
     if not 3 <= len(names) <= RADAR_AXES:
         return None
-    order = _strongest(found)
+    order, seats = _strongest(found), places(audit)
     chosen = order if len(order) <= RADAR_LINES else [*order[: RADAR_LINES - 1], order[-1]]
-    lines = tuple(Line(found[row][0].spec.name, tuple(map(_plain, scores[row]))) for row in chosen)
+    lines = tuple(Line(_name(found, row), tuple(map(_plain, scores[row])), seats[_name(found, row)]) for row in chosen)
     note = f"One axis a {_kind(found)}, 0 at the centre: a round line is an equal model, a dent a weak {_kind(found)}."
     note += "" if len(order) <= RADAR_LINES else f" The {RADAR_LINES - 1} strongest models and the weakest."
     top = float(np.nanmax(scores[chosen])) if np.isfinite(scores[chosen]).any() else 1.0
@@ -201,8 +215,8 @@ def trends(history: Sequence[AuditResult], audit: AuditResult, lens: str) -> Lin
     if len(audits) < 2:
         return None
     found = measured(audit, lens)
-    names = [found[row][0].spec.name for row in _strongest(found)[:MOST]]
-    lines = tuple(Line(name, tuple(_past_wcr(past, name, lens) for past in audits)) for name in names)
+    names, seats = [_name(found, row) for row in _strongest(found)[:MOST]], places(audit)
+    lines = tuple(Line(name, tuple(_past_wcr(past, name, lens) for past in audits), seats[name]) for name in names)
     note = f"The score of each model's worst {_kind(found)} in each audit." + _left_out(
         len(names), len(found), "models"
     )
@@ -224,7 +238,7 @@ def profile(model: ModelResult, grouping: str) -> Dots | None:
     note += _left_out(len(shown), len(groups), _plural(_kind(found)), "weakest")
     note += _left_out(len(panels), len(found), "series", "first")
     labels = tuple(f"{group.name} (n={group.n_all:,})" for group in shown)
-    return Dots(f"{model.spec.name}, {_kind(found)} by {_kind(found)}", note, labels, panels, _kind(found))
+    return Dots(f"{model.spec.name}, {_by(_kind(found))}", note, labels, panels, _kind(found))
 
 
 def _intervals(result: SeriesResult, order: Sequence[GroupScore]) -> Marks:
@@ -272,6 +286,15 @@ def _by_class(model: ModelResult, kind: str) -> SeriesResult | None:
 def _kind(found: Found) -> str:
     grouping = found[0][1].grouping
     return grouping if grouping == "class" else f"group of {grouping}"
+
+
+def _by(what: str) -> str:
+    """``class by class``; ``by group of sex``."""
+    return "class by class" if what == "class" else f"by {what}"
+
+
+def _name(found: Found, row: int) -> str:
+    return found[row][0].spec.name
 
 
 def _plural(what: str) -> str:

@@ -13,5 +13,12 @@ const classwise = (() => {
     else cell.removeAttribute("aria-sort");
   });
   const option = (value, text) => Object.assign(document.createElement("option"), { value, textContent: text.length > 80 ? text.slice(0, 79) + "…" : text });
-  return { compare, mark, option };
+  // As tracking/words.py has it; a test holds the two together.
+  const number = (value) => {
+    if (value === null || value === undefined) return "undefined";
+    const size = Math.abs(value);
+    if (size > 0 && size < 0.00005) return value > 0 ? "<0.0001" : ">-0.0001";
+    return size >= 0.0995 || value === 0 ? value.toFixed(3) : value.toFixed(4);
+  };
+  return { compare, mark, number, option };
 })();

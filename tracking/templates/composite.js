@@ -1,6 +1,6 @@
 // The mathematics of the ranking, as services/numerics/composite.py has it; a test holds the two together.
 const ranking = (() => {
-  const SAME = 1e-12, DIGITS = 12;
+  const SAME = 1e-12, DIGITS = 12, SCALE = [-0.5, 1.5];
   const known = (cell) => Array.isArray(cell);
 
   // Composite of each row with its range: { value, low, high, lacks }; metrics as { column, weight, lower, name }.
@@ -46,6 +46,9 @@ const ranking = (() => {
     return scores.map((score, place) => order[place] === 1 ? true : order[place] === null || bar === null || score.high === null ? null : score.high >= bar);
   };
 
+  // Whether a score's range is wider than what is drawn of the scale, as Standing.wide of tracking/leaderboard.py.
+  const wide = ({ low, high }) => low !== null && high !== null && high - low > SCALE[1] - SCALE[0];
+
   // Whether no row is at least as good in all criteria and better in one; criteria as { column, lower }.
   const front = (rows, criteria) => {
     const points = rows.map((row) => criteria.every(({ column }) => known(row.cells[column]))
@@ -54,5 +57,5 @@ const ranking = (() => {
       && other.every((value, place) => value >= point[place]) && other.some((value, place) => value > point[place])) : null);
   };
 
-  return { composite, places, withLeader, front, known };
+  return { composite, places, withLeader, wide, front, known, SCALE };
 })();

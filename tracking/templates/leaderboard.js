@@ -119,11 +119,14 @@
       cell.append(" ", element("span", { className: "remark", textContent: "range unknown" }));
       return cell;
     }
-    const cut = (share) => Math.min(1, Math.max(0, share));
-    const bar = element("span", { className: "range", ariaHidden: "true" }, element("i"), element("em"));
+    const [left, right] = ranking.SCALE;
+    const cut = (share) => Math.min(1, Math.max(0, (share - left) / (right - left)));
+    const beyond = [low < left ? "below" : "", high > right ? "above" : ""].filter((text) => text);
+    const bar = element("span", { className: ["range", ...beyond].join(" "), ariaHidden: "true" }, element("i"), element("em"));
     bar.children[0].style.cssText = `left:${100 * cut(low)}%;right:${100 * (1 - cut(high))}%`;
     bar.children[1].style.left = `${100 * cut(value)}%`;
-    cell.append(" ", element("span", { className: "remark", textContent: `${told(low)} to ${told(high)}` }), bar);
+    const numbers = `${told(low)} to ${told(high)}`, wide = ranking.wide(line.score);
+    cell.append(" ", element("span", { className: "remark", textContent: wide ? "wider than the scale" : numbers, title: wide ? numbers : "" }), bar);
     return cell;
   };
   const nameCell = ({ row, near, front, place }) => {

@@ -1,5 +1,5 @@
 (() => {
-  const { compare, mark, option } = classwise;
+  const { compare, mark, number, option } = classwise;
 
   // Figures: drawn when they come into view, the library run before the first one, so that a large report opens at once.
   const style = () => getComputedStyle(document.documentElement);
@@ -19,16 +19,20 @@
     if (!window.Plotly) document.head.append(Object.assign(document.createElement("script"), { textContent: library.textContent }));
     const shown = fitted({ data, layout: themed }, canvas);
     window.Plotly.react(canvas, shown.data, shown.layout, { responsive: true, displayModeBar: false, displaylogo: false, scrollZoom: false });
-    canvas.dataset.drawn = "yes";
+    canvas.dataset.drawn = String(canvas.parentElement.clientWidth);
   };
-  // On a narrow screen panels that stand side by side go below each other, and a wide matrix scrolls.
-  const NARROW = 640;
+  // On a narrow screen panels that stand side by side go below each other, and a wide matrix scrolls. Numbers stand in
+  // the cells of a matrix where there is room for them.
+  const NARROW = 640, CELL = 34;
   const suffix = (place) => place ? String(place + 1) : "";
   const fitted = (figure, canvas) => {
     const panels = Object.keys(figure.layout).filter((key) => /^xaxis\d*$/.test(key)).length;
     const width = canvas.parentElement.clientWidth;
     const columns = figure.data[0].type === "heatmap" ? figure.data[0].z[0].length : 0;
-    canvas.style.minWidth = columns && width < NARROW ? `${Math.max(width, 190 + 32 * columns)}px` : "";
+    const beside = columns ? 130 + 7 * Math.max(...figure.layout.yaxis.ticktext.map((text) => text.length)) : 0;
+    const least = Math.max(width, beside + CELL * columns);
+    canvas.style.minWidth = columns && width < NARROW ? `${least}px` : "";
+    if (columns && width >= NARROW && least > width) return { ...figure, data: figure.data.map((trace) => ({ ...trace, texttemplate: "" })) };
     if (panels < 2 || width >= NARROW) return figure;
     const gap = 70, height = figure.layout.height * panels + gap * (panels - 1);
     const layout = { ...figure.layout, height };
@@ -43,6 +47,14 @@
     delete layout.grid;
     return { data, layout };
   };
+  // A window of another width, or a phone that is turned: figures in sight are laid out anew.
+  let resizing = 0;
+  const refit = () => {
+    for (const canvas of canvases) {
+      const width = canvas.parentElement.clientWidth;
+      if (canvas.dataset.drawn && width && canvas.dataset.drawn !== String(width)) draw(canvas);
+    }
+  };
   const canvases = [...document.querySelectorAll(".canvas")];
   const library = document.getElementById("plotly");
   if (library && canvases.length) {
@@ -53,11 +65,13 @@
     }, { rootMargin: "600px" });
     canvases.forEach((canvas) => watcher.observe(canvas));
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => canvases.filter((c) => c.dataset.drawn).forEach(draw));
+    addEventListener("resize", () => { clearTimeout(resizing); resizing = setTimeout(refit, 150); });
   }
   for (const select of document.querySelectorAll("select[data-picks]")) {
     const kind = select.dataset.picks;
     const pick = () => {
       for (const plot of document.querySelectorAll(`figure.plot[data-${kind}]`)) plot.hidden = plot.dataset[kind] !== select.value;
+      refit();
     };
     select.addEventListener("change", pick);
     pick(); // a browser may restore an earlier choice on reload
@@ -103,10 +117,10 @@
       ["measure", (row) => table.series[row[1]]],
       ["class", group, true],
       ["n", (row) => row[3]],
-      ["score", (row) => row[4]],
-      ["at least", (row) => row[5]],
-      ["at most", (row) => row[6]],
-      ...(table.refuted ? [["refuted", (row) => row[8]]] : []),
+      ["score", (row) => row[4], false, number],
+      ["at least", (row) => row[5], false, number],
+      ["at most", (row) => row[6], false, number],
+      ...(table.refuted ? [["refuted", (row) => row[8], false, (share) => `${(100 * share).toFixed(1)} %`]] : []),
     ];
     const PAGE = 30;
     let order = [4, 1];
@@ -120,16 +134,14 @@
       cell.append(Object.assign(document.createElement("button"), { type: "button", textContent: title }));
       head.append(cell);
     }
-    const told = (value) => Math.abs(value) < 5e-5 ? (value > 0 ? "<0.0001" : ">-0.0001") : value.toFixed(4);
-    const text = (value) => value === null ? "–" : typeof value === "number" && !Number.isInteger(value) ? told(value) : String(value);
     const fill = () => {
       const body = document.createElement("tbody");
       for (const row of chosen.slice(0, shown)) {
         const line = body.insertRow();
-        for (const [, get] of columns) {
+        for (const [, get, , told = String] of columns) {
           const value = get(row);
           const cell = line.insertCell();
-          const full = text(value);
+          const full = value === null ? "–" : told(value);
           const inner = document.createElement("bdi");
           inner.textContent = full.length > 60 ? full.slice(0, 59) + "…" : full;
           if (full.length > 60) cell.title = full.slice(0, 1000);

@@ -3,7 +3,7 @@ import { adopt, forget, known } from "./api.js";
 import { audit, model } from "./audit.js";
 import { clear } from "./charts.js";
 import { compare } from "./compare.js";
-import { count, el, problem } from "./dom.js";
+import { count, el, problem, waiting } from "./dom.js";
 import { fleet } from "./fleet.js";
 import { home, schedules } from "./home.js";
 import { leaderboard } from "./leaderboard.js";
@@ -36,7 +36,7 @@ const show = async ({ again = false } = {}) => {
     const current = link.dataset.view === (["leaderboard", "schedules"].includes(route.view) ? route.view : "home");
     if (current) link.setAttribute("aria-current", "page"); else link.removeAttribute("aria-current");
   }
-  if (!again) main.replaceChildren(el("p", { class: "waiting" }, "reading ..."));
+  if (!again) main.replaceChildren(waiting());
   main.setAttribute("aria-busy", "true");
   let made;
   try {
@@ -60,6 +60,7 @@ const show = async ({ again = false } = {}) => {
     if (made.after) await made.after();
   } catch (error) {
     if (!error.problems) throw error;
+    main.querySelectorAll(".waiting").forEach((one) => one.remove());
     main.append(...error.problems.map(problem));
   }
 };

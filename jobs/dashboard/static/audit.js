@@ -1,7 +1,7 @@
 // One audit of a fleet: verdict, a row a model, classes by models. And one model of it: its card.
 import { get } from "./api.js";
 import { cell, dots, figure, heatmap } from "./charts.js";
-import { chip, chips, count, cut, el, estimate, filters, list, name, number, problem, search, section, select, table, when } from "./dom.js";
+import { chip, chips, count, cut, el, estimate, filters, list, name, number, problem, search, section, select, table, waiting, when } from "./dom.js";
 import { named } from "./fleet.js";
 
 const base = (fleet, audit) => `#/fleet/${encodeURIComponent(fleet)}/${encodeURIComponent(audit)}`;
@@ -43,7 +43,7 @@ const modelsTable = (fleet, audit, found) => {
 };
 
 const classMap = (fleet, audit, lens) => {
-  const holder = el("div");
+  const holder = el("div", {}, waiting());
   let worst = "30";
   const show = async () => {
     const found = await get(["fleets", fleet, "audits", audit, "classes"], { series: lens, worst });
@@ -55,7 +55,7 @@ const classMap = (fleet, audit, lens) => {
       columns: [{ title: "class", head: true, kind: "name", get: (row) => row.name, cell: (row) => name(row.name) },
         ...found.models.map((model, line) => ({ title: cut(model, 24), kind: "number", get: (row) => found.values[line][row.place], cell: (row) => found.values[line][row.place] === null ? "–" : number(found.values[line][row.place]) }))],
     }).element;
-    holder.replaceChildren(...found.problems.map(problem), figure(`Classes by models, ${found.title}`, `The mean score of each class under each model; darker is weaker.${kept}`, heatmap(found.models, names, found.values, found.title), numbers));
+    holder.replaceChildren(...found.problems.map(problem), figure(`Classes by models, ${found.title}`, `The mean score of each class under each model; darker is weaker.${kept}`, heatmap(found.models, names, found.values), numbers));
   };
   const bar = filters(select("Classes", [["10", "the 10 weakest"], ["30", "the 30 weakest"], ["100", "the 100 weakest"], ["200", "the 200 weakest"]], worst, (value) => { worst = value; show(); }));
   return { parts: [bar, holder], show };
@@ -99,7 +99,7 @@ const classes = (found, series) => {
     columns: [
       { title: "class", head: true, kind: "name", get: (row) => row.name, cell: (row) => el("span", {}, name(row.name), row.worst || row.close ? el("span", { class: "remark" }, row.worst ? "worst" : "not separated from the worst") : null) },
       { title: "n", kind: "number", about: "samples that count", get: (row) => row.n },
-      { title: "score", kind: "number", get: (row) => row.score.value, cell: (row) => estimate(row.score) },
+      { title: "score", kind: "number", get: (row) => row.score.value, cell: (row) => row.score.value === null ? estimate(row.score) : number(row.score.value) },
       { title: "at least", kind: "number", get: (row) => row.score.low, cell: (row) => row.score.low === null ? "–" : number(row.score.low) },
       { title: "at most", kind: "number", get: (row) => row.score.high, cell: (row) => row.score.high === null ? "–" : number(row.score.high) },
     ],

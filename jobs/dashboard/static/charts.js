@@ -32,8 +32,9 @@ const draw = async (canvas) => {
   const make = drawn.get(canvas);
   const Plotly = await plotly();
   if (!canvas.isConnected) return;
-  const narrow = canvas.parentElement.clientWidth < 640;
-  const { data, layout, width } = make(narrow);
+  const room = canvas.parentElement.clientWidth, narrow = room < 640;
+  const { data, layout, width } = make(narrow, room);
+  canvas.dataset.room = String(room);
   canvas.style.minWidth = width && narrow ? `${width}px` : "";
   await Plotly.react(canvas, data, themed(layout), { responsive: true, displayModeBar: false, scrollZoom: false });
   canvas.classList.add("drawn");
@@ -46,6 +47,14 @@ const watcher = new IntersectionObserver((entries) => {
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
   for (const canvas of drawn.keys()) if (canvas.classList.contains("drawn")) draw(canvas);
 });
+// A window of another width, or a phone that is turned: figures are laid out anew.
+let resizing = 0;
+addEventListener("resize", () => {
+  clearTimeout(resizing);
+  resizing = setTimeout(() => {
+    for (const canvas of drawn.keys()) if (canvas.classList.contains("drawn") && canvas.dataset.room !== String(canvas.parentElement.clientWidth)) draw(canvas);
+  }, 150);
+});
 // Figures that are not in the page any more are forgotten.
 export const clear = () => {
   for (const canvas of [...drawn.keys()].filter((one) => !one.isConnected)) {
@@ -55,7 +64,7 @@ export const clear = () => {
   }
 };
 
-// `make(narrow)` gives { data, layout, width }; width is the least, on a narrow screen, and then scrolls.
+// `make(narrow, room)`, of the room in pixels, gives { data, layout, width }; width is the least, on a narrow screen, and then scrolls.
 export const figure = (title, note, make, numbers) => {
   const canvas = el("div", { class: "canvas" });
   drawn.set(canvas, make);
@@ -81,19 +90,27 @@ const told = (value) => value === null || value === undefined ? "undefined" : va
 export const hover = (lines, at) => [...lines.map((text) => safe(text, 200)),
   at ? `${told(at[0])}${at[1] === null ? "" : `, at least ${told(at[1])}`}${at[2] === null ? "" : `, at most ${told(at[2])}`}` : "undefined"].join("<br>");
 
+// Arrows at the ends of an axis that is cut, where an interval goes on.
+const arrows = (marks, [left, right]) => [[left, "triangle-left", (one) => one[1] !== null && one[1] < left], [right, "triangle-right", (one) => one[2] !== null && one[2] > right]].map(([end, arrow, beyond]) => {
+  const rows = marks.flatMap((mark) => mark.cells.map((one, row) => one && beyond(one) ? row : -1)).filter((row) => row >= 0);
+  return { type: "scatter", mode: "markers", x: rows.map(() => end), y: rows, marker: { symbol: arrow, size: 10, color: LINES[0] }, cliponaxis: false, hoverinfo: "skip", showlegend: false };
+});
+const within = (one, [left, right]) => one && [one[0], one[1] === null ? null : Math.max(left, one[1]), one[2] === null ? null : Math.min(right, one[2])];
+
 // Categories from the top, marks side by side with their intervals: [{ name, cells, colour, symbol }].
-export const dots = (categories, marks, label) => (narrow) => ({
-  data: marks.map((mark, place) => ({
+// `ends` cuts the axis: an interval that goes on beyond them ends in an arrow.
+export const dots = (categories, marks, label, ends = null) => (narrow) => ({
+  data: [...marks.map((mark, place) => ({
     type: "scatter", mode: "markers", name: safe(mark.name, 40), cliponaxis: false,
     x: mark.cells.map((one) => one ? one[0] : null),
     y: categories.map((_, row) => row + (place - (marks.length - 1) / 2) * 0.24),
-    ...around("x", mark.cells), hoverinfo: "text",
+    ...around("x", ends ? mark.cells.map((one) => within(one, ends)) : mark.cells), hoverinfo: "text",
     text: mark.cells.map((one, row) => hover([categories[row], mark.name], one)),
     marker: { size: 9, color: mark.colour || LINES[place % 8], symbol: mark.symbol || ["circle", "square", "diamond"][place % 3] },
-  })),
+  })), ...(ends ? arrows(marks, ends) : [])],
   layout: {
     height: 110 + Math.max(4, categories.length) * (marks.length > 1 ? 28 : 22),
-    xaxis: { title: { text: safe(label, narrow ? 40 : 80), font: { size: 12 }, standoff: 8 }, rangemode: "tozero", nticks: 7 },
+    xaxis: { title: { text: safe(label, narrow ? 40 : 80), font: { size: 12 }, standoff: 8 }, rangemode: "tozero", nticks: 7, ...(ends ? { range: ends } : {}) },
     yaxis: { ...ticks(categories, narrow ? 14 : 30), range: [categories.length - 0.4, -0.6], ticklabelstandoff: 5 },
     showlegend: marks.length > 1, legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 },
   },
@@ -112,8 +129,8 @@ export const lines = (moments, found, label) => (narrow) => ({
     showlegend: place < 8,
   })).reverse(),
   layout: {
-    height: 430, showlegend: found.length > 1, legend: { orientation: "h", y: narrow ? -0.3 : -0.14, yanchor: "top", x: 0, traceorder: "reversed" },
-    xaxis: { ...ticks(moments, 24), nticks: 8, ...thinned(moments, narrow ? 4 : 12), range: [-0.4, moments.length - 0.6] },
+    height: 430, showlegend: found.length > 1, legend: { orientation: "h", y: narrow ? -0.4 : -0.14, yanchor: "top", x: 0, traceorder: "reversed" },
+    xaxis: { ...ticks(moments, 24), nticks: 8, ...thinned(moments, narrow ? 4 : 12), ...(narrow ? { tickangle: -35 } : {}), range: [-0.4, moments.length - 0.6] },
     yaxis: { title: { text: safe(label, 60), standoff: 8 } },
   },
 });
@@ -123,14 +140,17 @@ const thinned = (names, most) => {
   return { tickvals: kept, ticktext: kept.map((place) => safe(names[place], 24)) };
 };
 
-export const heatmap = (rows, columns, values, label) => (narrow) => {
-  const written = rows.length * columns.length <= 400;
+// Numbers stand in cells of at least so many pixels; on a narrow screen the matrix is as wide as that takes, and scrolls.
+const CELL = 34;
+export const heatmap = (rows, columns, values) => (narrow, room) => {
+  const beside = 130 + 7 * Math.min(narrow ? 14 : 34, Math.max(...rows.map((row) => row.length))), least = beside + CELL * columns.length;
+  const written = rows.length * columns.length <= 400 && (narrow || least <= room);
   return {
-    width: 170 + 34 * columns.length,
+    width: Math.max(least, room),
     data: [{
       type: "heatmap", z: values, colorscale: "Cividis", xgap: 1, ygap: 1, hoverinfo: "text",
       hovertext: values.map((line, row) => line.map((value, column) => hover([rows[row], columns[column]], value === null ? null : [value, null, null]))),
-      colorbar: { title: { text: safe(label, 40), side: "right" }, thickness: 12 },
+      colorbar: { thickness: 12 },
       ...(written ? { text: values.map((line) => line.map((value) => value === null ? "" : value.toFixed(2))), texttemplate: "%{text}", textfont: { size: 10 } } : {}),
     }],
     layout: {

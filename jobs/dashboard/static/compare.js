@@ -42,7 +42,7 @@ const tested = (found, before) => {
       { title: "flag", label: true, get: (row) => row.flag },
     ],
   });
-  const drift = Array.isArray(found.drift) ? found.drift.map((one) => `${one.kind} ${one.subject}: ${one.then || "none"}, now ${one.now || "none"}`) : [];
+  const drift = Array.isArray(found.drift) ? found.drift.map((one) => `${[one.kind, one.subject].filter(Boolean).join(" ")}: ${one.then || "none"}, now ${one.now || "none"}`) : [];
   return section("Tested by the later audit", el("p", {}, `Against the audit ${cut(found.baseline)}, on paired samples: ${found.worse} worse, ${found.better} better, of ${found.comparisons} comparisons; alpha ${found.alpha}, ${cut(found.error_rate, 200)}.${other}`), made.element, drift.length ? el("p", {}, "Besides the scores, these are not what they were:") : null, list(drift));
 };
 

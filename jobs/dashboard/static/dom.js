@@ -27,13 +27,7 @@ export const chip = (outcome, count = "") => el("span", { class: `chip ${SIGNS[o
   el("span", { "aria-hidden": "true" }, SIGNS[outcome] || "·"), ` ${count === "" ? "" : `${count} `}${outcome}`);
 export const chips = (counts) => Object.entries(counts).map(([outcome, count]) => chip(outcome, count));
 
-// As tracking/words.py has it; a test holds the two together.
-export const number = (value) => {
-  if (value === null || value === undefined) return "undefined";
-  const size = Math.abs(value);
-  if (size > 0 && size < 0.00005) return value > 0 ? "<0.0001" : ">-0.0001";
-  return size >= 0.0995 || value === 0 ? value.toFixed(3) : value.toFixed(4);
-};
+export const { number } = classwise;
 export const limits = ({ low, high }) => {
   if (low === null && high === null) return "";
   if (high === null) return `at least ${number(low)}`;
@@ -55,6 +49,7 @@ export const estimate = (one) => {
 export const when = (text) => text ? el("time", { datetime: text }, `${text.slice(0, 16).replace("T", " ")} UTC`) : "–";
 export const count = (value, one, many = `${one}s`) => `${value.toLocaleString("en")} ${value === 1 ? one : many}`;
 
+export const waiting = () => el("p", { class: "waiting" }, "reading ...");
 export const problem = (found) => el("div", { class: "problem", role: "alert" },
   el("p", {}, el("b", {}, cut(found.where, 200)), ` expected ${cut(found.expected, 400)}, found ${cut(found.found, 400)}`),
   found.remedy ? el("p", {}, cut(found.remedy, 400)) : null);

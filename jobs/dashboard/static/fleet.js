@@ -1,7 +1,7 @@
 // A fleet: its numbers over time, and its audits, two of which can be compared.
 import { get } from "./api.js";
 import { figure, lines } from "./charts.js";
-import { chip, chips, count, el, filters, name, number, limits, problem, search, section, select, table, when } from "./dom.js";
+import { chip, chips, count, el, filters, name, number, limits, problem, search, section, select, table, waiting, when } from "./dom.js";
 
 export const METRICS = [["wcr", "worst class (WCR)"], ["aggregate", "score (mean)"], ["rdi", "gap between classes (RDI)"], ["nrgc", "inequality (NRGC)"], ["fp", "mean less a penalty (FP)"]];
 const PART = 100;
@@ -10,7 +10,7 @@ const link = (fleet, audit) => `#/fleet/${encodeURIComponent(fleet)}/${encodeURI
 export const named = (series) => series.map((one) => [one.lens, one.grouping === "class" ? one.title : `${one.title}, by ${one.grouping}`]);
 
 const overTime = (fleet, route) => {
-  const holder = el("div"), said = el("p", { class: "note", role: "status" });
+  const holder = el("div", {}, waiting()), said = el("p", { class: "note", role: "status" });
   const choice = { series: route.query.series || "", metric: route.query.metric || "wcr", model: "" };
   let bar = null;
   const numbers = (found) => table({

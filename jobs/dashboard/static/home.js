@@ -1,6 +1,6 @@
 // The first page: what runs, the fleets with their latest verdicts, what fires next.
 import { get } from "./api.js";
-import { chip, chips, count, el, name, problem, section, table, when } from "./dom.js";
+import { chip, chips, count, el, name, problem, section, table, waiting, when } from "./dom.js";
 import { listen, runningList } from "./running.js";
 
 const PART = 200;
@@ -55,7 +55,7 @@ const failures = async () => {
 };
 
 const later = (make) => {
-  const holder = el("div", {}, el("p", { class: "waiting" }, "reading ..."));
+  const holder = el("div", {}, waiting());
   const fill = () => make().then((parts) => holder.replaceChildren(...parts)).catch((error) => {
     if (!error.problems) throw error;
     holder.replaceChildren(...error.problems.map(problem));

@@ -2,10 +2,13 @@
 /* global ranking */
 import { get } from "./api.js";
 import { cell as pointOf, dots, figure } from "./charts.js";
-import { count, cut, el, estimate, filters, list, name, section, select, table } from "./dom.js";
+import { count, cut, el, estimate, filters, limits, list, name, number, section, select, table } from "./dom.js";
 
 const PRESETS = [["classes", "accuracy and the worst class"], ["prbench", "accuracy, robustness, generalisation, time"]];
 const asEstimate = (found) => Array.isArray(found) ? { value: found[0], low: found[1], high: found[2], reason: "" } : { value: null, low: null, high: null, reason: String(found) };
+
+const scored = (score) => ranking.wide(score)
+  ? el("span", { title: limits(score) }, number(score.value), el("span", { class: "limits" }, "wider than the scale")) : estimate(score);
 
 const boardOf = (board) => {
   const weights = board.metrics.map((metric) => metric.weight);
@@ -24,13 +27,13 @@ const boardOf = (board) => {
       columns: [
         { title: "place", kind: "number", get: (row) => row.place, cell: (row) => row.place === null ? "–" : `${row.place}${row.led && row.place > 1 ? " =" : ""}` },
         { title: "model", head: true, kind: "name", get: (row) => row.name, cell: (row) => el("span", {}, name(row.name), [row.architecture, row.method].some(Boolean) ? el("span", { class: "remark" }, cut([row.architecture, row.method].filter(Boolean).join(", "), 60)) : null) },
-        { title: "composite", kind: "number", get: (row) => row.score.value, cell: (row) => estimate(row.score) },
+        { title: "composite", kind: "number", get: (row) => row.score.value, cell: (row) => scored(row.score) },
         ...board.metrics.map((metric) => ({ title: metric.name, about: board.columns[metric.column].key, kind: "number", get: (row) => asEstimate(row.cells[metric.column]).value, cell: (row) => estimate(asEstimate(row.cells[metric.column])) })),
         { title: "weakest", label: true, get: (row) => row.worst, cell: (row) => name(row.worst || "–") },
       ],
     });
     const shown = rows.slice(0, 40);
-    drawn.replaceChildren(figure("Composite score", `1 is the best of every metric among these rows, 0 the worst; lines are ranges from the intervals of all metrics.${rows.length > shown.length ? ` The first ${shown.length} of ${rows.length}.` : ""}`, dots(shown.map((row) => row.name), [{ name: "composite", cells: shown.map((row) => pointOf(row.score)) }], "composite score")));
+    drawn.replaceChildren(figure("Composite score", `1 is the best of every metric among these rows, 0 the worst; lines are ranges from the intervals of all metrics, an arrow says that one goes on.${rows.length > shown.length ? ` The first ${shown.length} of ${rows.length}.` : ""}`, dots(shown.map((row) => row.name), [{ name: "composite", cells: shown.map((row) => pointOf(row.score)) }], "composite score", ranking.SCALE)));
     holder.replaceChildren(made.element, el("p", { class: "note" }, "“=” behind a place: its range reaches that of the first, so the intervals do not separate them."));
   };
   const inputs = el("form", { class: "weights", onsubmit: (event) => event.preventDefault() }, board.metrics.map((metric, place) => {

@@ -145,7 +145,7 @@ def test_from_the_fleets_to_a_class_of_a_model(page: Page) -> None:
     page.drawn()
     page.choose("Measure", "clean")
     page.until("location.hash.includes('series=clean') && !document.querySelector('main[aria-busy]')")
-    assert page.rows("Every class")[0][2].startswith("0.600")
+    assert page.rows("Every class")[0][2] == "0.600", "its limits have columns of their own"
 
 
 def test_tables_filter_and_sort_with_the_keyboard(page: Page) -> None:
@@ -211,13 +211,15 @@ def test_two_audits_are_ticked_and_compared(page: Page, base: Path) -> None:
     series = {"series": "clean", "title": "clean accuracy", "overall": {**change, "flag": "not separated"}}
     told = {"baseline": "another", "alpha": 0.05, "comparisons": 8, "worse": 1, "better": 0, "error_rate": "Holm"}
     told |= {"models": [{"name": HOSTILE, "series": [{**series, "groups": [change]}]}]}
-    told |= {"drift": [{"kind": "versions", "subject": "torch", "then": "2.13", "now": "2.14"}]}
+    drift = {"kind": "versions", "subject": "torch", "then": "2.13", "now": "2.14"}
+    told |= {"drift": [drift, {"kind": "temperature", "subject": "", "then": "T = 1", "now": ""}]}
     path.write_text(json.dumps(told))
     page.go(f"#/compare/{FLEET}/{ids[AUDITS[0]]}/{ids[AUDITS[2]]}?metric=aggregate&series=clean", "Two audits")
     page.until("document.querySelector('main').textContent.includes('not the earlier audit of this page')")
     [row] = page.rows("What the test flags")
     assert row == [HOSTILE, "clean accuracy", "cat", "0.800", "0.600", "-0.200-0.300 to -0.100", "0.0040", "worse"]
     assert "versions torch: 2.13, now 2.14" in page.text("main")
+    assert "temperature: T = 1, now none" in page.text("main")
     page.choose("Model", "second")
     page.until("[...document.querySelectorAll('main h3')].some(h => h.textContent.startsWith('second'))")
     assert [row[3] for row in page.rows("Every class")] == ["−0.200"] * 3
@@ -304,6 +306,19 @@ def test_a_phone_sees_all_of_it_without_scrolling_sideways(page: Page, running: 
             assert page.js(f"return {outside}.filter(c => c.getBoundingClientRect().right > 400).length") == 0, path
     finally:
         page.browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_an_axis_that_is_cut_ends_in_arrows_where_an_interval_goes_on(page: Page) -> None:
+    script = (
+        "const done = arguments[0]; import('/ui/charts.js').then(m => done(m.dots(['a', 'b'], "
+        "[{ name: 'x', cells: [[0.75, -3724, 3588], [0.25, 0, 0.5]] }], 'score', [-0.5, 1.5])(false)))"
+    )
+    found = page.browser.execute_async_script(script)
+    marks, left, right = found["data"]
+    assert found["layout"]["xaxis"]["range"] == [-0.5, 1.5]
+    assert (marks["error_x"]["arrayminus"], marks["error_x"]["array"]) == ([1.25, 0.25], [0.75, 0.25])
+    assert [(arrow["x"], arrow["y"]) for arrow in (left, right)] == [([-0.5], [0]), ([1.5], [0])]
+    assert "-3724" in marks["text"][0], "the numbers are told on hover"
 
 
 def test_numbers_are_written_as_the_report_writes_them(page: Page) -> None:
