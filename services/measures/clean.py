@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.measures.base import Columns, Measure
-from services.numerics.scores import check_logits, chunks, margins
+from services.numerics.scores import check_logits, chunks, margins, predictions
 from services.records import Series
 
 
@@ -28,7 +28,7 @@ class Clean(Measure):
         correct = np.concatenate([part.correct for part in parts]) if parts else np.zeros(0, dtype=bool)
         return {
             "clean": correct.astype(np.float64),
-            "predicted": np.concatenate([part.predicted for part in parts]) if parts else np.zeros(0, dtype=np.int64),
+            "predicted": predictions(array),
             "correct": correct,
             "finite": np.concatenate([part.finite for part in parts]) if parts else np.zeros(0, dtype=bool),
         }

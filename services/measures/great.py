@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from services.measures.base import Columns, Measure
-from services.numerics.scores import GREAT_BOUND, great_scores, offset_free_scores
+from services.numerics.scores import GREAT_BOUND, great_scores, offset_free_scores, predictions
 from services.records import Series
 
 
@@ -43,7 +43,7 @@ class Great(Measure):
         found = great_scores(logits, labels, temperature=self.temperature, activation=self.activation)
         return {
             self.key: found.scores,
-            "predicted": found.predicted,
+            "predicted": predictions(logits),
             "correct": found.correct,
             "saturated": found.saturated,
             "finite": found.finite,

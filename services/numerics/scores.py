@@ -38,7 +38,6 @@ class GreatScores:
     Attributes:
         scores: (N,) in [0, sqrt(pi / 2)]; 0 where not correct.
         correct: (N,) the label's logit is strictly the largest; a tie for the top is not correct.
-        predicted: (N,) the largest logit's class, the first of tied ones; -1 where a logit is NaN or infinite.
         saturated: (N,) correct, and the margin within 2**-24 of 0 or 1, where float32 evaluation cannot tell it from
             the end of the range. When many margins saturate, classes tie and a disparity of 0 looks fair.
         finite: (N,) all logits finite; other samples count, as not correct with score 0.
@@ -46,7 +45,6 @@ class GreatScores:
 
     scores: Floats
     correct: Bools
-    predicted: Ints
     saturated: Bools
     finite: Bools
 
@@ -58,13 +56,12 @@ class Margins:
     Attributes:
         own: (N,) logit of the label, float64.
         rival: (N,) largest logit of another class, float64.
-        correct, predicted, finite: as in `GreatScores`.
+        correct, finite: as in `GreatScores`.
     """
 
     own: Floats
     rival: Floats
     correct: Bools
-    predicted: Ints
     finite: Bools
 
 
@@ -100,10 +97,7 @@ def margins(logits: Logits, labels: Ints) -> Margins:
     rival = columns.max(axis=0)
     finite = np.isfinite(own) & np.isfinite(least) & np.isfinite(rival)
     correct = finite & (own > rival)
-    predicted = np.where(finite, labels, -1)
-    wrong = np.flatnonzero(finite > correct)
-    predicted[wrong] = logits.take(wrong, axis=0).argmax(axis=1)
-    return Margins(own.astype(np.float64), rival.astype(np.float64), correct, predicted, finite)
+    return Margins(own.astype(np.float64), rival.astype(np.float64), correct, finite)
 
 
 def sigmoid_margin(own: Floats, rival: Floats, temperature: float) -> Floats:
@@ -130,6 +124,15 @@ def softmax_margin(logits: Logits, own: Floats, rival: Floats, temperature: floa
         return np.asarray(-np.expm1((rival - own) / temperature) / shifted.sum(axis=1))
 
 
+def predictions(logits: Logits) -> Ints:
+    """The largest logit's class (N,), the first of tied ones; -1 where a logit is NaN or infinite."""
+    predicted = np.full(len(logits), -1, dtype=np.int64)
+    for rows in chunks(*logits.shape):
+        part = logits[rows]
+        predicted[rows] = np.where(np.isfinite(part).all(axis=1), part.argmax(axis=1), -1)
+    return predicted
+
+
 def _chunk_scores(logits: Logits, labels: Ints, temperature: float, activation: Activation) -> GreatScores:
     found = margins(logits, labels)
     if activation == "sigmoid":
@@ -138,8 +141,8 @@ def _chunk_scores(logits: Logits, labels: Ints, temperature: float, activation: 
         rows = np.flatnonzero(found.correct)
         margin = np.zeros(labels.size)
         margin[rows] = softmax_margin(logits[rows], found.own[rows], found.rival[rows], temperature)
-    saturated = found.correct & (np.abs(margin - 0.5) >= 0.5 - SATURATION)
-    return GreatScores(GREAT_BOUND * margin, found.correct, found.predicted, saturated, found.finite)
+    saturated = found.correct & ((margin <= SATURATION) | (margin >= 1.0 - SATURATION))
+    return GreatScores(GREAT_BOUND * margin, found.correct, saturated, found.finite)
 
 
 def great_scores(
@@ -168,7 +171,7 @@ def great_scores(
     ]
     if len(parts) == 1:
         return parts[0]
-    names = ("scores", "correct", "predicted", "saturated", "finite")
+    names = ("scores", "correct", "saturated", "finite")
     return GreatScores(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
 
@@ -180,7 +183,7 @@ def check_activation(activation: str) -> None:
 
 def _chunk_scores_empty() -> GreatScores:
     none = np.zeros(0, dtype=bool)
-    return GreatScores(np.zeros(0), none, np.zeros(0, dtype=np.int64), none, none)
+    return GreatScores(np.zeros(0), none, none, none)
 
 
 def offset_free_scores(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from services.errors import MeasureError
-from services.numerics.scores import GREAT_BOUND, SATURATION, great_scores, offset_free_scores
+from services.numerics.scores import GREAT_BOUND, SATURATION, great_scores, offset_free_scores, predictions
 
 ACTIVATIONS = ["sigmoid", "softmax"]
 
@@ -40,7 +40,7 @@ def test_equals_the_naive_loop(activation: str, temperature: float) -> None:
     logits, labels = sample(1)
     found = great_scores(logits, labels, temperature=temperature, activation=activation)
     np.testing.assert_allclose(found.scores, naive(logits, labels, temperature, activation), atol=1e-14)
-    np.testing.assert_array_equal(found.predicted, logits.argmax(axis=1))
+    np.testing.assert_array_equal(predictions(logits), logits.argmax(axis=1))
     np.testing.assert_array_equal(found.correct, logits.argmax(axis=1) == labels)
 
 
@@ -97,7 +97,7 @@ def test_ties_mistakes_and_non_finite_logits_score_nothing() -> None:
         found = great_scores(z, np.zeros(6, dtype=int), temperature=1.0, activation=activation)
         np.testing.assert_array_equal(found.correct, [False] * 5 + [True])
         np.testing.assert_array_equal(found.finite, [True, True, False, False, False, True])
-        np.testing.assert_array_equal(found.predicted, [0, 1, -1, -1, -1, 0])
+        np.testing.assert_array_equal(predictions(z), [0, 1, -1, -1, -1, 0])
         assert (found.scores[:5] == 0).all()
         assert found.scores[5] > 0
         assert not found.saturated[:5].any()
