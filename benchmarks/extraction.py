@@ -1,7 +1,8 @@
 """Logit extraction: one worker against a bare torch loop over the same batches, and two workers against two threads.
 
-``python -m benchmarks.extraction [--seconds 60]``. The bare loop has its images decoded and ready; the worker decodes
-them, counts, converts and writes Parquet. Rounds alternate, so that a busy machine slows both.
+``python -m benchmarks.extraction [--seconds 60]``. First the bare loop has its images decoded and ready, and the worker
+reads them from an array; then both decode PNG files batch by batch, as a worker does with sets that do not fit in
+memory. The worker also counts, converts and writes Parquet. Rounds alternate, so that a busy machine slows both.
 """
 
 from __future__ import annotations
@@ -11,12 +12,16 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import torch
+from PIL import Image
 
 from services.cluster import Ask, RayRunner
+from services.loading import encoded
 from services.loading.samples import open_samples
 from services.records import ModelSpec, SampleSpec, ShardTask
 from services.shards import shard_name, shard_ranges
@@ -45,26 +50,53 @@ def write_images(path: Path, count: int) -> SampleSpec:
     return SampleSpec(f"npz:{path}")
 
 
-def bare(network: torch.nn.Module, images: torch.Tensor) -> float:
-    """Seconds of a plain loop over ready tensors."""
+def write_folder(root: Path, count: int) -> SampleSpec:
+    """The same as PNG files, in ten class folders."""
+    rng = np.random.default_rng(0)
+    for index in range(count):
+        folder = root / f"class{index % 10}"
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(rng.integers(0, 256, size=(32, 32, 3), dtype=np.uint8)).save(folder / f"{index:05d}.png")
+    return SampleSpec(f"imagefolder:{root}")
+
+
+def bare(network: torch.nn.Module, batch: Callable[[int], torch.Tensor], count: int = COUNT) -> float:
+    """Seconds of a plain loop over the batches that begin at each row."""
     started = time.perf_counter()
     with torch.inference_mode():
-        for start in range(0, len(images), BATCH):
-            network(images[start : start + BATCH])
+        for start in range(0, count, BATCH):
+            network(batch(start))
     return time.perf_counter() - started
 
 
-def one_worker(spec: SampleSpec, folder: Path, seconds: float) -> float:
+def ready(spec: SampleSpec) -> Callable[[int], torch.Tensor]:
+    """Batches of tensors that are there."""
+    images = torch.from_numpy(open_samples(spec).images(0, COUNT))
+    return lambda start: images[start : start + BATCH]
+
+
+def by_pillow(root: Path) -> Callable[[int], torch.Tensor]:
+    """Batches that are decoded when they are asked for, as a script would."""
+    paths = sorted(root.rglob("*.png"))
+
+    def batch(start: int) -> torch.Tensor:
+        images = [np.asarray(Image.open(path).convert("RGB")) for path in paths[start : start + BATCH]]
+        return torch.from_numpy(np.stack(images)).permute(0, 3, 1, 2).float().div(255).contiguous()
+
+    return batch
+
+
+def one_worker(
+    name: str, spec: SampleSpec, batch: Callable[[int], torch.Tensor], folder: Path, seconds: float
+) -> float:
     """Throughput of a worker as a share of the bare loop's, over alternating rounds."""
-    samples = open_samples(spec)
-    images = torch.from_numpy(samples.images(0, COUNT))
     network = cifar_resnet(n=3).eval()
     worker = Worker("cpu", torch.get_num_threads(), FACTORIES)
-    bare(network, images[:SHARD])
+    bare(network, batch, SHARD)
     worker.run(tasks(spec, folder)[0])
     rounds: list[tuple[float, float]] = []
     while sum(loop for loop, _ in rounds) < seconds:
-        loop = bare(network, images)
+        loop = bare(network, batch)
         started = time.perf_counter()
         for task in tasks(spec, folder):
             worker.run(task)
@@ -72,10 +104,8 @@ def one_worker(spec: SampleSpec, folder: Path, seconds: float) -> float:
     share = statistics.median(loop / ours for loop, ours in rounds)
     total = sum(loop for loop, _ in rounds)
     listed = ", ".join(f"{loop / ours:.3f}" for loop, ours in rounds)
-    print(
-        f"one worker: {share:.3f} of the bare loop's throughput, the median of {len(rounds)} rounds over {total:.0f} s"
-    )
-    print(f"  (at least 0.95; rounds: {listed})")
+    print(f"one worker, {name}: {share:.3f} of the bare loop's throughput")
+    print(f"  (median of {len(rounds)} rounds over {total:.0f} s, at least 0.95: {listed})")
     return share
 
 
@@ -106,9 +136,14 @@ def main() -> int:
     torch.set_num_threads(2)
     with tempfile.TemporaryDirectory() as folder:
         spec = write_images(Path(folder) / "images.npz", COUNT)
-        share = one_worker(spec, Path(folder), options.seconds)
+        share = one_worker("images kept", spec, ready(spec), Path(folder), options.seconds)
+        with mock.patch.object(encoded, "KEEP_BYTES", 0):
+            files = write_folder(Path(folder) / "files", COUNT)
+            decoded = one_worker(
+                "PNG by batch", files, by_pillow(Path(folder) / "files"), Path(folder), options.seconds
+            )
         speed = two_workers(spec, Path(folder), copies=2)
-    return int(share < 0.95 or speed < 1.0)
+    return int(min(share, decoded) < 0.95 or speed < 1.0)
 
 
 if __name__ == "__main__":

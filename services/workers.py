@@ -23,6 +23,7 @@ from services.errors import ClasswiseError, Problem, ResourceError, SourceError,
 from services.measures.base import Columns, Measure, Scorer, Surroundings
 from services.measures.registry import measure_from
 from services.memory import is_out_of_memory, release
+from services.readahead import ReadAhead
 from services.records import ModelSpec, Receipt, SampleSpec, ShardTask, digest_of
 from services.shards import read_shard, write_shard
 
@@ -68,6 +69,7 @@ class Worker:
         self._device = ""
         self._models: dict[str, LoadedModel] = {}
         self._samples: tuple[SampleSpec, Samples] | None = None
+        self._reading = ReadAhead()
         self._scorer: tuple[tuple[str, SampleSpec], Scorer] | None = None
         self._forwards = 0
         self._halvings = 0
@@ -126,7 +128,7 @@ class Worker:
         if loaded.logits is not None:
             logits = loaded.logits(ids)
         else:
-            logits = self._in_batches(task, lambda start, stop: self._forward(loaded, samples, start, stop))
+            logits = self._in_batches(task, lambda start, stop: self._forward(task, loaded, samples, start, stop))
         write_shard(task.target, {"id": ids, "label": labels, "logits": logits})
         return {}, {}
 
@@ -145,7 +147,7 @@ class Worker:
         scorer = self._scoring(task, measure, samples)
 
         def score(start: int, stop: int) -> Columns:
-            images = torch.from_numpy(samples.images(start, stop)).to(self._device)
+            images = self._images(task, samples, start, stop)
             labels = torch.from_numpy(samples.labels[start:stop]).to(self._device)
             return scorer(network, images, labels, samples.ids[start:stop], seed=task.seed)
 
@@ -232,12 +234,19 @@ class Worker:
 
         return count
 
-    def _forward(self, loaded: LoadedModel, samples: Samples, start: int, stop: int) -> Columns:
+    def _forward(self, task: ShardTask, loaded: LoadedModel, samples: Samples, start: int, stop: int) -> Columns:
         import torch
 
         with torch.inference_mode():
-            images = torch.from_numpy(samples.images(start, stop)).to(self._device)
+            images = self._images(task, samples, start, stop)
             return {"logits": self._counted(loaded)(images).float().cpu().numpy()}
+
+    def _images(self, task: ShardTask, samples: Samples, start: int, stop: int) -> torch.Tensor:
+        """Rows [start, stop) on the device. A GPU computes while the next are read; a CPU's cores have enough to do."""
+        import torch
+
+        end = stop if self._device == "cpu" else task.stop
+        return torch.from_numpy(self._reading.images(samples, start, stop, end)).to(self._device)
 
     def _in_batches(self, task: ShardTask, part: Callable[[int, int], Columns]) -> Any:
         """Concatenate `part` over batches of the task's rows; on exhausted memory halve the batch and go on."""

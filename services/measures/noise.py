@@ -19,7 +19,6 @@ amount of the stream, so consecutive draws of one sample are one call.
 from __future__ import annotations
 
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import pairwise
 from typing import Any, Literal
@@ -28,6 +27,8 @@ import numpy as np
 from numpy.random import Philox
 from numpy.typing import NDArray
 from scipy.special import ndtri
+
+from services.readahead import pool
 
 Noise = Literal["uniform", "gaussian", "laplace"]
 
@@ -98,13 +99,8 @@ def unit_noise(
         for part in parts:
             fill(part)
     else:
-        list(_pool(threads).map(fill, parts))
+        list(pool(threads, "noise").map(fill, parts))
     return out
-
-
-@cache
-def _pool(threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads, thread_name_prefix="noise")
 
 
 def _centred(cells: NDArray[np.uint16], out: NDArray[np.float32]) -> None:

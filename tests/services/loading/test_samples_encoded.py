@@ -131,6 +131,17 @@ def test_a_large_set_is_decoded_by_batch_with_the_same_numbers(folder: Path, mon
         late.images(0, 6)
 
 
+def test_threads_change_neither_order_nor_digest(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "cat/1.png").write_bytes(b"")
+    found = []
+    for threads in (1, 4):
+        monkeypatch.setattr(encoded, "cores", lambda threads=threads: threads)
+        monkeypatch.setattr(encoded, "AT_A_TIME", 2)
+        samples = open_samples(SampleSpec(f"imagefolder:{folder}", on_corrupt="skip"))
+        found.append((samples.digest, samples.labels.tolist(), samples.images(0, 5).tobytes(), samples.skipped))
+    assert found[0] == found[1]
+
+
 def table(**columns: Any) -> pa.Table:
     return pa.table({"image": [png(array) for array in PIXELS], "label": [0, 1, 0, 1, 0, 1], **columns})
 
