@@ -23,6 +23,7 @@ def main() -> int:
     parser.add_argument("--submissions", type=int, default=50, help="audits submitted at once")
     parser.add_argument("--schedules", type=int, default=20, help="schedules due at once")
     parser.add_argument("--poll", default="", help="address that is asked all along; default: GET /v1/audits")
+    parser.add_argument("--page", type=Path, help="keep the dashboard open in Chromium too; its last picture goes here")
     parser.add_argument("--seconds", type=float, default=1800, help="give up after so long")
     options = parser.parse_args()
     try:
@@ -34,6 +35,7 @@ def main() -> int:
             submissions=options.submissions,
             schedules=options.schedules,
             poll=options.poll,
+            picture=options.page,
             seconds=options.seconds,
         )
     except ClasswiseError as error:

@@ -13,6 +13,7 @@ from typing import Any
 
 import requests
 
+from deploy.drills.page import OpenPage
 from deploy.drills.stackside import Api, fleet, spread, tell, wait_until
 from deploy.stack.layout import Layout
 from jobs.fleetfile import validate_fleet
@@ -47,12 +48,15 @@ class Watcher(threading.Thread):
         self.join(150)
 
 
-def load(layout: Layout, *, submissions: int, schedules: int, poll: str, seconds: float) -> int:
+def load(layout: Layout, *, submissions: int, schedules: int, poll: str, picture: Path | None, seconds: float) -> int:
     """Everything at once; each audit and each firing must end once, with an outcome."""
     api, mark = Api(layout), uuid.uuid4().hex[:6]
     fleet(layout, "warm")  # the network is trained before the clock runs
     watcher = Watcher(api, poll or f"{api.root}/v1/audits?limit=100")
     watcher.start()
+    page = OpenPage(api, layout.secret("api.token"), picture) if picture else None
+    if page:
+        page.start()
     store = Store(layout.database("classwise", "schedules"))
     began = time.monotonic()
     names = _add_schedules(layout, store, mark, schedules)
@@ -61,17 +65,24 @@ def load(layout: Layout, *, submissions: int, schedules: int, poll: str, seconds
     done = wait_until(lambda: _all_over(api, store, mark, ids, names), seconds, 2.0)
     took = time.monotonic() - began
     watcher.end()
+    if page:
+        page.end()
     states = Counter(f"{each['state']} {each['outcome'] or ''}".strip() for each in map(api.audit, ids))
     firings = [each for name in names for each in store.firings(schedule=name)]
     faults = [] if done else [f"not all over after {seconds:g} s"]
     faults += _faults(layout, ids, submissions, states, firings, schedules)
     faults += [f"the watcher was refused with {status}" for status in sorted(set(watcher.refused))]
+    asked = page.seconds if page else []
+    if page:
+        faults += [f"the page's console: {line}" for line in page.faults]
+        faults += [f"the page was refused with {status}" for status in sorted(set(page.refused))]
     rows = {
         "submissions at once": submissions,
         "schedules due at once": schedules,
         "POST /v1/audits, median / p95 / most": spread([took for took, _, _ in posted]),
         "answers": dict(Counter(status for _, _, status in posted)),
         "watcher's GET, median / p95 / most": f"{spread(watcher.seconds)} ({len(watcher.seconds)} times)",
+        "the page's requests, median / p95 / most": f"{spread(asked)} ({len(asked)} times)",
         "submissions ended": dict(states),
         "firings ended": dict(Counter(f"{each.state} {each.outcome or ''}".strip() for each in firings)),
         "all over after": f"{took:.0f} s",

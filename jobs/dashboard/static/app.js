@@ -7,7 +7,7 @@ import { count, el, problem, waiting } from "./dom.js";
 import { fleet } from "./fleet.js";
 import { home, schedules } from "./home.js";
 import { leaderboard } from "./leaderboard.js";
-import { listen, watch } from "./running.js";
+import { listen, pulse, watch } from "./running.js";
 
 const VIEWS = { "": home, leaderboard, schedules, compare };
 const main = document.getElementById("main");
@@ -74,7 +74,7 @@ addEventListener("hashchange", () => {
 document.getElementById("skip").addEventListener("click", (event) => { event.preventDefault(); main.focus(); main.scrollIntoView(); });
 document.getElementById("leave").addEventListener("click", () => { forget(); location.hash = "#/"; location.reload(); });
 listen(({ running, problem: fault }) => {
-  document.getElementById("pulse").textContent = fault ? "no answer from the server" : running.length ? `${count(running.length, "audit")} running` : "";
+  document.getElementById("pulse").textContent = fault ? "no answer from the server" : pulse(running);
 });
 show();
 watch();

@@ -7,11 +7,19 @@ const listeners = new Set();
 let latest = null, timer = 0, pause = EVERY, asking = false;
 let before = new Map();
 
+const queued = (audit) => audit.state === "queued" && !audit.stage;
+// How many, in a line.
+export const pulse = (audits) => {
+  const waiting = audits.filter(queued).length, running = audits.length - waiting;
+  return [running ? `${count(running, "audit")} running` : "", waiting ? `${waiting} waiting` : ""].filter(Boolean).join(", ");
+};
+
 const announce = ({ running }) => {
   const now = new Map(running.map((audit) => [audit.id, audit.stage]));
   const begun = [...now.keys()].filter((id) => !before.has(id)), ended = [...before.keys()].filter((id) => !now.has(id));
   const further = running.filter((audit) => before.has(audit.id) && before.get(audit.id) !== audit.stage && audit.stage);
-  const said = [...begun.map((id) => `${id} runs`), ...further.map((audit) => `${audit.id}: ${audit.stage}`), ...ended.map((id) => `${id} has ended`)];
+  const waits = new Set(running.filter(queued).map((audit) => audit.id));
+  const said = [...begun.map((id) => `${id} ${waits.has(id) ? "waits" : "runs"}`), ...further.map((audit) => `${audit.id}: ${audit.stage}`), ...ended.map((id) => `${id} has ended`)];
   if (latest && said.length) live(`${said.slice(0, 3).join(", ")}.`);
   before = now;
   return ended.length > 0;
@@ -54,7 +62,7 @@ const line = (audit) => {
   const rate = audit.images_per_second ? `${Math.round(audit.images_per_second).toLocaleString("en")} images/s` : "";
   const parts = audit.stage
     ? [audit.stage, `${audit.done} of ${count(audit.total, "shard")}`, count(audit.models, "model"), rate, left(audit)]
-    : [audit.state === "queued" ? "waits for its turn" : "starts"];
+    : ["starts"];
   return parts.filter(Boolean).join(", ");
 };
 
@@ -63,13 +71,25 @@ export const runningList = () => {
   const items = new Map();
   const holder = el("ul", { class: "running" });
   const empty = el("p", { class: "note" }, "No audit runs now.");
+  const waiting = el("summary"), behind = el("ol", { class: "behind" });
+  const queue = el("details", { hidden: true }, waiting, behind);
   const said = el("div");
   const item = (audit) => {
     const bar = el("progress", { "aria-label": `progress of ${audit.id}` }), text = el("span", { class: "note" });
     const made = el("li", {}, name(audit.fleet), " ", el("code", {}, name(audit.id, 120)), audit.key ? [" ", el("span", { class: "note" }, name(audit.key))] : null, bar, text);
     return { made, bar, text };
   };
-  const show = ({ running, problem: fault }) => {
+  const showQueue = (audits) => {
+    const ids = audits.map((audit) => audit.id).join(" ");
+    queue.hidden = audits.length === 0;
+    if (behind.dataset.ids === ids) return;
+    behind.dataset.ids = ids;
+    waiting.textContent = `${count(audits.length, "audit waits", "audits wait")} for a turn`;
+    behind.replaceChildren(...audits.map((audit) => el("li", {}, el("code", {}, name(audit.id, 120)), audit.key ? [" ", el("span", { class: "note" }, name(audit.key))] : null)));
+  };
+  const show = ({ running: all, problem: fault }) => {
+    const running = all.filter((audit) => !queued(audit));
+    showQueue(all.filter(queued));
     said.replaceChildren(...(fault ? [problem(fault)] : []));
     for (const [id, one] of items) if (!running.some((audit) => audit.id === id)) { one.made.remove(); items.delete(id); }
     for (const audit of running) {
@@ -80,5 +100,5 @@ export const runningList = () => {
     }
     empty.hidden = running.length > 0 || Boolean(fault);
   };
-  return { element: el("div", { id: "running" }, said, holder, empty), show };
+  return { element: el("div", { id: "running" }, said, holder, empty, queue), show };
 };

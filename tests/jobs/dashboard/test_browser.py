@@ -244,6 +244,28 @@ def test_a_running_audit_moves_while_it_is_looked_at_and_ends(page: Page, base: 
     assert page.rows("The latest submitted audits")[0][:2] == [ID, "crashed"]
 
 
+def test_audits_that_wait_are_counted_and_folded_away(page: Page) -> None:
+    """Only a cluster lets audits wait, so the list is shown what the server says of such ones."""
+    page.js(
+        "import(document.querySelector('script[type=module]').src.replace('app.js', 'running.js')).then((it) => {"
+        "  const list = it.runningList(), waits = (id) => ({ id, fleet: 'f', key: '', state: 'queued', stage: '' });"
+        "  const runs = { ...waits('c'), state: 'running', stage: 'scores', done: 1, total: 4, models: 2 };"
+        "  list.show({ running: [waits('a'), runs, waits('b')], problem: null });"
+        "  document.querySelector('main').replaceChildren(list.element);"
+        "  window.pulse = it.pulse([waits('a'), runs, waits('b')]);"
+        "})"
+    )
+    page.until("window.pulse")
+    assert page.js("return window.pulse") == "1 audit running, 2 waiting"
+    assert page.text("#running summary") == "2 audits wait for a turn"
+    assert page.text("#running .running") == "f cscores, 1 of 4 shards, 2 models"
+    hidden = "return !document.querySelector('#running .behind li').checkVisibility()"
+    assert page.js(hidden)
+    page.js("document.querySelector('#running summary').click()")
+    assert not page.js(hidden)
+    assert page.text("#running .behind") == "ab"
+
+
 def test_hostile_names_are_text_everywhere(page: Page) -> None:
     link = "[...document.querySelectorAll('main tbody th a')].find(a => a.textContent.includes('<img'))"
     fleet = page.js(f"return {link}.getAttribute('href')")
