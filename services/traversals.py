@@ -6,13 +6,13 @@ All other latents stand at their centre, so the images show nobody's data. The f
 from __future__ import annotations
 
 import io
-import zipfile
 from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from services.archives import NPZ_DAMAGE
 from services.errors import Problem, StorageError
 
 
@@ -53,5 +53,5 @@ class Traversal:
         try:
             with np.load(io.BytesIO(data), allow_pickle=False) as kept:
                 return cls(**{field.name: kept[field.name] for field in fields(cls)})
-        except (OSError, ValueError, LookupError, EOFError, MemoryError, zipfile.BadZipFile) as error:
+        except (MemoryError, *NPZ_DAMAGE) as error:
             raise StorageError(Problem(where, "a traversal", f"{error}", "delete it and audit again")) from error

@@ -52,7 +52,7 @@ def _read(path: str, key: str, grouping: str, columns: Sequence[str]) -> pa.Tabl
         found = pq.ParquetFile(pa.BufferReader(data)).read(columns=[*columns, "series", "grouping"])
         wanted = pc.and_(pc.equal(found.column("series"), key), pc.equal(found.column("grouping"), grouping))
         return found.filter(wanted).select(list(columns))
-    except (OSError, pa.ArrowException, KeyError, StorageError) as error:
+    except (OSError, pa.ArrowException, LookupError, ValueError, StorageError) as error:
         said = error.problems[0].found if isinstance(error, StorageError) else " ".join(str(error).split())[:300]
         raise StorageError(Problem(path, "a table of classwise", said, "audit again")) from error
 

@@ -98,7 +98,7 @@ def read_curves(folder: str) -> tuple[EpochPoint, ...]:
     try:
         table = pq.read_table(io.BytesIO(storage.read_bytes(path)))
         return tuple(_point(row) for row in table.to_pylist())
-    except (pa.ArrowException, OSError, KeyError) as error:
+    except (pa.ArrowException, OSError, LookupError, ValueError, TypeError) as error:
         found, remedy = str(error).partition("\n")[0], "remove trial.json beside it and train again"
         raise StorageError(Problem(path, "the curves of a trial", found, remedy)) from error
 

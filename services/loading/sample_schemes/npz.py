@@ -5,14 +5,13 @@ An auditor who was given logits has no images: without `images` the file serves 
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from services.archives import NPZ_DAMAGE
 from services.errors import Problem, SourceError
 from services.loading.files import existing, file_kind, sha256
 from services.loading.samples import Source
@@ -50,14 +49,10 @@ def read_npz(path: Path, where: str) -> dict[str, NDArray[Any]]:
         raise SourceError(Problem(where, "a NumPy archive written by numpy.savez", "another kind of file"))
     try:
         archive = np.load(path, allow_pickle=False)
-    except (ValueError, zipfile.BadZipFile, EOFError, OSError, *_ODD) as error:
+    except NPZ_DAMAGE as error:
         raise SourceError(Problem(where, "a NumPy archive written by numpy.savez", "a damaged one")) from error
     with archive:
         return {name: _array(archive, name, where) for name in archive.files}
-
-
-_ODD = (SyntaxError, TypeError, OverflowError, KeyError, RecursionError, NotImplementedError, RuntimeError)
-"""What NumPy and zipfile raise besides, of a header or a member that is no such thing."""
 
 
 def _array(archive: Any, name: str, where: str) -> NDArray[Any]:
@@ -66,7 +61,7 @@ def _array(archive: Any, name: str, where: str) -> NDArray[Any]:
     except MemoryError as error:
         found = " ".join(str(error).split())[:200]
         raise SourceError(Problem(f"{where} ({name})", "an array that fits in memory", found)) from error
-    except (ValueError, zipfile.BadZipFile, zlib.error, EOFError, OSError, *_ODD) as error:
+    except NPZ_DAMAGE as error:
         if "allow_pickle" in str(error):
             remedy = "store numbers or fixed-width text (array.astype(str)); pickled objects are never loaded"
             raise SourceError(
