@@ -44,9 +44,7 @@ def read_checkpoint(path: Path, *, where: str, allow_unpickling: bool, facts: di
     """The object a checkpoint file holds."""
     kind = file_kind(existing(path, where), where)
     if kind == "safetensors":
-        from safetensors.torch import load_file
-
-        return load_file(path)
+        return _safetensors(path, where)
     if kind not in {"zip", "pickle"}:
         expected = "safetensors or a PyTorch checkpoint"
         raise SourceError(Problem(where, expected, f"a file of kind {kind}", f"check {path}"))
@@ -57,6 +55,18 @@ def read_checkpoint(path: Path, *, where: str, allow_unpickling: bool, facts: di
             raise SourceError(load_problem(error, where)) from error
     facts["unpickled"] = True
     return torch.load(path, map_location="cpu", weights_only=False)
+
+
+def _safetensors(path: Path, where: str) -> Any:
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError, ValueError, TypeError, LookupError, RuntimeError) as error:
+        found = " ".join(str(error).split())[:200]
+        problem = Problem(where, "a complete safetensors file", found, "the file is damaged; fetch it again")
+        raise SourceError(problem) from error
 
 
 def load_problem(error: Exception, where: str) -> Problem:
