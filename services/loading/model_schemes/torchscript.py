@@ -22,8 +22,8 @@ def load(request: Request) -> Opened:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
             network = torch.jit.load(str(path), map_location=request.device)  # type: ignore[no-untyped-call]
-    except (RuntimeError, ValueError) as error:
-        found = str(error).strip().splitlines()[0]
+    except Exception as error:  # the reader's C++ errors come as a dozen kinds
+        found = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise SourceError(Problem(request.spec.name, f"a TorchScript archive at {path}", found)) from error
     return Opened(network, facts={"weights_sha256": sha256(path)})
 
