@@ -122,6 +122,8 @@ CLASSES = (
     Classes("the same, 0 or 1", (1, 2, 3, 5, 60), tuple(coin(p) for p in _RIGHT)),
     Classes("10 classes of 20", (20,) * 10, tuple(margins(p) for p in np.linspace(0.3, 0.95, 10).round(3))),
     Classes("10 classes of 30, 0 or 1", (30,) * 10, tuple(coin(p) for p in np.linspace(0.5, 0.99, 10).round(3))),
+    Classes("3 classes of 60, one far below, 0 or 1", (60,) * 3, (coin(0.5), coin(0.97), coin(0.97))),
+    Classes("3 classes of 60, one far below", (60,) * 3, (values(0.0, 0.0, 0.25, 1.0), margins(0.99), margins(0.99))),
     Classes("10 classes alike of 5, three values", (5,) * 10, (values(0.0, 0.5, 1.0),) * 10),
     Classes("4 classes alike of 40, beta(0.5, 0.5)", (40,) * 4, (beta(0.5, 0.5),) * 4),
     Classes("250 classes of 2, 0 or 1", (2,) * 250, tuple(coin(p) for p in np.linspace(0.2, 1.0, 250).round(4))),

@@ -15,6 +15,7 @@ from services.numerics.falsification import falsify
 from services.numerics.groupfair import METRICS, Gaps, GroupCounts, Metric, gaps
 from services.numerics.projection import Boundaries, count, projection_metrics
 
+NAMES = {"dp": "DP", "eopp": "EOpp", "eodd": "EOdd", "aodd": "AOdd"}
 PEOPLE: dict[str, tuple[tuple[int, ...], Floats, Floats, Floats]] = {
     # name: group sizes, share with the truth Y+, true positive rate, false positive rate
     "1 and 1": ((1, 1), np.array([0.5, 0.5]), np.array([0.9, 0.4]), np.array([0.2, 0.1])),
@@ -48,7 +49,7 @@ def of_gaps(name: str, runs: int, rng: np.random.Generator) -> Iterator[Cell]:
         found = gaps(counts, delta=level)
         for metric in METRICS:
             off = outside(found[metric], true_gap(metric, rates, found[metric]))
-            yield cell(f"{metric.upper()} of one decision", name, level, off)
+            yield cell(f"{NAMES[metric]} of one decision", name, level, off)
 
 
 def true_gap(metric: Metric, rates: dict[str, Floats], found: Gaps) -> Floats:
@@ -94,7 +95,7 @@ def of_largest_gap(sizes: tuple[int, int], runs: int, rng: np.random.Generator) 
             for name in ("dp", "eopp"):
                 missed[name].append(lies_outside(truth[name][run], found.worst[name]))
         for name, flags in missed.items():
-            yield cell(f"largest {name.upper()} of all decisions", setting, level, flags)
+            yield cell(f"largest {NAMES[name]} of all decisions", setting, level, flags)
 
 
 def of_falsified(runs: int, rng: np.random.Generator) -> Iterator[Cell]:

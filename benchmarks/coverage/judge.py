@@ -66,22 +66,23 @@ def percent(share: float) -> str:
 
 
 def table(cells: Sequence[Cell]) -> str:
-    """Markdown: a row a promise, and for each level the worst of its settings with 95 % limits, and the median."""
+    """Markdown: a row a promise, and for each level the worst of its settings with 95 % limits.
+
+    † marks what is approximate or not proven, and so reported alone.
+    """
     levels = sorted({one.level for one in cells})
     head = ["promise", "settings", "data sets each", *(f"{100 * level:g} % promised" for level in levels), "worst in"]
     lines = [head, ["---"] * len(head)]
     for promise in dict.fromkeys(one.promise for one in cells):
         mine = [one for one in cells if one.promise == promise]
         worst = {level: max(_at(mine, level), key=lambda one: one.rate, default=None) for level in levels}
-        told = [
-            f"{one}, median {percent(float(np.median([other.rate for other in _at(mine, level)])))}" if one else ""
-            for level, one in worst.items()
-        ]
+        told = [str(one or "") for one in worst.values()]
         close = max((one for one in worst.values() if one), key=lambda one: one.rate / one.level)
         runs = sorted({one.runs for one in mine})
         many = f"{runs[0]:,}" if len(runs) == 1 else f"{runs[0]:,} to {runs[-1]:,}"
         where = close.setting if close.misses else "–"
-        lines.append([promise, str(len({one.setting for one in mine})), many, *told, where])
+        name = promise if mine[0].exact else f"{promise} †"
+        lines.append([name, str(len({one.setting for one in mine})), many, *told, where])
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 

@@ -44,9 +44,18 @@ class Coins:
         return (self.rng.random(len(rows)) >= self.p).astype(np.int64)
 
 
-def certificates(p: float, runs: int, alpha: float, horizon: int, rng: np.random.Generator) -> tuple[Floats, Ints]:
+def certificates(
+    p: float,
+    runs: int,
+    alpha: float,
+    horizon: int,
+    rng: np.random.Generator,
+    *,
+    at: tuple[float, ...] = RADII,
+    width: float | None = None,
+) -> tuple[Floats, Ints]:
     """Radii (runs,) with early stopping, and the draws that they took."""
-    rule, rows = SmoothingRule(SIGMA, alpha, RADII, None, horizon), np.arange(runs)
+    rule, rows = SmoothingRule(SIGMA, alpha, at, width, horizon), np.arange(runs)
     return certify(Coins(p, rng), rule, rows, np.zeros(runs, dtype=np.int64), first=0)  # type: ignore[arg-type]
 
 
@@ -58,8 +67,10 @@ def of_radius(p: float, runs: int, rng: np.random.Generator) -> Iterator[Cell]:
             hits = rng.binomial(draws, p, 10 * runs)
             radius = certified_radius(hits, draws, sigma=SIGMA, alpha=level)
             yield cell("certified radius, fixed draws", f"{draws} draws, p = {p:g}", level, radius > truth + SLACK)
-        radius, _ = certificates(p, runs, level, 1000, rng)
-        yield cell("certified radius, early stopping", f"at most 1,000 draws, p = {p:g}", level, radius > truth + SLACK)
+        for width in (None, 0.2):
+            radius, _ = certificates(p, runs, level, 1000, rng, width=width)
+            setting = f"at most 1,000 draws, p = {p:g}" + (", by width" if width else "")
+            yield cell("certified radius, early stopping", setting, level, radius > truth + SLACK)
 
 
 def of_shares(points: int, runs: int, rng: np.random.Generator) -> Iterator[Cell]:
@@ -92,7 +103,7 @@ def _outside(certified: Ints, rejected: Ints, points: int, alpha: float, level: 
 
 def of_rare(p: float, runs: int, rng: np.random.Generator) -> Iterator[Cell]:
     """Cox's interval over eight replicates each, of a linear margin in 8 dimensions; all of them run side by side."""
-    size, dimensions, each = 250, 8, SplittingPlan().replicates
+    size, dimensions, each = min(runs, 250), 8, SplittingPlan().replicates
     threshold = -float(norm.ppf(p))
     found = []
     for _ in range(0, runs, size):
