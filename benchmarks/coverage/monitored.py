@@ -124,8 +124,8 @@ def alternatives(kappa: float) -> list[tuple[str, float]]:
     return [("0", 0.0), ("kappa / 10", kappa / 10), ("kappa / 2", kappa / 2), ("2 kappa", 2 * kappa), ("0.9", 0.9)]
 
 
-def fixed_draws(kappa: float, p: float, alpha: float, power: float, most: int = 200_000) -> int:
-    """Least n at which the exact level-alpha test of p's side of kappa finds it with this power."""
+def fixed_draws(kappa: float, p: float, alpha: float, power: float, most: int = 1000) -> int:
+    """Least n at which the exact level-alpha test of p's side of kappa finds it with this power; `most` is a guess."""
     n = np.arange(1, most)
     if p < kappa:
         critical = binom.ppf(alpha, n, kappa)
@@ -133,7 +133,8 @@ def fixed_draws(kappa: float, p: float, alpha: float, power: float, most: int = 
         found = np.where(critical >= 0, binom.cdf(critical, n, p), 0.0)
     else:
         found = binom.sf(binom.isf(alpha, n, kappa), n, p)
-    return int(n[np.argmax(found >= power)])
+    enough = found >= power
+    return int(n[np.argmax(enough)]) if enough.any() else fixed_draws(kappa, p, alpha, power, 10 * most)
 
 
 @dataclass(frozen=True)
