@@ -26,9 +26,9 @@ ALL = (
 def main() -> int:
     """Run the named ones, or all; 1 when one missed a limit."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", default=ALL, choices=[*ALL, []])
+    parser.add_argument("names", nargs="*", choices=[*ALL, []], help="which; all when left out")
     failed = []
-    for name in parser.parse_args().names:
+    for name in parser.parse_args().names or ALL:
         print(f"\n== {name}", flush=True)
         if name in NEEDS_DATA and not DATA.is_dir():
             print(f"left out: no real data at {DATA}; set CLASSWISE_SHARED_DATA")

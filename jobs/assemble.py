@@ -86,13 +86,14 @@ def series_result(
     counted = _counted(series, values, extras)
     scores, codes, n_groups = values[counted], grouping.codes[counted], len(grouping.names)
     how = _options(series, config)
-    if how["method"] == "betting" and _stratified(config) and "class" not in crossed(grouping.name):
+    mixed = _stratified(config) and "class" not in crossed(grouping.name)
+    if how["method"] == "betting" and mixed:
         how["method"] = "empirical-bernstein"  # so many of each class: no one mean in a group, which betting asks for
     profile = Profile.from_scores(scores, codes, n_groups, bound=series.bound)
     found = disparity(profile.means, profile.defined, penalty=config.fp_lambda)
     box = simultaneous(scores, codes, n_groups, **how)
     value = found.wcr.value
-    wcr = found.wcr if value is None else wcr_interval(value, scores, codes, n_groups, **how)
+    wcr = found.wcr if value is None else wcr_interval(value, scores, codes, n_groups, mixed=mixed, **how)
     metrics = metric_intervals(found, box, wcr)
     aggregate, _ = aggregate_of(series, values, extras, config, delta=how["delta"])
     near = not_separated(box, found.worst[0]) if found.worst else ()

@@ -166,6 +166,7 @@ def wcr_interval(
     delta: float,
     method: Method | None = None,
     binary: bool = False,
+    mixed: bool = False,
     seed: int | None = 0,
 ) -> Estimate:
     """The smallest group mean with limits that each hold with probability at least 1 - delta.
@@ -179,6 +180,11 @@ def wcr_interval(
     one-sided) is one. Here the correction is needed: any group, not only the worst, may supply a bound that fails.
 
     The interval [low, high] as a whole holds with probability at least 1 - 2 delta.
+
+    Args:
+        mixed: samples of a group are independent with *different* means, as those of an attribute's group are when the
+            numbers of samples a class were fixed in advance. Exact limits then take `mixed_level`; betting needs one
+            mean, so a method that needs independence alone must be asked for.
     """
     check_level(delta, "delta")
     sample = Sample.of(scores, groups, n_groups, bound=bound, seed=seed)
@@ -186,11 +192,26 @@ def wcr_interval(
     if not defined.any():
         return Estimate(None, reason=NO_GROUP)
     chosen = method_for(method, binary=binary)
-    lower, _ = limits(sample, delta, chosen)
-    _, upper = limits(sample, delta / int(defined.sum()), chosen)
+    levels = delta, delta / int(defined.sum())
+    if mixed and chosen == "clopper-pearson":
+        levels = mixed_level(levels[0]), mixed_level(levels[1])
+    lower, _ = limits(sample, levels[0], chosen)
+    _, upper = limits(sample, levels[1], chosen)
     low = min(estimate, float(lower[defined].min()) * bound)
     high = max(estimate, float(upper[defined].min()) * bound)
     return _estimate(estimate, (low, high), bound)
+
+
+def mixed_level(alpha: float) -> float:
+    """Level at which a one-sided Clopper-Pearson limit errs at most `alpha` for unequal Bernoulli variables.
+
+    Let S be a sum of n independent ones with mean m, and B binomial with the same. The lower limit fails when S reaches
+    the least k with P(B >= k) <= alpha. If k >= m + 1, P(S >= k) <= P(B >= k) (Hoeffding 1956). A smaller k needs
+    m < 1, as P(B >= m) > 1/4 otherwise (Greenberg & Mohri 2014), and k = 1: then P(S >= 1) <= m, which one variable of
+    mean m among constants reaches, while P(B >= 1) >= 1 - exp(-m). So ``min(1 - exp(-alpha), 1 / 4)`` will do; alpha
+    itself would err with up to ``-log(1 - alpha)``. A two-sided interval, alpha a side, keeps 2 alpha without it.
+    """
+    return min(-float(np.expm1(-alpha)), 0.25)
 
 
 def metric_intervals(found: Disparity, box: Intervals, wcr: Estimate) -> MetricIntervals:
@@ -245,8 +266,7 @@ def aggregate_interval(
         *different*
             means, and the target is ``sum_k n_k / N * m_k``. Betting, which needs one mean, is then replaced by
             empirical Bernstein (Maurer & Pontil Theorem 11 asks for independence alone, as does Hoeffding). For 0/1
-            scores Clopper-Pearson stays: Hoeffding (1956) shows that a sum of unequal Bernoulli variables is no more
-            spread than the binomial of the same mean, at distances of one success or more.
+            scores Clopper-Pearson stays: both sides together miss with probability at most delta (`mixed_level`).
 
     Returns:
         value None with a reason when there are no scores.

@@ -9,6 +9,7 @@ from jobs.assemble import Grouping, series_result
 from jobs.config import FleetConfig
 from jobs.fleetfile import validate_fleet
 from services.errors import MeasureError
+from services.numerics.metric_intervals import wcr_interval
 from services.records import Series
 
 PR = Series("pr/x", "PR", 1.0, conditional=True)
@@ -58,3 +59,18 @@ def test_betting_asks_for_one_mean_which_groups_of_fixed_classes_lack(
     assert series_result(score, VALUES, {}, one, config(**samples)).method == method
     binary = Series("clean", "clean accuracy", 1.0, binary=True)
     assert series_result(binary, np.round(VALUES), {}, one, config(**samples)).method == "clopper-pearson"
+
+
+@pytest.mark.parametrize(
+    ("grouping", "samples", "mixed"),
+    [("class", {"per_class": 2}, False), ("ink", {"per_class": 2}, True), ("ink", {}, False)],
+)
+def test_the_exact_bound_of_the_worst_group_allows_for_classes_of_fixed_sizes(
+    grouping: str, samples: dict[str, int], mixed: bool
+) -> None:
+    one = Grouping(grouping, GROUPING.codes, GROUPING.names)
+    scores = np.ones(4)
+    found = series_result(Series("clean", "clean accuracy", 1.0, binary=True), scores, {}, one, config(**samples))
+    expected = wcr_interval(1.0, scores, GROUPING.codes, 3, bound=1.0, delta=0.05, binary=True, mixed=mixed)
+    assert found.wcr == expected
+    assert (found.wcr.low < 0.05**0.5 - 1e-4) == mixed

@@ -276,28 +276,3 @@ def test_an_anytime_bound_only_tightens_as_samples_arrive() -> None:
     ]
     assert low == sorted(low)
     assert low[-1] > 0
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("method", [*METHODS, "clopper-pearson"])
-@pytest.mark.parametrize("delta", [0.01, 0.05, 0.2])
-def test_coverage_long(method: Method, delta: float) -> None:
-    shapes = ["two points", "all zero"] if method == "clopper-pearson" else list(SHAPES)
-    for shape in shapes:
-        for n in (1, 2, 3, 10, 50, 500):
-            assert misses(shape, n, 2500, delta, method) <= allowed(delta, 2500), (shape, n)
-            if method == "betting":
-                assert misses(shape, n, 2500, delta, method, anytime=True) <= allowed(delta, 2500), (shape, n)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("method", METHODS)
-def test_simultaneous_coverage_long(method: Method) -> None:
-    rng = np.random.default_rng(11)
-    means, missed, replications = np.array([0.05, 0.2, 0.5, 0.8, 0.95]), 0, 2000
-    groups = np.repeat(np.arange(5), 40)
-    for _ in range(replications):
-        x = rng.beta(means[groups] * 0.8, (1 - means[groups]) * 0.8)
-        found = simultaneous(x, groups, 5, bound=1.0, delta=0.1, method=method)
-        missed += bool(((found.low > means) | (found.high < means)).any())
-    assert missed / replications <= allowed(0.1, replications)

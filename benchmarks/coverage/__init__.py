@@ -1,0 +1,1 @@
+"""How often every interval and test misses, by simulation: ``python -m benchmarks.coverage``."""

@@ -1,0 +1,18 @@
+"""The command that runs all benchmarks."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from benchmarks import __main__ as command
+
+
+def test_without_names_all_are_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "argv", ["benchmarks"])
+    monkeypatch.setattr(command, "ALL", ("attacks", "probabilistic"))
+    monkeypatch.setattr(command, "DATA", command.DATA / "absent")
+    assert command.main() == 0
+    told = capsys.readouterr().out
+    assert told.index("== attacks") < told.index("== probabilistic") < told.index("all limits kept")
