@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 import warnings
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -151,6 +153,26 @@ def test_what_was_moved_before_the_registry_failed_is_on_record(
     assert champion(client) == "2"
     (kept,) = read_promotions(finished.folder)
     assert kept.moved and kept.registered == "digits"
+
+
+def test_an_alias_that_was_moved_is_told_so_when_its_tag_was_refused(
+    fleet: dict[str, Any], registry: str, client: MlflowClient
+) -> None:
+    finished = run_audit(validate_fleet(fleet), Quiet())
+    with closing(sqlite3.connect(registry.removeprefix("sqlite:///"))) as database, database:
+        for change in ("INSERT", "UPDATE"):
+            database.execute(
+                f"CREATE TRIGGER no_{change} BEFORE {change} ON model_version_tags BEGIN SELECT RAISE(ABORT, 'no'); END"
+            )
+    try:
+        (told,) = promote(validate_fleet(fleet).config, finished.result, finished.folder, registry)
+    finally:
+        with closing(sqlite3.connect(registry.removeprefix("sqlite:///"))) as database, database:
+            database.execute("DROP TRIGGER no_INSERT")
+            database.execute("DROP TRIGGER no_UPDATE")
+    assert champion(client) == "2" and told.moved
+    assert str(told).startswith("digits@champion moved from version 1 to version 2; the version was not tagged")
+    assert read_promotions(finished.folder) == (told,)
 
 
 @pytest.mark.parametrize(
