@@ -79,6 +79,13 @@ def listing(url: str) -> list[str]:
         return []
 
 
+def forget_listing(url: str) -> None:
+    """Ask the storage itself the next time for what lies in a folder: an object store's client remembers its listings,
+    and answers from them whether a file exists."""
+    fs, path = filesystem(url)
+    fs.invalidate_cache(path)
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """A file: its path below the folder that was walked, its size, and when it was written.
