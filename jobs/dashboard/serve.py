@@ -106,7 +106,7 @@ def told(places: Places) -> list[str]:
 
     bundles = Bundles(places.storage)
     fleets = bundles.fleets()
-    audits = sum(len(bundles.audits(fleet)) for fleet in fleets)
+    audits = sum(len(bundles.known(fleet).audits) for fleet in fleets)
     counted = f"{audits} audit{'' if audits == 1 else 's'} of {len(fleets)} fleet{'' if len(fleets) == 1 else 's'}"
     lines = [f"storage    {places.storage}: {counted}"]
     for name, uri in {"MLflow": places.tracking, "schedules": places.schedules}.items():
