@@ -89,15 +89,7 @@ def _run(fleet: Fleet, reporter: Reporter, factory: RunnerFactory) -> Finished:
     config, started = fleet.config, _now()
     storage.require_writable(config.storage, "storage")
     samples = _opened(fleet)
-    context = plan.Context(
-        config.sample_spec(),
-        samples.digest,
-        len(samples),
-        storage.join(config.storage, "cache"),
-        config.resources.shard,
-        config.resources.batch,
-        config.seed,
-    )
+    context = _context(config, samples)
     baselines, aliases = find_baselines(config), aliases_now(config)
     audit_id = _audit_id(started, digest_of(config.model_dump(mode="json"), samples.digest))
     stop_on_fault = config.on_model_fault == "stop"
@@ -182,6 +174,19 @@ def _source_problems(fleet: Fleet) -> Iterator[Problem]:
             look()
         except ClasswiseError as error:
             yield from error.problems
+
+
+def _context(config: FleetConfig, samples: Samples) -> plan.Context:
+    """What the plans of all models have in common."""
+    return plan.Context(
+        config.sample_spec(),
+        samples.digest,
+        len(samples),
+        storage.join(config.storage, "cache"),
+        config.resources.shard,
+        config.resources.batch,
+        config.seed,
+    )
 
 
 # --- stages -----------------------------------------------------------------------------------------------------
