@@ -220,15 +220,15 @@ def write_bytes(url: str, data: bytes) -> None:
     write(url, lambda file: file.write(data))
 
 
-def read_bytes(url: str) -> bytes:
-    """The whole content of `url`.
+def read_bytes(url: str, start: int | None = None, stop: int | None = None) -> bytes:
+    """The content of `url`, or its bytes [start, stop).
 
     Raises:
         StorageError: it is not there or cannot be read.
     """
     fs, path = filesystem(url)
     try:
-        data: bytes = fs.cat_file(path)
+        data: bytes = fs.cat_file(path, start=start, end=stop)
     except OSError as error:
         raise _unreadable(url, error) from error
     return data
