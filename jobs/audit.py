@@ -25,6 +25,7 @@ from jobs.config import FleetConfig
 from jobs.fleetfile import Fleet
 from jobs.gates import worst
 from jobs.identity import fixed_version, with_published
+from jobs.mlflow_uri import mlflow_sources
 from jobs.models import Judge, shown_spec
 from jobs.overtime.config import without_queries
 from jobs.overtime.promote import ALIASES, aliases_now
@@ -75,7 +76,7 @@ def run_audit(
         Interrupted: a stop was asked for.
     """
     try:
-        with logs.about(fleet=fleet.config.fleet):
+        with logs.about(fleet=fleet.config.fleet), mlflow_sources(fleet.config):
             finished = _run(fleet, reporter, runner or (lambda: runner_for(fleet.config)))
             if not publishing:
                 unfinished.end(finished.folder)
@@ -151,9 +152,10 @@ def validate_sources(fleet: Fleet) -> SampleFacts:
     """
     config = fleet.config
     storage.filesystem(config.storage)
-    samples = _opened(fleet)
-    if problems := list(_source_problems(fleet)):
-        raise SourceError(problems)
+    with mlflow_sources(config):
+        samples = _opened(fleet)
+        if problems := list(_source_problems(fleet)):
+            raise SourceError(problems)
     return _sample_facts(redacted(config.samples.uri), samples)
 
 
@@ -197,7 +199,7 @@ def _identify(config: FleetConfig, session: Session) -> tuple[list[ModelSpec], d
     resolved, digests = [], {}
     for spec in config.model_specs():
         try:
-            known = with_published(fixed_version(spec, config.tracking.uri), config.samples.uri)
+            known = with_published(fixed_version(spec), config.samples.uri)
             digests[spec.name] = fingerprint(known)
             resolved.append(known)
         except ClasswiseError as error:
