@@ -31,9 +31,10 @@ from jobs.overtime.config import without_queries
 from jobs.overtime.promote import ALIASES, aliases_now
 from jobs.overtime.record import record_comparison
 from jobs.progress import Reporter
+from jobs.radii import radius_problems
 from jobs.session import RunnerFactory, Session, runner_for
 from services import logs, metering, plainjson, storage
-from services.errors import ClasswiseError, Interrupted, PreflightError, Problem, SourceError
+from services.errors import ClasswiseError, ConfigError, Interrupted, PreflightError, Problem, SourceError
 from services.loading.models import fingerprint
 from services.loading.protocols import Samples
 from services.loading.samples import open_samples
@@ -160,12 +161,15 @@ def validate_sources(fleet: Fleet) -> SampleFacts:
 
 
 def _opened(fleet: Fleet) -> Samples:
-    """The samples; where they are at fault, the other sources are looked at all the same."""
+    """The samples; where they are at fault, or radii against them, the other sources are looked at all the same."""
     config = fleet.config
     try:
-        return open_samples(config.sample_spec(), allowed_factories=config.factories)
+        samples = open_samples(config.sample_spec(), allowed_factories=config.factories)
     except ClasswiseError as error:
         raise SourceError([*error.problems, *_source_problems(fleet)]) from error
+    if problems := list(radius_problems(fleet, samples.shape)):
+        raise ConfigError([*problems, *_source_problems(fleet)])
+    return samples
 
 
 def _source_problems(fleet: Fleet) -> Iterator[Problem]:

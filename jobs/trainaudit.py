@@ -20,6 +20,7 @@ from jobs.generated import audit_both
 from jobs.mlflow_uri import mlflow_sources
 from jobs.progress import Reporter
 from jobs.publish import Published, publish
+from jobs.radii import radius_problems
 from jobs.sweepconfig import SweepConfig
 from jobs.sweepfile import Sweep
 from jobs.train import Trained
@@ -89,7 +90,7 @@ def check_template(template: Template, sweep: Sweep, plan: TrainPlan, **options:
 def _check_sources(fleet: Fleet, sweep: Sweep, plan: TrainPlan, own: Collection[str]) -> None:
     samples = open_samples(fleet.config.sample_spec(), allowed_factories=fleet.config.factories)
     problems = [*_storage_problems(sweep.config), *_factory_problems(fleet, sweep)]
-    problems += _data_problems(fleet, plan, samples.shape, samples.classes)
+    problems += [*_data_problems(fleet, plan, samples.shape, samples.classes), *radius_problems(fleet, samples.shape)]
     if problems:
         raise ConfigError(problems)
     faults: list[Problem] = []
