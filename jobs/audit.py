@@ -25,14 +25,16 @@ from jobs.config import FleetConfig
 from jobs.fleetfile import Fleet
 from jobs.gates import worst
 from jobs.identity import fixed_version, with_published
+from jobs.mlflow_uri import mlflow_sources
 from jobs.models import Judge, shown_spec
 from jobs.overtime.config import without_queries
 from jobs.overtime.promote import ALIASES, aliases_now
 from jobs.overtime.record import record_comparison
 from jobs.progress import Reporter
+from jobs.radii import radius_problems
 from jobs.session import RunnerFactory, Session, runner_for
 from services import logs, metering, plainjson, storage
-from services.errors import ClasswiseError, Interrupted, PreflightError, Problem, SourceError
+from services.errors import ClasswiseError, ConfigError, Interrupted, PreflightError, Problem, SourceError
 from services.loading.models import fingerprint
 from services.loading.protocols import Samples
 from services.loading.samples import open_samples
@@ -75,7 +77,7 @@ def run_audit(
         Interrupted: a stop was asked for.
     """
     try:
-        with logs.about(fleet=fleet.config.fleet):
+        with logs.about(fleet=fleet.config.fleet), mlflow_sources(fleet.config):
             finished = _run(fleet, reporter, runner or (lambda: runner_for(fleet.config)))
             if not publishing:
                 unfinished.end(finished.folder)
@@ -89,15 +91,7 @@ def _run(fleet: Fleet, reporter: Reporter, factory: RunnerFactory) -> Finished:
     config, started = fleet.config, _now()
     storage.require_writable(config.storage, "storage")
     samples = _opened(fleet)
-    context = plan.Context(
-        config.sample_spec(),
-        samples.digest,
-        len(samples),
-        storage.join(config.storage, "cache"),
-        config.resources.shard,
-        config.resources.batch,
-        config.seed,
-    )
+    context = _context(config, samples)
     baselines, aliases = find_baselines(config), aliases_now(config)
     audit_id = _audit_id(started, digest_of(config.model_dump(mode="json"), samples.digest))
     stop_on_fault = config.on_model_fault == "stop"
@@ -159,19 +153,23 @@ def validate_sources(fleet: Fleet) -> SampleFacts:
     """
     config = fleet.config
     storage.filesystem(config.storage)
-    samples = _opened(fleet)
-    if problems := list(_source_problems(fleet)):
-        raise SourceError(problems)
+    with mlflow_sources(config):
+        samples = _opened(fleet)
+        if problems := list(_source_problems(fleet)):
+            raise SourceError(problems)
     return _sample_facts(redacted(config.samples.uri), samples)
 
 
 def _opened(fleet: Fleet) -> Samples:
-    """The samples; where they are at fault, the other sources are looked at all the same."""
+    """The samples; where they are at fault, or radii against them, the other sources are looked at all the same."""
     config = fleet.config
     try:
-        return open_samples(config.sample_spec(), allowed_factories=config.factories)
+        samples = open_samples(config.sample_spec(), allowed_factories=config.factories)
     except ClasswiseError as error:
         raise SourceError([*error.problems, *_source_problems(fleet)]) from error
+    if problems := list(radius_problems(fleet, samples.shape)):
+        raise ConfigError([*problems, *_source_problems(fleet)])
+    return samples
 
 
 def _source_problems(fleet: Fleet) -> Iterator[Problem]:
@@ -184,6 +182,19 @@ def _source_problems(fleet: Fleet) -> Iterator[Problem]:
             yield from error.problems
 
 
+def _context(config: FleetConfig, samples: Samples) -> plan.Context:
+    """What the plans of all models have in common."""
+    return plan.Context(
+        config.sample_spec(),
+        samples.digest,
+        len(samples),
+        storage.join(config.storage, "cache"),
+        config.resources.shard,
+        config.resources.batch,
+        config.seed,
+    )
+
+
 # --- stages -----------------------------------------------------------------------------------------------------
 
 
@@ -192,7 +203,7 @@ def _identify(config: FleetConfig, session: Session) -> tuple[list[ModelSpec], d
     resolved, digests = [], {}
     for spec in config.model_specs():
         try:
-            known = with_published(fixed_version(spec, config.tracking.uri), config.samples.uri)
+            known = with_published(fixed_version(spec), config.samples.uri)
             digests[spec.name] = fingerprint(known)
             resolved.append(known)
         except ClasswiseError as error:

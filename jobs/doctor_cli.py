@@ -11,8 +11,9 @@ import typer
 
 from jobs import console
 from jobs.options import Json
-from jobs.schedules.cli import DEFAULT_DB
+from jobs.schedules.place import DEFAULT, schedules_uri
 from services.errors import TrackingError
+from tracking.reach import sqlite_path
 
 if TYPE_CHECKING:
     from jobs.doctor import Finding, Surroundings
@@ -59,9 +60,8 @@ def surroundings(fleet_file: Path | None, storage: str | None, address: str | No
     except TrackingError:
         tracking = ""
     named = (config.resources.address if config else None) or os.environ.get("RAY_ADDRESS", "")
-    kept = os.environ.get("CLASSWISE_SCHEDULES", "") or (
-        DEFAULT_DB if Path("classwise-runs/schedules.db").exists() else ""
-    )
+    kept = schedules_uri()
+    kept = kept if kept != DEFAULT or Path(sqlite_path(DEFAULT)).exists() else ""
     local = config is not None and config.resources.runner == "local"
     return Surroundings(config, os.environ, place, tracking, address or ("" if local else named), kept)
 

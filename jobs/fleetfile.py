@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,14 +13,18 @@ from jobs.overtime.promote import promotion_problems
 from jobs.yamlfile import FLEET, Locator, read_yaml, registered, require_kind, validated
 from services.errors import ClasswiseError, ConfigError, Problem
 from services.fairness_records import METRICS as GROUP_METRICS
+from services.loading.models import SCHEMES as MODEL_SCHEMES
+from services.loading.samples import SCHEMES as SAMPLE_SCHEMES
 from services.measures.base import Measure
 from services.measures.great import Great
 from services.measures.minimal import Minimal
 from services.measures.registry import MEASURES
 from services.records import Series
-from services.registry import did_you_mean
+from services.registry import Registry, did_you_mean
 
 KIND = FLEET
+_SCHEME = re.compile("([A-Za-z][A-Za-z0-9+.-]*):.")
+"""How a source begins; what does not is told with the rest of the tree."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +83,7 @@ def validate_fleet(data: Any, *, source: str = "fleet", where: Locator | None = 
     if not isinstance(data, dict):
         raise ConfigError(Problem(where.source, f"a mapping with {KIND.keys}", type(data).__name__))
     config, problems = validated(data, FleetConfig, where)
+    problems += _scheme_problems(data, where)
     raw = data.get("measures", ("clean", "great"))
     raw = raw if isinstance(raw, list | tuple) else ()
     measures, faults = _measures(raw, where)
@@ -123,6 +129,27 @@ def json_schema() -> dict[str, Any]:
         options.append(part)
     schema["properties"]["measures"]["items"] = {"anyOf": options}
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "classwise fleet file"}
+
+
+def _scheme_problems(data: dict[str, Any], where: Locator) -> Iterator[Problem]:
+    """Sources of a kind that is not known, in a file that may have other faults."""
+    raw = data.get("models")
+    models = [(("models", index), one) for index, one in enumerate(raw if isinstance(raw, list | tuple) else ())]
+    samples = [((part,), data.get(part)) for part in ("samples", "generated")]
+    yield from _unknown_schemes(models, MODEL_SCHEMES, where)
+    yield from _unknown_schemes(samples, SAMPLE_SCHEMES, where)
+
+
+def _unknown_schemes(
+    parts: Sequence[tuple[tuple[str | int, ...], Any]], registry: Registry[Any], where: Locator
+) -> Iterator[Problem]:
+    known = registry.names()
+    for place, part in parts:
+        uri = part.get("uri") if isinstance(part, dict) else None
+        scheme = _SCHEME.match(uri) if isinstance(uri, str) else None
+        if scheme and scheme[1] not in known:
+            remedy = did_you_mean(scheme[1], known)
+            yield Problem(where((*place, "uri")), f"a known {registry.kind}", repr(scheme[1]), remedy)
 
 
 def _measures(raw: list[Any] | tuple[Any, ...], where: Locator) -> tuple[tuple[Measure, ...], list[Problem]]:

@@ -13,6 +13,7 @@ from jobs import audit
 from jobs.audit import Finished, run_audit
 from jobs.fleetfile import Fleet, validate_fleet
 from jobs.generalisation import gaps
+from jobs.mlflow_uri import mlflow_sources
 from jobs.overtime.config import NOTHING_FOLLOWS
 from jobs.progress import Reporter
 from jobs.session import RunnerFactory
@@ -61,8 +62,9 @@ def check_generated(fleet: Fleet) -> int:
     spec = config.generated_spec()
     if spec is None:
         return 0
-    made = open_samples(spec, allowed_factories=config.factories)
-    given = open_samples(config.sample_spec(), allowed_factories=config.factories)
+    with mlflow_sources(config):
+        made = open_samples(spec, allowed_factories=config.factories)
+        given = open_samples(config.sample_spec(), allowed_factories=config.factories)
     problems = []
     if tuple(made.shape) != tuple(given.shape):
         problems.append(Problem("generated.uri", f"images {tuple(given.shape)} as samples.uri", f"{tuple(made.shape)}"))

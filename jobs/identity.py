@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 
 from services.loading.references import robustbench_reference
@@ -13,18 +12,14 @@ ROBUSTBENCH_EPSILON = {("cifar10", "L2"): 0.5, ("cifar10", "Linf"): 8 / 255, ("i
 """Radii of RobustBench's leaderboards, in [0, 1] pixel units."""
 
 
-def fixed_version(spec: ModelSpec, tracking_uri: str | None = None) -> ModelSpec:
+def fixed_version(spec: ModelSpec) -> ModelSpec:
     """Resolve an `mlflow:` alias to the version it points to now, once, so that every worker loads the same one.
-
-    The fleet file's tracking server is the registry; it is put into the environment, where MLflow looks for it.
 
     Raises:
         SourceError: no such model, alias or version, or the registry cannot be reached.
     """
     if parse_uri(spec.uri).scheme != "mlflow":
         return spec
-    if tracking_uri:
-        os.environ["MLFLOW_TRACKING_URI"] = tracking_uri
     from services.loading.model_schemes.mlflow import resolve_mlflow
 
     return replace(spec, uri=resolve_mlflow(spec.uri))

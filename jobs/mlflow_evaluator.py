@@ -10,6 +10,7 @@ MLflow imports this module whenever it evaluates anything, so nothing heavy is i
 from __future__ import annotations
 
 import logging
+import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -118,11 +119,20 @@ def _audited(model: Any, dataset: Any, config: dict[str, Any], folder: Path) -> 
         "samples": {"uri": f"npz:{folder / 'samples.npz'}?layout=NCHW{scale}"},
         "groups": list(groups),
         "storage": str(folder / "runs"),
-        "tracking": {"enabled": False},
+        "tracking": {"enabled": False, **_store()},
         **{key: config[key] for key in OF_FLEET if key in config},
     }
     fleet["resources"] = {**fleet.get("resources", {}), "runner": "local"}
     return run_audit(validate_fleet(fleet, source="evaluator_config"), Logged())
+
+
+def _store() -> dict[str, str]:
+    """MLflow's own default where nothing names a store; a named one is in the environment, maybe with a password."""
+    import mlflow
+
+    from jobs.mlflow_uri import VARIABLE
+
+    return {} if os.environ.get(VARIABLE) else {"uri": mlflow.get_tracking_uri()}
 
 
 def _network_uri(model: Any) -> str | None:

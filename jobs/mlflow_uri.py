@@ -1,20 +1,62 @@
-"""Where MLflow is."""
+"""Where MLflow is: one store for what an audit reads of it and what it writes."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from services import storage
-from services.errors import Problem, TrackingError
+from services.errors import Problem, SourceError, TrackingError
+from tracking.reach import sqlite_path
+
+if TYPE_CHECKING:
+    from jobs.config import FleetConfig
+
+VARIABLE = "MLFLOW_TRACKING_URI"
 
 
 def tracking_uri(storage_url: str, configured: str | None) -> str:
     """The MLflow tracking URI: the fleet file's, else the environment's, else SQLite in the storage."""
-    if configured or os.environ.get("MLFLOW_TRACKING_URI"):
-        return configured or os.environ["MLFLOW_TRACKING_URI"]
+    if configured or os.environ.get(VARIABLE):
+        return configured or os.environ[VARIABLE]
     _, path = storage.filesystem(storage_url)
     if not storage.is_local(storage_url):
-        remedy = "set tracking.uri or MLFLOW_TRACKING_URI"
+        remedy = f"set tracking.uri or {VARIABLE}"
         raise TrackingError(Problem("tracking.uri", "an MLflow server for remote storage", "nothing", remedy))
     return f"sqlite:///{Path(path) / 'mlflow.db'}"
+
+
+def reads_mlflow(config: FleetConfig) -> bool:
+    """Whether the fleet names an `mlflow:` source: of a model, of samples, or in a measure."""
+    samples = [part.uri for part in (config.samples, config.generated) if part is not None]
+    options = [value for one in config.measures if isinstance(one, dict) for value in one.values()]
+    return any(str(text).startswith("mlflow:") for text in (*samples, *options, *(m.uri for m in config.models)))
+
+
+@contextmanager
+def mlflow_sources(config: FleetConfig) -> Iterator[None]:
+    """For the block, `mlflow:` sources are found in the store that `tracking_uri` names, here and by new workers.
+
+    The environment is where MLflow looks; it is left alone when the fleet has no such source, and put back afterwards.
+
+    Raises:
+        SourceError: that store was never made, so that it holds nothing.
+        TrackingError: the storage is remote, and no server is named.
+    """
+    if not reads_mlflow(config):
+        yield
+        return
+    before, uri = os.environ.get(VARIABLE), tracking_uri(config.storage, config.tracking.uri)
+    if uri.startswith("sqlite") and not Path(sqlite_path(uri)).exists():  # MLflow would make one
+        remedy = f"set tracking.uri or {VARIABLE} to the store that has the models"
+        raise SourceError(Problem("tracking.uri", "the MLflow store of the mlflow: sources", f"none at {uri}", remedy))
+    os.environ[VARIABLE] = uri
+    try:
+        yield
+    finally:
+        os.environ.pop(VARIABLE)
+        if before is not None:
+            os.environ[VARIABLE] = before

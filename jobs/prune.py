@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from jobs.overtime.accepted import ACCEPTED_FILE
+from jobs.overtime.accepted import read_accepted
 from jobs.tables import USED
 from services import plainjson, storage
-from services.errors import Problem, StorageError
+from services.errors import StorageError
 from services.records import SCHEMA_VERSION
 from services.storage import Entry
 from tracking.bundle import BUNDLE
@@ -113,10 +113,13 @@ def plan_prune(base: str, rules: Rules, now: float) -> PrunePlan:
 def carry_out(plan: PrunePlan, base: str, rules: Rules, now: float) -> list[Item]:
     """Remove what was planned and may still go; returns what was removed."""
     gone = []
+    held: dict[str, dict[str, str]] = {}
     for item in plan.remove:
         if item.kind == "bundle":
-            _, _, fleet, name = ("", *item.path.split("/"))
-            if name in protected(base, fleet, rules):
+            _, fleet, name = item.path.split("/")
+            if fleet not in held:
+                held[fleet] = _in_use(base, fleet, _complete(base, fleet))
+            if name in held[fleet] or name == _accepted(base, fleet):
                 continue
             storage.remove(storage.join(base, item.path, BUNDLE))  # first: without it nobody takes it for complete
         storage.remove(storage.join(base, item.path))
@@ -126,43 +129,6 @@ def carry_out(plan: PrunePlan, base: str, rules: Rules, now: float) -> list[Item
 
 
 # --- bundles ----------------------------------------------------------------------------------------------------
-
-
-def protected(base: str, fleet: str, rules: Rules) -> dict[str, str]:
-    """Names of the bundles in a fleet's folder that may not go, with the reason.
-
-    Raises:
-        StorageError: what was accepted cannot be read; then nothing may go.
-    """
-    home = storage.join(base, "audits", fleet)
-    folders = [storage.join(home, name) for name in storage.listing(home)]
-    folders = [folder for folder in folders if storage.exists(storage.join(folder, BUNDLE))]
-    held = {}
-    if not rules.even_unsynced:
-        held = {_last(folder): "not uploaded to MLflow (--even-unsynced)" for folder in folders if not uploads(folder)}
-    if folders:
-        held |= dict.fromkeys(_compared(folders[-1]), "compared with by a gate of the newest audit")
-        held[_last(folders[-1])] = "the newest of its fleet"
-    return held | dict.fromkeys(accepted(base), "accepted")
-
-
-def accepted(base: str) -> set[str]:
-    """Folder names of all accepted audits of a storage, whatever fleet's file names them.
-
-    Raises:
-        StorageError: such a file is no JSON object with a folder.
-    """
-    found = set()
-    for fleet in storage.listing(storage.join(base, "audits")):
-        path = storage.join(base, "audits", fleet, ACCEPTED_FILE)
-        if not storage.exists(path):
-            continue
-        try:
-            found.add(_last(str(plainjson.parsed(storage.read_bytes(path))["folder"])))
-        except (ValueError, KeyError, TypeError) as error:
-            remedy = "accept an audit again, or remove the file"
-            raise StorageError(Problem(path, "an object with the accepted folder", str(error), remedy)) from error
-    return found
 
 
 def _bundles(base: str, entries: Sequence[Entry], rules: Rules, now: float) -> tuple[list[Item], list[tuple[str, str]]]:
@@ -178,15 +144,52 @@ def _bundles(base: str, entries: Sequence[Entry], rules: Rules, now: float) -> t
     remove, kept = list(_unfinished(folders, complete, now)), []
     for fleet in sorted({fleet for fleet, _ in folders}):
         names = sorted(name for one, name in folders if one == fleet and (one, name) in complete)
-        old = list(_too_old(names, rules, now))
-        held = protected(base, fleet, rules) if old else {}
-        for name, why in old:
+        for name, why, held in _judged(base, fleet, names, rules, now):
             path = f"audits/{fleet}/{name}"
-            if name in held:
-                kept.append((path, held[name]))
+            if held:
+                kept.append((path, held))
             else:
                 remove.append(Item("bundle", path, folders[fleet, name].size, why))
     return remove, kept
+
+
+def _judged(base: str, fleet: str, names: Sequence[str], rules: Rules, now: float) -> Iterator[tuple[str, str, str]]:
+    """Bundles that no rule keeps, why they go, and why they stay all the same, "" when they do not.
+
+    Raises:
+        StorageError: what was accepted cannot be read; then nothing may go.
+    """
+    old = list(_too_old(names, rules, now))
+    if not old:
+        return
+    held = _in_use(base, fleet, names) | {_accepted(base, fleet): "accepted"}
+    for name, why in old:
+        unsynced = not rules.even_unsynced and not uploads(storage.join(base, "audits", fleet, name))
+        yield name, why, held.get(name) or ("not uploaded to MLflow (--even-unsynced)" if unsynced else "")
+
+
+def _in_use(base: str, fleet: str, names: Sequence[str]) -> dict[str, str]:
+    """Bundles of a fleet that no rule lets go, with the reason; `names` are its complete ones, the newest last."""
+    if not names:
+        return {}
+    newest = storage.join(base, "audits", fleet, names[-1])
+    held = dict.fromkeys(_compared(newest, names), "compared with by a gate of the newest audit")
+    return held | {names[-1]: "the newest of its fleet"}
+
+
+def _accepted(base: str, fleet: str) -> str:
+    """The folder's name of a fleet's accepted audit as of now, "" without one; raises as `read_accepted`."""
+    home = storage.join(base, "audits", fleet)
+    storage.forget_listing(home)
+    found = read_accepted(home)
+    return found.folder if found is not None else ""
+
+
+def _complete(base: str, fleet: str) -> list[str]:
+    """Names of the bundles in a fleet's folder as it is now, the newest last."""
+    home = storage.join(base, "audits", fleet)
+    storage.forget_listing(home)
+    return [name for name in storage.listing(home) if storage.exists(storage.join(home, name, BUNDLE))]
 
 
 def _unfinished(folders: dict[tuple[str, str], _Unit], complete: set[Any], now: float) -> Iterator[Item]:
@@ -214,16 +217,15 @@ def _age_days(name: str, now: float) -> float | None:
     return (now - started.timestamp()) / DAY
 
 
-def _compared(folder: str) -> set[str]:
-    """Audits that the gates of this one name, and the one that it was compared with."""
+def _compared(folder: str, names: Sequence[str]) -> set[str]:
+    """Audits of the fleet that the gates of this one name, and the one that it was compared with."""
     try:
         body = plainjson.parsed(storage.read_bytes(storage.join(folder, BUNDLE)))
         gates = [gate.get("not_worse_than") for gate in body["config"].get("gates", ())]
         found = {str(name) for name in [*gates, body.get("baseline")] if name}
     except (StorageError, ValueError, KeyError, AttributeError, TypeError):
         return set()
-    siblings = storage.listing(folder.rpartition("/")[0])
-    return {name for name in siblings if any(name.startswith(one) for one in found)}
+    return {name for name in names if any(name.startswith(one) for one in found)}
 
 
 def _last(path: str) -> str:
@@ -248,7 +250,7 @@ def _tables(base: str, entries: Sequence[Entry], rules: Rules, now: float) -> It
     for entry in entries:
         if not entry.path.startswith(f"{USED}/") and not _LEFTOVER.match(_last(entry.path)):
             units.setdefault(_unit_of(entry.path), _Unit()).add(entry, now)
-    used = _uses(base)
+    used = _uses(base, [entry.path for entry in entries if entry.path.startswith(f"{USED}/")])
     last = {path: max(unit.newest, used.get(path, 0.0)) for path, unit in units.items()}
     left = sum(unit.size for unit in units.values())
     for path in sorted(units, key=lambda path: (last[path], path)):
@@ -266,12 +268,11 @@ def _unit_of(path: str) -> str:
     return "/".join(parts[:3]) if len(parts) > 3 else path
 
 
-def _uses(base: str) -> dict[str, float]:
+def _uses(base: str, notes: Sequence[str]) -> dict[str, float]:
     """When each table was last used, as audits noted it; a damaged note counts as none."""
     found: dict[str, float] = {}
-    home = storage.join(base, "cache", USED)
-    for name in storage.listing(home):
-        for path, moment in _noted(storage.join(home, name)).items():
+    for note in notes:
+        for path, moment in _noted(storage.join(base, "cache", note)).items():
             found[path] = max(found.get(path, 0.0), moment)
     return found
 

@@ -11,6 +11,7 @@ from typing import Self
 
 from jobs import stop
 from jobs.config import FleetConfig
+from jobs.mlflow_uri import reads_mlflow
 from jobs.progress import Reporter
 from services import logs, metering, storage
 from services.errors import ClasswiseError, Problem, WorkerError
@@ -48,8 +49,8 @@ def runner_for(config: FleetConfig) -> Runner:
 
 
 def _registry_environment(config: FleetConfig) -> tuple[tuple[str, str], ...]:
-    """Where workers find `mlflow:` models: the driver's MLflow variables, when the fleet has such a model."""
-    if not any(model.uri.startswith("mlflow:") for model in config.models):
+    """Where workers find `mlflow:` sources: the driver's MLflow variables, when the fleet has such a source."""
+    if not reads_mlflow(config):
         return ()
     return tuple((name, value) for name, value in os.environ.items() if name.startswith(REGISTRY_VARIABLES))
 

@@ -21,6 +21,7 @@ from services import storage
 from services.errors import Interrupted, Problem, StorageError
 from services.records import TaskFailure
 from services.redaction import redacted_tree
+from services.training.checkpoints import is_whole
 from services.training.runner import LocalSweep, SweepRunner
 from services.training.trial import TrialWorker
 from services.trials import Begun, EpochDone, EpochPoint, SweepResult, TrialDone, TrialReport, TrialResult, TrialTask
@@ -123,8 +124,8 @@ def _known(plan: TrainPlan, reporter: TrainReporter, teller: Teller) -> Iterator
 
 
 def _has_weights(found: TrialResult) -> bool:
-    """Whether its weights lie where it says; they do not when someone removed them or moved the storage."""
-    return not found.weights or storage.exists(found.weights)
+    """Whether its weights lie whole where it says; not so when someone removed or cut them, or moved the storage."""
+    return not found.weights or is_whole(found.weights)
 
 
 def _train(

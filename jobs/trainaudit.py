@@ -6,7 +6,7 @@ against the training data before anything is trained.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -17,8 +17,10 @@ from jobs.audit import Finished, run_audit
 from jobs.config import FleetConfig
 from jobs.fleetfile import KIND, Fleet, validate_fleet
 from jobs.generated import audit_both
+from jobs.mlflow_uri import mlflow_sources
 from jobs.progress import Reporter
 from jobs.publish import Published, publish
+from jobs.radii import radius_problems
 from jobs.sweepconfig import SweepConfig
 from jobs.sweepfile import Sweep
 from jobs.train import Trained
@@ -80,10 +82,15 @@ def check_template(template: Template, sweep: Sweep, plan: TrainPlan, **options:
         raise ConfigError(Problem("--audit", "a sweep with networks to audit", "mappers alone", remedy))
     entries = [_entry(trial.name, "factory:not.trained:yet", None, None, {}) for trial in sweep.networks]
     fleet = _fleet(template, sweep.config, entries, **options)
-    own = {model.get("name") for model in template.data.get("models") or () if isinstance(model, dict)}
+    own = {str(model.get("name")) for model in template.data.get("models") or () if isinstance(model, dict)}
+    with mlflow_sources(fleet.config):
+        _check_sources(fleet, sweep, plan, own)
+
+
+def _check_sources(fleet: Fleet, sweep: Sweep, plan: TrainPlan, own: Collection[str]) -> None:
     samples = open_samples(fleet.config.sample_spec(), allowed_factories=fleet.config.factories)
     problems = [*_storage_problems(sweep.config), *_factory_problems(fleet, sweep)]
-    problems += _data_problems(fleet, plan, samples.shape, samples.classes)
+    problems += [*_data_problems(fleet, plan, samples.shape, samples.classes), *radius_problems(fleet, samples.shape)]
     if problems:
         raise ConfigError(problems)
     faults: list[Problem] = []

@@ -70,6 +70,11 @@ class Ask:
     environment: tuple[tuple[str, str], ...] = ()
     log: LogSetting | None = None
 
+    @property
+    def each(self) -> str:
+        """What a worker holds, for people: a GPU or a share of one, else cores."""
+        return f"{self.gpus:g} GPU" if self.gpus else f"{self.cpus:g} CPU"
+
 
 @dataclass
 class _Slot:
@@ -273,7 +278,8 @@ class Pool(Generic[T, R]):
         wanted = ask.workers or min(possible, ask.most or possible)
         fits_a_node = any(_node_fits(node, ask) for node in ray.nodes() if node["Alive"])
         if wanted > possible or not possible or not fits_a_node:
-            need = f"{(wanted or 1) * ask.gang} workers x ({ask.cpus:g} CPU, {ask.gpus:g} GPU)"
+            count = (wanted or 1) * ask.gang
+            need = f"{count} worker{'' if count == 1 else 's'} of {ask.each}"
             remedy = "lower resources.workers, cpus or gpus, or add nodes"
             raise ResourceError(Problem("resources", need, f"a cluster of {cpus:g} CPU and {gpus:g} GPU", remedy))
         return wanted
@@ -292,7 +298,7 @@ class Pool(Generic[T, R]):
         ask, free = self._ask, ray.available_resources()
         found = f"{free.get('CPU', 0.0):g} CPU and {free.get('GPU', 0.0):g} GPU free after {ask.wait_seconds:g} s"
         remedy = "stop what holds them, or raise resources.wait_seconds"
-        return Problem("resources", f"room for a worker of {ask.cpus:g} CPU, {ask.gpus:g} GPU", found, remedy)
+        return Problem("resources", f"room for a worker of {ask.each}", found, remedy)
 
     def _close(self) -> None:
         slots, self._slots = self._slots, []

@@ -79,6 +79,13 @@ def listing(url: str) -> list[str]:
         return []
 
 
+def forget_listing(url: str) -> None:
+    """Ask the storage itself the next time for what lies in a folder: an object store's client remembers its listings,
+    and answers from them whether a file exists."""
+    fs, path = filesystem(url)
+    fs.invalidate_cache(path)
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """A file: its path below the folder that was walked, its size, and when it was written.
@@ -213,15 +220,15 @@ def write_bytes(url: str, data: bytes) -> None:
     write(url, lambda file: file.write(data))
 
 
-def read_bytes(url: str) -> bytes:
-    """The whole content of `url`.
+def read_bytes(url: str, start: int | None = None, stop: int | None = None) -> bytes:
+    """The content of `url`, or its bytes [start, stop).
 
     Raises:
         StorageError: it is not there or cannot be read.
     """
     fs, path = filesystem(url)
     try:
-        data: bytes = fs.cat_file(path)
+        data: bytes = fs.cat_file(path, start=start, end=stop)
     except OSError as error:
         raise _unreadable(url, error) from error
     return data

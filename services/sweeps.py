@@ -132,7 +132,7 @@ class Conductor:
             os._exit(1)
         ask, found = self._ask, " ".join(str(error).split())[-300:]
         if isinstance(error, ControllerError):
-            wanted = f"room for {ask.gang} workers of {ask.cpus:g} CPU, {ask.gpus:g} GPU within {ask.wait_seconds:g} s"
+            wanted = f"room for {ask.gang} workers of {ask.each} within {ask.wait_seconds:g} s"
             remedy = "stop what holds them, or raise resources.wait_seconds"
             raise ResourceError(Problem(task.title, wanted, found, remedy)) from error
         raise WorkerError(Problem(task.title, "Ray Train to run the trial", found)) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import IO, Any
 
 import pyarrow as pa
@@ -117,10 +118,26 @@ def projection_of(model: ModelResult, series: str) -> ProjectionResult | None:
     return next((told for told in model.projection if told.series == series), None)
 
 
-SHORT = {"dp": "DP", "eopp": "EOpp", "eodd": "EOdd", "aodd": "AOdd"}
-GAP_WORDS = {
-    "dp": "DP: how often it answers the class",
-    "eopp": "EOpp: how often it misses the class",
-    "eodd": "EOdd: hits or false alarms",
-    "aodd": "AOdd: their mean",
+@dataclass(frozen=True, slots=True)
+class GapWords:
+    """What a gap between groups is called.
+
+    Attributes:
+        short: its abbreviation, for the head of a column.
+        of: what the groups differ in.
+    """
+
+    short: str
+    of: str
+
+    def __str__(self) -> str:
+        return f"{self.short}: {self.of}"
+
+
+GAPS: dict[str, GapWords] = {
+    "dp": GapWords("DP", "how often it answers a class"),
+    "eopp": GapWords("EOpp", "how often it misses a class"),
+    "eodd": GapWords("EOdd", "hits or false alarms"),
+    "aodd": GapWords("AOdd", "hits and false alarms, averaged"),
 }
+"""By metric; reports, pictures, the dashboard and the words of gates take them from here."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from services.fairness_records import METRICS
 from services.records import AuditResult, Estimate, ModelResult
-from tracking.fairness import GAP_WORDS, attributes, fairness_of, projection_of, projections
+from tracking.fairness import GAPS, attributes, fairness_of, projection_of, projections
 from tracking.names import shorten
 from tracking.summary import find
 from tracking.tables import finite
@@ -37,18 +37,13 @@ def _gaps(audit: AuditResult, grouping: str) -> Table:
         rows.append(_row(model, cells))
     note = f"Groups and their samples: {sizes}. 0 is no gap. Each cell is the decision with the largest gap, "
     note += "“it is this class or not”, and its interval; the intervals hold for all classes at once."
-    heads = [("accuracy", "share of samples classified correctly"), *_heads(GAP_WORDS)]
+    heads = [("accuracy", "share of samples classified correctly")]
+    heads += [(GAPS[metric].short, f"gap in {GAPS[metric].of}") for metric in METRICS]
     return {"title": f"Gaps between groups of {grouping}", "note": note, "heads": heads, "rows": rows}
 
 
 def _of(task: str) -> str:
     return f"class {task}" if task else ""
-
-
-def _heads(words: dict[str, str]) -> Iterator[tuple[str, str]]:
-    for text in words.values():
-        head, _, meaning = text.partition(": ")
-        yield head, f"gap in {meaning}"
 
 
 def _tolerance(audit: AuditResult, series: str) -> Table:

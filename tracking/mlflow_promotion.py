@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter
 
+from services.errors import TrackingError
 from tracking.mlflow_client import connect
 from tracking.reach import CALL_SECONDS, bounded_calls, translated
 from tracking.record_file import RecordFile
@@ -33,6 +34,7 @@ class Promotion:
         moved: it points to `version` because of this audit.
         reason: why it was not moved; "" when it was.
         at: when, UTC.
+        untagged: why the version does not say who moved it, although the alias was moved; "" when it does.
     """
 
     model: str
@@ -43,20 +45,22 @@ class Promotion:
     moved: bool = False
     reason: str = ""
     at: str = ""
+    untagged: str = ""
 
     def left(self, reason: str) -> Promotion:
         """The alias stays where it is."""
         return replace(self, reason=reason, at=_now())
 
-    def done(self) -> Promotion:
+    def done(self, untagged: str = "") -> Promotion:
         """The alias was moved."""
-        return replace(self, moved=True, at=_now())
+        return replace(self, moved=True, at=_now(), untagged=untagged)
 
     def __str__(self) -> str:
         name = f"{self.registered}@{self.alias}"
         if self.moved:
             came = f" from version {self.before}" if self.before else ""
-            return f"{name} moved{came} to version {self.version}"
+            lacks = f"; the version was not tagged with that: {self.untagged}" if self.untagged else ""
+            return f"{name} moved{came} to version {self.version}{lacks}"
         return f"{name} not moved to version {self.version or '?'}: {self.reason}"
 
 
@@ -83,10 +87,11 @@ def move_alias(tracking_uri: str, plan: Promotion, audit_id: str) -> Promotion:
     """Move the alias to the planned version and tag that version.
 
     An alias that points elsewhere than when the audit began was moved by somebody else, and stays. MLflow has no
-    exchange under a condition: who moves it in the moment between look and move is overruled.
+    exchange under a condition: who moves it in the moment between look and move is overruled. A tag that is refused
+    leaves the alias moved.
 
     Raises:
-        TrackingError: the registry cannot be reached or refuses.
+        TrackingError: the registry cannot be reached, or refuses to move the alias.
     """
     with translated(tracking_uri, EXPECTED, REMEDY), bounded_calls(CALL_SECONDS):
         client = connect(tracking_uri)
@@ -97,7 +102,12 @@ def move_alias(tracking_uri: str, plan: Promotion, audit_id: str) -> Promotion:
             came = f"version {plan.before}" if plan.before else "nowhere"
             return plan.left(f"somebody moved it during the audit, from {came} to {now or 'nowhere'}")
         client.set_registered_model_alias(plan.registered, plan.alias, plan.version)
-        client.set_model_version_tag(plan.registered, plan.version, "classwise.promoted", f"{plan.alias} by {audit_id}")
+        try:
+            with translated(tracking_uri, EXPECTED):
+                told = f"{plan.alias} by {audit_id}"
+                client.set_model_version_tag(plan.registered, plan.version, "classwise.promoted", told)
+        except TrackingError as error:
+            return plan.done(untagged=error.problems[0].found)
     return plan.done()
 
 

@@ -16,6 +16,7 @@ from services.records import (
     Outcome,
     SeriesResult,
 )
+from tracking.fairness import GAPS
 from tracking.names import shorten
 from tracking.summary import find, lenses
 
@@ -29,10 +30,7 @@ METRIC_WORDS = {
     "nrgc": "inequality between {groups}",
     "fp": "mean less a penalty for disparity",
     "falsified": "share of claims that attacks refute",
-    "dp": "largest gap between {groups} in how often it answers a class",
-    "eopp": "largest gap between {groups} in how often it misses a class",
-    "eodd": "largest gap between {groups} in hits or false alarms",
-    "aodd": "largest gap between {groups} in hits and false alarms, averaged",
+    **{metric: f"largest gap between {{groups}} in {words.of}" for metric, words in GAPS.items()},
 }
 _RANKING = re.compile("spearman|rank correlation", re.IGNORECASE)
 _SMALLEST = 0.00005

@@ -14,7 +14,8 @@ import re
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
@@ -103,6 +104,7 @@ class Receiver:
         self._service = service
         self._clock = clock
         self._taken: OrderedDict[str, float] = OrderedDict()
+        self._busy: set[str] = set()
         self._lock = threading.Lock()
 
     def receive(self, body: bytes, headers: Mapping[str, str]) -> HookBody:
@@ -114,17 +116,32 @@ class Receiver:
             Unsigned: the signature does not hold, or the time is not now.
             Replayed: it was taken before.
             ConfigError: it is signed and not an event of MLflow.
-            ServiceError: the fleet file is not in order, or the job server is down.
+            ServiceError: the fleet file is not in order, the job server is down, or the same delivery is being taken.
         """
-        delivery = self._checked(body, headers)
-        with self._lock:  # else two of one delivery at one moment are both the first
+        with self._once(self._checked(body, headers)):
+            return self._answer(body)
+
+    @contextmanager
+    def _once(self, delivery: str) -> Iterator[None]:
+        """Nobody else is at this delivery during the block, and nobody after it, unless the block met a fault."""
+        with self._lock:
             if delivery in self._taken:
                 raise Replayed(Problem("x-mlflow-delivery-id", "a delivery that is new", repr(delivery)[:80]))
-            answer = self._answer(body)
+            if delivery in self._busy:  # not yet taken: it is to come again in case that fails
+                found, remedy = "one that is being submitted", "send it again in a moment"
+                raise ServiceError(Problem("x-mlflow-delivery-id", "a delivery that nobody is at", found, remedy))
+            self._busy.add(delivery)
+        try:
+            yield
+        except BaseException:
+            with self._lock:
+                self._busy.discard(delivery)
+            raise
+        with self._lock:
+            self._busy.discard(delivery)
             self._taken[delivery] = self._clock()
             while len(self._taken) > REMEMBERED:
                 self._taken.popitem(last=False)
-        return answer
 
     def _checked(self, body: bytes, headers: Mapping[str, str]) -> str:
         """The id of a delivery whose signature holds and whose time is now."""

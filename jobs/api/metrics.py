@@ -16,6 +16,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, G
 from jobs.api.guard import App as Application
 from jobs.api.guard import Message, Receive, Scope, Send
 from jobs.client import AuditClient
+from jobs.remembered import Remembered
 from jobs.service.status import State
 from services.errors import ClasswiseError
 
@@ -29,8 +30,7 @@ class ApiMetrics:
 
     def __init__(self, client: AuditClient) -> None:
         self.registry = CollectorRegistry()
-        self._client = client
-        self._asked = -STATES_SECONDS
+        self._by_state = Remembered(lambda: Count(status.state for status in client.list()), STATES_SECONDS)
         labels = ("method", "route", "status")
         self._requests = Counter("classwise_api_requests", "Requests.", labels, registry=self.registry)
         told = "Time until the last byte of an answer; a followed log lasts as long as its audit."
@@ -50,20 +50,15 @@ class ApiMetrics:
 
     def text(self) -> bytes:
         """All of it."""
-        if time.monotonic() - self._asked >= STATES_SECONDS:
-            self._asked = time.monotonic()
-            self._ask()
-        return generate_latest(self.registry)
-
-    def _ask(self) -> None:
         try:
-            found = Count(status.state for status in self._client.list())
+            found = self._by_state.get()
         except ClasswiseError:
             self._up.set(0)
-            return
-        self._up.set(1)
-        for state in State:
-            self._states.labels(state=state.value).set(found[state])
+        else:
+            self._up.set(1)
+            for state in State:
+                self._states.labels(state=state.value).set(found[state])
+        return generate_latest(self.registry)
 
 
 class Measured:

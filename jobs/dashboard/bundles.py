@@ -10,6 +10,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from jobs.dashboard.records import AuditHead
@@ -60,6 +61,31 @@ class Memory(Generic[T]):
         return found
 
 
+@dataclass(frozen=True)
+class Home:
+    """A fleet's folder as it was when it was listed: once a request.
+
+    Attributes:
+        fleet: its name in the storage.
+        url: where it lies.
+        audits: folders of its audits, the latest first (audit ids sort by time); maybe one that is being written.
+    """
+
+    fleet: str
+    url: str
+    audits: tuple[str, ...]
+
+    def folder(self, audit: str) -> str:
+        """Where an audit's bundle lies.
+
+        Raises:
+            UnknownAudit: the fleet has no such audit.
+        """
+        if audit not in self.audits:
+            raise UnknownAudit(Problem("audit", f"an audit of /v1/fleets/{self.fleet}/audits", repr(audit)[:120]))
+        return storage.join(self.url, audit)
+
+
 class Bundles:
     """The audits of one storage, read only.
 
@@ -77,49 +103,39 @@ class Bundles:
         """Folders of the fleets, by name."""
         return self._names("audits")
 
-    def audits(self, fleet: str) -> list[str]:
-        """Folders of a fleet's audits, the latest first (audit ids sort by time); maybe one that is being written.
+    def home(self, fleet: str) -> Home:
+        """A fleet's folder, looked up and listed.
 
         Raises:
             UnknownAudit: there is no such fleet.
         """
         if fleet not in self.fleets():
             raise UnknownAudit(Problem("fleet", "a fleet of /v1/fleets", repr(fleet)[:120]))
-        return [name for name in self._names("audits", fleet)[::-1] if name != ACCEPTED_FILE]
+        return self.known(fleet)
 
-    def folder(self, fleet: str, audit: str) -> str:
-        """Where an audit's bundle lies.
+    def known(self, fleet: str) -> Home:
+        """The folder of a fleet that `fleets` named, listed."""
+        names = [name for name in self._names("audits", fleet)[::-1] if name != ACCEPTED_FILE]
+        return Home(fleet, storage.join(self.base, "audits", fleet), tuple(names))
 
-        Raises:
-            UnknownAudit: the fleet has no such audit.
-        """
-        if audit not in self.audits(fleet):
-            raise UnknownAudit(Problem("audit", f"an audit of /v1/fleets/{fleet}/audits", repr(audit)[:120]))
-        return storage.join(self.base, "audits", fleet, audit)
-
-    def is_complete(self, fleet: str, audit: str) -> bool:
-        """Whether a folder that `audits` named holds a bundle: its last file is there."""
+    def is_complete(self, folder: str) -> bool:
+        """Whether a folder that `Home` gave holds a bundle: its last file is there."""
         with reachable(self.base):
-            return storage.exists(storage.join(self.base, "audits", fleet, audit, BUNDLE))
-
-    def overview(self, fleet: str, audit: str) -> Overview:
-        """All of an audit but its classes.
-
-        Raises:
-            UnknownAudit: there is no such audit.
-            StorageError: it is damaged, or of a newer classwise.
-        """
-        return self.read(self.folder(fleet, audit))
+            return storage.exists(storage.join(folder, BUNDLE))
 
     def read(self, folder: str) -> Overview:
-        """The overview of the bundle in a folder that `folder` gave."""
+        """All of the audit in a folder that `Home` gave, but its classes.
+
+        Raises:
+            StorageError: it is damaged, or of a newer classwise.
+        """
         with reachable(folder):
             key = _key(folder)
             return self.remembered.get(key, lambda: _read(folder, size=key[1][0]))
 
-    def head(self, fleet: str, audit: str) -> AuditHead:
-        """An audit that `audits` named, for a list: remembered far longer than its overview; or why it is broken."""
-        folder = storage.join(self.base, "audits", fleet, audit)
+    def head(self, folder: str) -> AuditHead:
+        """The audit in `folder` for a list: remembered far longer than its overview; or why it is broken."""
+        audit = folder.rpartition("/")[2]
         try:
             with reachable(folder):
                 return self._heads.get(_key(folder), lambda: (1, head(audit, self.read(folder))))
@@ -152,8 +168,7 @@ class Bundles:
         """Names in a folder, without hidden ones; an object store's memory of its listing is not asked."""
         url = storage.join(self.base, *parts)
         with reachable(self.base):
-            fs, path = storage.filesystem(url)
-            fs.invalidate_cache(path)
+            storage.forget_listing(url)
             return [name for name in storage.listing(url) if not name.startswith(".")]
 
 

@@ -12,7 +12,7 @@ from services.errors import ConfigError, Problem
 
 _STORAGE = "Folder or URL that audits were written to."
 _URI = "MLflow store; default: MLFLOW_TRACKING_URI, else the storage's own."
-_DB = "Database of schedules; default: CLASSWISE_SCHEDULES, else the storage's own."
+_DB = "Database of schedules; default: CLASSWISE_SCHEDULES, else classwise-runs/schedules.db."
 
 
 def dashboard(

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Depends, Path, Query
 from fastapi.security import HTTPBearer
 
 from jobs.api.routes import said
+from jobs.dashboard.bundles import Home
 from jobs.dashboard.compare import cautions, class_differences, model_differences
 from jobs.dashboard.records import (
     AuditBody,
@@ -76,45 +77,39 @@ class Pages:
     def __init__(self, sources: Sources) -> None:
         self.bundles = sources.bundles
 
-    def found(self, fleet: str, audit: str) -> Found:
+    def found(self, folder: str) -> Found:
         """An overview, or why there is none."""
         try:
-            return self.bundles.overview(fleet, audit)
+            return self.bundles.read(folder)
         except StorageError as error:
             return error
 
-    def part(self, fleet: str, offset: int, limit: int) -> tuple[list[str], int]:
-        """Some complete audits of a fleet, the latest first, and how many there are."""
-        names = self.bundles.audits(fleet)
-        return [name for name in names[offset : offset + limit] if self.bundles.is_complete(fleet, name)], len(names)
+    def part(self, home: Home, offset: int, limit: int) -> list[str]:
+        """Folders of some complete audits of a fleet, the latest first."""
+        folders = [home.folder(name) for name in home.audits[offset : offset + limit]]
+        return [folder for folder in folders if self.bundles.is_complete(folder)]
 
     def fleet(self, name: str) -> FleetBody:
-        """A fleet with its latest audit; its name as its people spell it when that audit can be read."""
-        names = self.bundles.audits(name)
-        latest = next((audit for audit in names if self.bundles.is_complete(name, audit)), None)
-        shown = self.bundles.head(name, latest) if latest else None
+        """A fleet that was listed, with its latest audit; named as its people spell it when that can be read."""
+        home = self.bundles.known(name)
+        latest = self.latest(home, 0)
+        shown = self.bundles.head(latest) if latest else None
         spelled = (shown.fleet if shown else "") or name
-        return FleetBody(id=name, name=spelled, audits=len(names), latest=shown)
+        return FleetBody(id=name, name=spelled, audits=len(home.audits), latest=shown)
 
-    def before(self, fleet: str, audit: str) -> str:
+    def latest(self, home: Home, start: int) -> str:
+        """The folder of the latest complete audit from that place of the list on; empty when there is none."""
+        folders = (home.folder(name) for name in home.audits[start:])
+        return next((folder for folder in folders if self.bundles.is_complete(folder)), "")
+
+    def before(self, home: Home, audit: str) -> str:
         """The complete audit before this one; empty when there is none."""
-        names = self.bundles.audits(fleet)
-        earlier = names[names.index(audit) + 1 :]
-        return next((name for name in earlier if self.bundles.is_complete(fleet, name)), "")
+        return self.latest(home, home.audits.index(audit) + 1).rpartition("/")[2]
 
-    def model(self, fleet: str, audit: str, index: int) -> tuple[Overview, ModelOverview]:
-        """A model of an audit."""
-        overview = self.bundles.overview(fleet, audit)
-        if index >= len(overview.models):
-            raise UnknownAudit(Problem("model", f"below {len(overview.models)}", str(index)))
-        return overview, overview.models[index]
-
-    def groups(self, fleet: str, audit: str, model: ModelOverview | None, lens: str) -> list[GroupRow]:
+    def groups(self, folder: str, model: ModelOverview | None, lens: str) -> list[GroupRow]:
         """A model's classes under a lens; none where it was not measured."""
         series = model.find(lens) if model else None
-        if model is None or series is None:
-            return []
-        return self.bundles.groups(self.bundles.folder(fleet, audit), model, series)
+        return self.bundles.groups(folder, model, series) if model is not None and series is not None else []
 
 
 def _add_lists(router: APIRouter, pages: Pages) -> None:
@@ -125,9 +120,10 @@ def _add_lists(router: APIRouter, pages: Pages) -> None:
 
     @router.get("/fleets/{fleet}/audits", summary="The audits of a fleet, the latest first", responses=said(404))
     def audits(name: FleetName, limit: Annotated[int, Query(ge=1, le=500)] = 50, offset: Offset = 0) -> AuditPage:
-        part, total = pages.part(name, offset, limit)
-        heads = [pages.bundles.head(name, audit) for audit in part]
-        return AuditPage(fleet=next((one.fleet for one in heads if one.fleet), name), audits=heads, total=total)
+        home = pages.bundles.home(name)
+        heads = [pages.bundles.head(folder) for folder in pages.part(home, offset, limit)]
+        spelled = next((one.fleet for one in heads if one.fleet), name)
+        return AuditPage(fleet=spelled, audits=heads, total=len(home.audits))
 
     @router.get("/fleets/{fleet}/trend", summary="One number of each model over the audits", responses=said(404))
     def over_time(
@@ -138,9 +134,10 @@ def _add_lists(router: APIRouter, pages: Pages) -> None:
         limit: Annotated[int, Query(ge=1, le=200, description="Audits, the latest.")] = 50,
         most: Annotated[int, Query(ge=1, le=200, description="Models, those that do not pass first.")] = 40,
     ) -> Trend:
-        part, total = pages.part(name, 0, limit)
-        found = [(audit, pages.found(name, audit)) for audit in part[::-1]]
-        return trend(name, found, lens, metric, model, most, total)
+        home = pages.bundles.home(name)
+        part = pages.part(home, 0, limit)[::-1]
+        found = [(folder.rpartition("/")[2], pages.found(folder)) for folder in part]
+        return trend(name, found, lens, metric, model, most, len(home.audits))
 
 
 def _add_audit(router: APIRouter, pages: Pages) -> None:
@@ -148,8 +145,9 @@ def _add_audit(router: APIRouter, pages: Pages) -> None:
 
     @router.get("/fleets/{fleet}/audits/{audit}", summary="One audit, a row a model", responses=said(404))
     def audit(fleet: FleetName, name: AuditName, lens: Lens = "") -> AuditBody:
-        folder = bundles.folder(fleet, name)
-        return _audit_body(name, bundles.read(folder), folder, lens, pages.before(fleet, name))
+        home = bundles.home(fleet)
+        folder = home.folder(name)
+        return _audit_body(name, bundles.read(folder), folder, lens, pages.before(home, name))
 
     @router.get("/fleets/{fleet}/audits/{audit}/classes", summary="Its classes by its models", responses=said(404))
     def classes(
@@ -159,13 +157,14 @@ def _add_audit(router: APIRouter, pages: Pages) -> None:
         worst: Annotated[int, Query(ge=1, le=200, description="So many of the weakest classes.")] = 30,
         most: Annotated[int, Query(ge=1, le=200, description="Models, the first of the audit's table.")] = 200,
     ) -> ClassMatrix:
-        overview = bundles.overview(fleet, name)
+        folder = bundles.home(fleet).folder(name)
+        overview = bundles.read(folder)
         series = chosen(overview, lens)
         if series is None:
             return ClassMatrix(lens="", title="", classes=[], models=[], values=[], total=0, problems=[])
         models = [overview.models[row.index] for row in model_rows(overview, series.lens)]
         measured = [model for model in models if model.find(series.lens)][:most]
-        return _matrix(pages, bundles.folder(fleet, name), series, measured, worst)
+        return _matrix(pages, folder, series, measured, worst)
 
     @router.get("/fleets/{fleet}/audits/{audit}/models/{model}", summary="A model's card", responses=said(404))
     def card(
@@ -175,7 +174,7 @@ def _add_audit(router: APIRouter, pages: Pages) -> None:
         lens: Lens = "",
         most: Annotated[int, Query(ge=1, le=MOST_CLASSES, description="Classes, the weakest.")] = 200,
     ) -> ModelCard:
-        return _card(pages, fleet, name, index, lens, most)
+        return _card(pages, bundles.home(fleet).folder(name), index, lens, most)
 
 
 def _add_comparison(router: APIRouter, pages: Pages) -> None:
@@ -188,13 +187,13 @@ def _add_comparison(router: APIRouter, pages: Pages) -> None:
         model: Annotated[str, Query(max_length=20_000, description="Whose classes; by default the first.")] = "",
         most: Annotated[int, Query(ge=1, le=MOST_CLASSES, description="Classes, the largest losses.")] = 200,
     ) -> Comparison:
-        old, new = pages.bundles.overview(fleet, before), pages.bundles.overview(fleet, after)
+        home = pages.bundles.home(fleet)
+        earlier, later = home.folder(before), home.folder(after)
+        old, new = pages.bundles.read(earlier), pages.bundles.read(later)
         series = chosen(new, lens)
         shown = series.lens if series else ""
         named, (first, second) = _common(old, new, model)
-        classes = class_differences(
-            pages.groups(fleet, before, first, shown), pages.groups(fleet, after, second, shown)
-        )
+        classes = class_differences(pages.groups(earlier, first, shown), pages.groups(later, second, shown))
         return Comparison(
             before=head(before, old),
             after=head(after, new),
@@ -205,7 +204,7 @@ def _add_comparison(router: APIRouter, pages: Pages) -> None:
             classes=classes[:most],
             total=len(classes),
             notes=cautions(old, new, old.lenses.get(shown), series),
-            tested=pages.bundles.tested(pages.bundles.folder(fleet, after)),
+            tested=pages.bundles.tested(later),
         )
 
 
@@ -250,15 +249,17 @@ def _audit_body(name: str, overview: Overview, folder: str, lens: str, earlier: 
     )
 
 
-def _card(pages: Pages, fleet: str, name: str, index: int, lens: str, most: int) -> ModelCard:
-    overview, model = pages.model(fleet, name, index)
+def _card(pages: Pages, folder: str, index: int, lens: str, most: int) -> ModelCard:
+    overview = pages.bundles.read(folder)
+    if index >= len(overview.models):
+        raise UnknownAudit(Problem("model", f"below {len(overview.models)}", str(index)))
+    model = overview.models[index]
     series = chosen(overview, lens)
     shown = series.lens if series else ""
-    rows = class_rows(pages.groups(fleet, name, model, shown))
-    folder = pages.bundles.folder(fleet, name)
+    rows = class_rows(pages.groups(folder, model, shown))
     marks = {label: pages.bundles.scores(folder, model, one) for label, one in bracketed(model).items()}
     return ModelCard(
-        head=head(name, overview),
+        head=head(folder.rpartition("/")[2], overview),
         index=index,
         name=model.name,
         outcome=model.outcome,

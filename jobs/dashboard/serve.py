@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import socket
 from collections.abc import Callable
@@ -10,6 +9,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jobs.schedules.place import schedules_uri
 from services import storage
 from services.errors import ConfigError, Problem, TrackingError
 
@@ -36,7 +36,7 @@ def places_of(base: str, tracking: str | None, schedules: str | None) -> Places:
     if storage.is_missing(url):
         remedy = "name the folder that audits were written to, or run classwise demo"
         raise ConfigError(Problem("--storage", "the folder of a storage", url, remedy))
-    return Places(url, _tracking(url, tracking), schedules_of(url, schedules))
+    return Places(url, _tracking(url, tracking), schedules_uri(schedules))
 
 
 def places_in(settings: Settings) -> Places:
@@ -45,14 +45,7 @@ def places_in(settings: Settings) -> Places:
 
     tracked = settings.tracking.enabled
     tracking = _tracking(settings.storage, settings.tracking.uri) if tracked else ""
-    return Places(settings.storage, tracking, schedules_of(settings.storage, settings.schedules))
-
-
-def schedules_of(base: str, named: str | None) -> str:
-    """The database of schedules: the one that is named, else CLASSWISE_SCHEDULES, else the storage's own."""
-    if found := named or os.environ.get("CLASSWISE_SCHEDULES"):
-        return found
-    return f"sqlite:///{Path(storage.filesystem(base)[1]) / 'schedules.db'}" if storage.is_local(base) else ""
+    return Places(settings.storage, tracking, schedules_uri(settings.schedules))
 
 
 def local_app(places: Places, token: str) -> FastAPI:
@@ -106,7 +99,7 @@ def told(places: Places) -> list[str]:
 
     bundles = Bundles(places.storage)
     fleets = bundles.fleets()
-    audits = sum(len(bundles.audits(fleet)) for fleet in fleets)
+    audits = sum(len(bundles.known(fleet).audits) for fleet in fleets)
     counted = f"{audits} audit{'' if audits == 1 else 's'} of {len(fleets)} fleet{'' if len(fleets) == 1 else 's'}"
     lines = [f"storage    {places.storage}: {counted}"]
     for name, uri in {"MLflow": places.tracking, "schedules": places.schedules}.items():

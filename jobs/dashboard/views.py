@@ -28,7 +28,7 @@ from services.errors import ClasswiseError, ConfigError, Problem
 from services.records import WORST_FIRST, Estimate, Outcome
 from services.registry import did_you_mean
 from tracking.classes import GroupRow
-from tracking.fairness import GAP_WORDS
+from tracking.fairness import GAPS
 from tracking.figures.views import BRACKET, L2
 from tracking.names import shorten
 from tracking.overview import ModelOverview, Overview, SeriesOverview
@@ -137,7 +137,7 @@ def series_body(series: SeriesOverview) -> SeriesBody:
 def gap_bodies(model: ModelOverview) -> list[GapBody]:
     """The gaps between groups of a model's card."""
     return [
-        GapBody(grouping=one.grouping, title=GAP_WORDS.get(one.metric, one.metric), task=one.task, gap=one.gap)
+        GapBody(grouping=one.grouping, title=str(GAPS.get(one.metric, one.metric)), task=one.task, gap=one.gap)
         for one in model.gaps
     ]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import datetime
@@ -15,6 +14,7 @@ import typer
 
 from jobs import console
 from jobs.options import FleetStorage, Json
+from jobs.schedules.place import schedules_uri
 from jobs.service.cli import Address, Authority, Insecure, client_for, placed, where
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-DEFAULT_DB = "sqlite:///classwise-runs/schedules.db"
 _DB = "sqlite:///FILE or postgresql+psycopg://...; default: CLASSWISE_SCHEDULES, else classwise-runs/schedules.db."
 _CRON = "minute hour day month weekday; a sixth field before them is the second."
 Database = Annotated[str | None, typer.Option("--db", metavar="URI", help=_DB)]
@@ -155,7 +154,7 @@ def run(
 def _store(db: str | None) -> Store:
     from jobs.schedules.store import Store
 
-    return Store(db or os.environ.get("CLASSWISE_SCHEDULES") or DEFAULT_DB)
+    return Store(schedules_uri(db))
 
 
 def _line(schedule: Schedule) -> str:

@@ -71,7 +71,8 @@ class EncodedStore:
         where: the source, for messages.
         mode: convert to "L" or "RGB" (alpha is dropped); None demands that all are one of the two already.
         size: (height, width) to resize to, without keeping proportions (bilinear, antialiased); None demands one size.
-        prepare: applied to the opened image before mode and size.
+        resize: shorter side to resize to first, keeping proportions; `crop`: then the central (height, width).
+        prepare: applied before all of these but mode.
     """
 
     fetch: Callable[[int], bytes]
@@ -80,6 +81,8 @@ class EncodedStore:
     where: str
     mode: Literal["L", "RGB"] | None = None
     size: tuple[int, int] | None = None
+    resize: int | None = None
+    crop: tuple[int, int] | None = None
     prepare: Callable[[Image.Image], Image.Image] | None = None
 
     def __len__(self) -> int:
@@ -92,7 +95,7 @@ class EncodedStore:
             SourceError: corrupt images under "error", sizes or modes that differ; all kinds at once, with counts.
         """
         keep = self._fits(rows)
-        seen = _Seen(hashlib.sha256(f"{self.mode} {self.size} {self.prepare is not None}".encode()))
+        seen = _Seen(hashlib.sha256(self._conversions().encode()))
         pixels: list[Pixels] = []
         look = self._decoded if keep or on_corrupt == "skip" else self._inspected
         for row, found in self._each(rows, look):
@@ -123,6 +126,11 @@ class EncodedStore:
             block = rows[start : start + AT_A_TIME].tolist()
             yield from zip(block, threads.map(find, block), strict=True)
 
+    def _conversions(self) -> str:
+        """What is done to the pixels, as the content's hash has it."""
+        fit = f"{self.resize} {self.crop}" if self.resize or self.crop else self.prepare is not None
+        return f"{self.mode} {self.size} {fit}"
+
     def _fits(self, rows: NDArray[np.int64]) -> bool:
         for row in rows.tolist():
             try:
@@ -149,7 +157,8 @@ class EncodedStore:
     def _inspected(self, data: bytes) -> Image.Image:
         """The image as it will be, opened but with its pixels unread where nothing has to be converted."""
         image = opened(data)
-        return image if self.prepare is None and self.mode is None and self.size is None else self._decoded(data)
+        asked = (self.prepare, self.mode, self.size, self.resize, self.crop)
+        return image if all(one is None for one in asked) else self._decoded(data)
 
     def _decoded(self, data: bytes) -> Image.Image:
         image = opened(data)
@@ -157,8 +166,10 @@ class EncodedStore:
             image.load()
         except DAMAGE as error:
             raise CorruptImage(str(error) or type(error).__name__) from error
-        image = self.prepare(image) if self.prepare else image
         image = image.convert(self.mode) if self.mode and image.mode != self.mode else image
+        image = self.prepare(image) if self.prepare else image
+        image = with_shorter_side(image, self.resize) if self.resize else image
+        image = middle(image, self.crop) if self.crop else image
         if self.size and image.size != (self.size[1], self.size[0]):
             image = image.resize((self.size[1], self.size[0]), Image.Resampling.BILINEAR)
         return image
@@ -198,7 +209,8 @@ class _Seen:
         problems = []
         if len(self.sizes) > 1:
             common = [f"{width}x{height} ({count})" for (width, height), count in self.sizes.most_common()]
-            problems.append(Problem(where, "images of one size", f"{len(common)}: {_some(common)}", "add ?size=HxW"))
+            remedy = "add ?size=HxW, or ?resize=N&crop=HxW"
+            problems.append(Problem(where, "images of one size", f"{len(common)}: {_some(common)}", remedy))
         if self.modes and set(self.modes) not in ({"L"}, {"RGB"}):
             modes = [f"{mode} ({count})" for mode, count in self.modes.most_common()]
             remedy = "add ?mode=RGB or ?mode=L to convert (alpha is dropped)"
@@ -223,6 +235,32 @@ def opened(data: bytes) -> Image.Image:
     if image.mode.startswith(("I", "F")):
         raise CorruptImage(f"mode {image.mode}: more than 8 bits a channel")
     return image
+
+
+def with_shorter_side(image: Image.Image, side: int) -> Image.Image:
+    """The image at that shorter side, in proportion (bilinear, antialiased): torchvision's `Resize`, to the pixel.
+
+    Raises:
+        CorruptImage: it is so narrow that it would have more than `PIXEL_LIMIT` pixels.
+    """
+    longer = int(side * max(image.size) / min(image.size))
+    if side * longer > PIXEL_LIMIT:
+        raise CorruptImage(f"{image.width}x{image.height} pixels would become {side} times {longer}")
+    size = (side, longer) if image.width <= image.height else (longer, side)
+    return image if image.size == size else image.resize(size, Image.Resampling.BILINEAR)
+
+
+def middle(image: Image.Image, size: tuple[int, int]) -> Image.Image:
+    """The central (height, width): torchvision's `CenterCrop`, to the pixel, but nothing is padded.
+
+    Raises:
+        CorruptImage: it is smaller.
+    """
+    height, width = size
+    if image.width < width or image.height < height:
+        raise CorruptImage(f"{image.width}x{image.height} pixels, smaller than the crop")
+    left, top = round((image.width - width) / 2), round((image.height - height) / 2)
+    return image.crop((left, top, left + width, top + height))
 
 
 def as_array(image: Image.Image) -> Pixels:

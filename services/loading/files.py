@@ -90,6 +90,16 @@ def _check_zip(path: Path, size: int, where: str) -> None:
         raise SourceError(Problem(where, f"an archive that unpacks to at most {BOMB_RATIO} times its size", found))
 
 
+def safetensors_size(header: bytes) -> int | None:
+    """Bytes of the whole safetensors file that has this header; None when it is none."""
+    try:
+        found = plainjson.parsed(header)
+        ends = [int(entry["data_offsets"][1]) for name, entry in found.items() if name != "__metadata__"]
+    except (TypeError, ValueError, LookupError, AttributeError):
+        return None
+    return 8 + len(header) + max(ends, default=0)
+
+
 def _check_safetensors(path: Path, head: bytes, size: int, where: str) -> bool:
     (length,) = struct.unpack("<Q", head[:8])
     if not 2 <= length <= SAFETENSORS_HEADER_LIMIT:
@@ -99,15 +109,9 @@ def _check_safetensors(path: Path, head: bytes, size: int, where: str) -> bool:
         raise SourceError(Problem(where, "a complete safetensors file", found, "fetch it again"))
     with path.open("rb") as file:
         file.seek(8)
-        try:
-            header = plainjson.parsed(file.read(length))
-        except ValueError:
-            return False
-    try:
-        ends = [int(entry["data_offsets"][1]) for name, entry in header.items() if name != "__metadata__"]
-    except (TypeError, ValueError, LookupError, AttributeError):
+        expected = safetensors_size(file.read(length))
+    if expected is None:
         return False
-    expected = 8 + length + max(ends, default=0)
     if size != expected:
         found = f"{size} bytes (truncated or padded)"
         raise SourceError(Problem(where, f"a complete safetensors file of {expected} bytes", found, "fetch it again"))

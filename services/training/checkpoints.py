@@ -20,6 +20,7 @@ from torch import Tensor
 
 from services import plainjson, storage
 from services.errors import Problem, StorageError
+from services.loading.files import SAFETENSORS_HEADER_LIMIT, safetensors_size
 from services.records import SCHEMA_VERSION
 from services.training.evaluation import ClassCounts, EpochRecord
 from services.training.methods.base import State
@@ -70,6 +71,18 @@ def load_weights(url: str) -> dict[str, Tensor]:
         StorageError: there is no file, or it is no safetensors file.
     """
     return load_tensors(url)[0]
+
+
+def is_whole(url: str) -> bool:
+    """Whether a safetensors file has the size that its header, all that is read of it, says; False without a file."""
+    try:
+        size, _ = storage.stamp(url)
+        length = int.from_bytes(storage.read_bytes(url, 0, 8), "little")
+        if length > min(size - 8, SAFETENSORS_HEADER_LIMIT):
+            return False
+        return safetensors_size(storage.read_bytes(url, 8, 8 + length)) == size
+    except StorageError:
+        return False
 
 
 def save_progress(folder: str, progress: Progress) -> None:

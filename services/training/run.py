@@ -105,14 +105,16 @@ class Run:
         self.progress, self.kept, self.resumed_at = found, found.model, len(found.records)
         self._restore(found)
         if found.records:
-            self.kept = load_weights(self._selected())
+            self.kept = self._selected()
 
-    def _selected(self) -> str:
+    def _selected(self) -> dict[str, Tensor]:
+        """Weights of the selected epoch, which no later one may make again."""
         url = files.join(str(self.storage), MODEL)
-        if not files.exists(url):
-            remedy = f"remove {PROGRESS} beside it and train again"
-            raise StorageError(Problem(url, "the selected weights of the epochs so far", "no such file", remedy))
-        return url
+        try:
+            return load_weights(url)
+        except StorageError as error:
+            found, remedy = error.problems[0].found, f"remove {PROGRESS} beside it and train again"
+            raise StorageError(Problem(url, "the selected weights of the epochs so far", found, remedy)) from error
 
     def _require_same(self, epochs: int) -> None:
         """All workers of a run must go on from the same epoch."""

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from jobs.audit import Finished, run_audit
+from jobs.audit import Finished, run_audit, validate_sources
 from jobs.fleetfile import validate_fleet
 from jobs.progress import Quiet
 from services.errors import ClasswiseError, Interrupted, PreflightError, SourceError, StorageError
@@ -175,6 +175,24 @@ def test_all_missing_files_are_told_before_anything_runs(digits_fleet: dict[str,
         audit(digits_fleet)
     assert len(caught.value.problems) == 2
     assert not (Path(digits_fleet["storage"]) / "cache" / "logits").exists()
+
+
+def test_radii_that_no_image_withstands_are_asked_about_before_anything_runs(digits_fleet: dict[str, Any]) -> None:
+    digits_fleet["models"][0]["threat_model"] = {"norm": "L2", "epsilon": 128}
+    digits_fleet["models"][1]["uri"] = "torchscript:gone.pt"
+    digits_fleet["measures"] = ["clean", {"name": "pgd", "norm": "L2", "epsilons": [0.5, 3.9, 4]}]
+    fleet = validate_fleet(digits_fleet)
+    for look in (validate_sources, lambda given: run_audit(given, Quiet())):
+        with pytest.raises(ClasswiseError) as caught:
+            look(fleet)
+        assert [problem.where for problem in caught.value.problems][:2] == [
+            "models[0].threat_model.epsilon",
+            "measures[1].epsilons",
+        ]
+        said = str(caught.value)
+        assert "an L2 epsilon below 4, where every 1x8x8 image reaches uniform grey, found 128; meant" in said
+        assert "128/255 = 0.502?" in said
+        assert "gone.pt" in said and "found 3.9" not in said
 
 
 def test_preflight_stops_the_audit_with_the_faults_of_all_models(digits_fleet: dict[str, Any]) -> None:

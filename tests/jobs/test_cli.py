@@ -154,11 +154,14 @@ def test_validate_opens_sources_and_runs_nothing(fleet_file: Path) -> None:
     assert "valid: fleet digits, 3 models, 899 samples of 10 classes, series clean, great-softmax" in ran.stdout
     models = yaml.safe_load(fleet_file.read_text())["models"]
     models[0]["uri"] += ".none"
-    models[1]["uri"] = "facktory:x:y"
+    models[1]["uri"] = "torchscript:gone.pt"
     broken = run("validate", str(write(fleet_file, models=models)))
     assert broken.exit_code == 2
     assert "2 problems (SourceError)" in broken.stderr
-    assert "did you mean 'factory'?" in broken.stderr
+    models[1]["uri"] = "facktory:x:y"
+    misspelt = run("validate", str(write(fleet_file, models=models)))
+    assert misspelt.exit_code == 2
+    assert "did you mean 'factory'?" in misspelt.stderr
 
 
 def test_schema_is_json_that_describes_the_file() -> None:

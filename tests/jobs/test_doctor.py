@@ -22,7 +22,7 @@ from jobs.cli import app
 from jobs.doctor import Check, Finding, Surroundings, examine, worst_level
 from jobs.doctor_cli import surroundings
 from jobs.fleetfile import validate_fleet
-from jobs.schedules.cli import DEFAULT_DB
+from jobs.schedules.place import DEFAULT
 
 SECRET = "swordfish-0123456789"
 
@@ -286,7 +286,7 @@ def test_the_database_of_schedules_is_that_of_the_environment_else_the_default_w
     assert surroundings(None, None, None).schedules == ""
     (tmp_path / "classwise-runs").mkdir()
     (tmp_path / "classwise-runs" / "schedules.db").touch()
-    assert surroundings(None, None, None).schedules == DEFAULT_DB
+    assert surroundings(None, None, None).schedules == DEFAULT
     monkeypatch.setenv("CLASSWISE_SCHEDULES", "sqlite:///other.db")
     assert surroundings(None, None, None).schedules == "sqlite:///other.db"
 

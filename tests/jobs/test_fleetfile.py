@@ -54,7 +54,9 @@ modelz: 3
 models:
   - {name: a, uri: "factory:x:y", input: {mean: [0.5]}, clean_accuracy: 91}
   - {name: b, urii: "b"}
-samples: {uri: "npz:foo", per_class: 0}
+  - {name: c, uri: "torchscirpt:c.pt"}
+samples: {uri: "imagefolders:foo", per_class: 0}
+generated: {uri: "drawn:foo"}
 measures: [clean, graet, {name: great, temperature: -1}]
 resources: {gpus: many}
 """,
@@ -66,10 +68,15 @@ resources: {gpus: many}
     assert "give mean and std together" in text
     assert "fleet.yaml:6 models[1].urii: expected no such field, found 'urii'; did you mean 'uri'?" in text
     assert "fleet.yaml:6 models[1].uri: expected this field, found nothing; add it" in text
-    assert "fleet.yaml:7 samples.per_class" in text
-    assert "fleet.yaml:8 measures[1]: expected a known measure, found 'graet'; did you mean 'great'?" in text
-    assert "fleet.yaml:8 measures[2].temperature" in text
-    assert "fleet.yaml:9 resources.gpus" in text
+    known = "models[2].uri: expected a known model scheme, found 'torchscirpt'; did you mean 'torchscript'?"
+    assert f"fleet.yaml:7 {known}" in text
+    known = "samples.uri: expected a known sample scheme, found 'imagefolders'; did you mean 'imagefolder'?"
+    assert f"fleet.yaml:8 {known}" in text
+    assert "fleet.yaml:8 samples.per_class" in text
+    assert "fleet.yaml:9 generated.uri: expected a known sample scheme, found 'drawn'; choose one of: celeba," in text
+    assert "fleet.yaml:10 measures[1]: expected a known measure, found 'graet'; did you mean 'great'?" in text
+    assert "fleet.yaml:10 measures[2].temperature" in text
+    assert "fleet.yaml:11 resources.gpus" in text
 
 
 @pytest.mark.parametrize(

@@ -136,6 +136,9 @@ def test_validate_knows_a_storage_no_library_opens(digits_fleet: dict[str, Any])
 def test_samples_and_models_at_fault_are_told_together(digits_fleet: dict[str, Any]) -> None:
     digits_fleet["models"][0]["uri"] += ".none"
     digits_fleet["models"][1]["uri"] = "facktory:m:f"
+    with pytest.raises(ConfigError, match="did you mean 'factory'"):
+        validate_fleet(digits_fleet)
+    digits_fleet["models"][1]["uri"] = "torchscript:gone.pt"
     digits_fleet["samples"] = {"uri": "npz:none.npz"}
     for job in (run_audit, lambda fleet, reporter: validate_sources(fleet)):
         with pytest.raises(SourceError) as caught:
@@ -144,7 +147,7 @@ def test_samples_and_models_at_fault_are_told_together(digits_fleet: dict[str, A
         assert len(told) == 3
         assert "npz:none.npz: expected a file" in told[0]
         assert ".none" in told[1] and "found nothing there" in told[1]
-        assert "did you mean 'factory'" in told[2]
+        assert "gone.pt" in told[2] and "found nothing there" in told[2]
 
 
 def test_a_gpu_asked_for_in_process_and_not_there_is_told(digits_fleet: dict[str, Any]) -> None:

@@ -125,6 +125,24 @@ def test_a_logged_network_gets_the_numbers_of_an_audit(
     assert "<html" in found.artifacts["report"].content
 
 
+def test_mlflow_s_own_default_store_serves_where_none_is_named(
+    store: str,
+    digits: tuple[np.ndarray, np.ndarray],
+    network: torch.nn.Module,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    images, labels = digits
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    monkeypatch.setattr("mlflow.tracking._tracking_service.utils._tracking_uri", None)
+    call = {"targets": labels, "model_type": "classifier", "evaluators": "classwise"}
+    with mlflow.start_run():
+        uri, rows = logged(network, images), images.reshape(len(images), -1)
+        found = mlflow.models.evaluate(uri, rows, evaluator_config={"measures": ["clean"]}, **call)
+    assert found.metrics["clean/aggregate"] > 0.8 and mlflow.get_tracking_uri() == store
+
+
 def test_predictions_alone_give_measures_of_logits_and_refuse_attacks(
     store: str, digits: tuple[np.ndarray, np.ndarray], network: torch.nn.Module
 ) -> None:

@@ -6,23 +6,27 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import fsspec
 import pytest
+from pydantic import TypeAdapter
 from typer.testing import CliRunner
 
 from jobs.audit import run_audit
 from jobs.cli import app
 from jobs.fleetfile import validate_fleet
+from jobs.overtime.accepted import Acceptance, Accepted
 from jobs.progress import Quiet
 from jobs.prune import DAY, Rules, carry_out, plan_prune
 from jobs.prune_cli import parsed_size, shown_size
 from services import storage
 from services.errors import ConfigError, StorageError
+from services.records import Outcome
 
 NOW = datetime(2026, 11, 28, 12, tzinfo=UTC)
 
@@ -37,6 +41,14 @@ def bundle(base: str, fleet: str, days: float, *, synced: bool = True, gates: tu
     if synced:
         storage.write_bytes(storage.join(folder, "tracking.json"), b'{"uploads": [{"tracking_uri": "sqlite:///x"}]}')
     return name
+
+
+def accept(base: str, fleet: str, name: str) -> str:
+    """What `classwise accept` writes of that bundle; the file."""
+    record = Accepted(fleet, name, (Acceptance(name, Outcome.PASS, NOW.isoformat(), "somebody"),))
+    path = storage.join(base, "audits", fleet, "accepted.json")
+    storage.write_bytes(path, TypeAdapter(Accepted).dump_json(record))
+    return path
 
 
 def pruned(base: str, **rules: Any) -> set[str]:
@@ -98,8 +110,7 @@ def test_what_was_accepted_or_is_compared_with_or_not_uploaded_stays(base: str) 
         bundle(base, "signs", 20),
     )
     bundle(base, "signs", 1, gates=("last", compared[:25]))
-    record = storage.join(base, "audits", "signs", "accepted.json")
-    storage.write_bytes(record, json.dumps({"folder": f"elsewhere/{accepted}/", "by": "somebody"}).encode())
+    record = accept(base, "signs", accepted)
     asked = Rules(keep_last=1)
     plan = plan_prune(base, asked, NOW.timestamp())
     why = {path.rpartition("/")[2]: reason for path, reason in plan.kept}
@@ -118,17 +129,61 @@ def test_an_audit_that_is_accepted_after_the_plan_stays(base: str) -> None:
     asked = Rules(keep_last=1)
     plan = plan_prune(base, asked, NOW.timestamp())
     assert len(plan.remove) == 1
-    storage.write_bytes(storage.join(base, "audits", "signs", "accepted.json"), json.dumps({"folder": old}).encode())
+    accept(base, "signs", old)
     assert carry_out(plan, base, asked, NOW.timestamp()) == []
     assert storage.exists(storage.join(base, "audits", "signs", old, "bundle.json"))
+
+
+def test_an_audit_that_is_accepted_after_the_plan_stays_where_listings_are_remembered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As in an object store's client, which answers `exists` from its last listing."""
+    memory, base = fsspec.filesystem("memory"), "memory://remembers/runs"
+    old = bundle(base, "signs", 50)
+    bundle(base, "signs", 1)
+    plan = plan_prune(base, Rules(keep_last=1), NOW.timestamp())
+    remembered = set(memory.store)
+    monkeypatch.setattr(type(memory), "exists", lambda self, path: path in (remembered or set(self.store)))
+    monkeypatch.setattr(type(memory), "invalidate_cache", lambda self, path: remembered.clear())
+    accept(base, "signs", old)
+    assert plan.remove and carry_out(plan, base, Rules(keep_last=1), NOW.timestamp()) == []
+    memory.store.clear()
 
 
 @pytest.mark.parametrize("content", [b"{torn", b"[" * 100_000])
 def test_nothing_goes_when_what_was_accepted_cannot_be_read(base: str, content: bytes) -> None:
     bundle(base, "signs", 50), bundle(base, "signs", 1)
     storage.write_bytes(storage.join(base, "audits", "signs", "accepted.json"), content)
-    with pytest.raises(StorageError, match="accepted folder"):
+    with pytest.raises(StorageError, match="a record of accepted audits"):
         plan_prune(base, Rules(keep_last=1), NOW.timestamp())
+
+
+def test_a_storage_is_listed_once_and_each_bundle_costs_the_same(base: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: Counter[str] = Counter()
+
+    def counted(name: str) -> Callable[..., Any]:
+        real = getattr(storage, name)
+
+        def count(*arguments: Any) -> Any:
+            asked[name] += 1
+            return real(*arguments)
+
+        return count
+
+    for name in ("walk", "listing", "exists", "read_bytes"):
+        monkeypatch.setattr(storage, name, counted(name))
+    totals = []
+    for count in (10, 20):
+        home = storage.join(base, str(count))
+        for days in range(count):
+            bundle(home, "signs", days)
+        asked.clear()
+        rules = Rules(keep_last=1)
+        plan = plan_prune(home, rules, NOW.timestamp())
+        assert len(plan.remove) == count - 1 and (asked["walk"], asked["listing"]) == (4, 0)
+        assert len(carry_out(plan, home, rules, NOW.timestamp())) == count - 1
+        totals.append(asked.total())
+    assert totals[1] < 2 * totals[0], totals
 
 
 def test_leftovers_of_killed_processes_go_after_a_day_and_not_before(tmp_path: Path) -> None:

@@ -147,8 +147,8 @@ def test_workers_that_die_before_they_are_ready_end_the_audit(tmp_path: Path, mo
 @pytest.mark.parametrize(
     ("ask", "found"),
     [
-        (replace(ASK, workers=9), r"9 workers x \(1 CPU, 0 GPU\), found a cluster of 2 CPU and 0 GPU"),
-        (replace(ASK, workers=1, gpus=1.0), r"1 workers x \(1 CPU, 1 GPU\)"),
+        (replace(ASK, workers=9), r"9 workers of 1 CPU, found a cluster of 2 CPU and 0 GPU"),
+        (replace(ASK, workers=1, gpus=1.0), r"1 worker of 1 GPU, found a cluster of 2 CPU and 0 GPU; lower"),
         (replace(ASK, workers=1, cpus=3.0), "lower resources.workers, cpus or gpus, or add nodes"),
     ],
 )

@@ -75,9 +75,11 @@ def test_workers_without_gpus_see_none(cards: None) -> None:
     assert (result.facts["device"], result.facts["cards"]) == ("cpu", "")
 
 
-@pytest.mark.parametrize(("ask", "need"), [(Ask(workers=3, gpus=1.0), "3 workers x"), (Ask(gpus=4.0), "1 workers x")])
+@pytest.mark.parametrize(
+    ("ask", "need"), [(Ask(workers=3, gpus=1.0), "3 workers of 1 GPU"), (Ask(gpus=4.0), "1 worker of 4 GPU")]
+)
 def test_more_gpus_than_there_are_fail_at_once(ask: Ask, need: str) -> None:
-    with pytest.raises(ResourceError, match=f"{need}.* GPU.*, found a cluster of 1 CPU and 2 GPU"), RayRunner(ask):
+    with pytest.raises(ResourceError, match=f"expected {need}, found a cluster of 1 CPU and 2 GPU"), RayRunner(ask):
         pass
 
 

@@ -216,9 +216,9 @@ def test_a_gang_that_loses_a_worker_goes_on_to_the_same_weights(tmp_path: Path, 
 @pytest.mark.parametrize(
     ("ask", "found"),
     [
-        (replace(ASK, workers=3), r"3 workers x \(1 CPU, 0 GPU\), found a cluster of 2 CPU and 0 GPU"),
-        (replace(ASK, workers=1, gang=3), r"3 workers x \(1 CPU, 0 GPU\)"),
-        (replace(ASK, workers=None, most=4, gpus=0.5), r"1 workers x \(1 CPU, 0.5 GPU\)"),
+        (replace(ASK, workers=3), r"3 workers of 1 CPU, found a cluster of 2 CPU and 0 GPU"),
+        (replace(ASK, workers=1, gang=3), r"3 workers of 1 CPU"),
+        (replace(ASK, workers=None, most=4, gpus=0.5), r"1 worker of 0.5 GPU"),
     ],
 )
 def test_an_ask_beyond_the_cluster_fails_at_once(data: dict[str, TrainingSet], ask: Ask, found: str) -> None:

@@ -28,7 +28,9 @@ from services.records import (
     ThreatModel,
     digest_of,
 )
+from tracking import artifacts
 from tracking.leaderboard import Board, Entry, Metric, Standing
+from tracking.mlflow_store import LoggedRuns, log_audit
 
 BOUND = math.sqrt(math.pi / 2)
 GREAT = Series("great", "GREAT score (sigmoid, T=1)", BOUND, unit="L2 distance")
@@ -249,3 +251,36 @@ def make_board() -> Callable[..., Board]:
         )
 
     return make
+
+
+@pytest.fixture(scope="module")
+def store(migrated_store: Callable[[Path], str], tmp_path_factory: pytest.TempPathFactory) -> str:
+    """URI of an empty MLflow store on SQLite."""
+    return migrated_store(tmp_path_factory.mktemp("store"))
+
+
+@pytest.fixture(scope="module")
+def client(store: str) -> Any:
+    """MLflow's client of that store."""
+    from mlflow import MlflowClient
+
+    return MlflowClient(store)
+
+
+@pytest.fixture(scope="module")
+def audit(make_audit: Callable[..., AuditResult]) -> AuditResult:
+    """2 models x 4 classes."""
+    return make_audit(2, 4)
+
+
+@pytest.fixture
+def no_artifacts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests of states and faults need no pictures."""
+    monkeypatch.setattr(artifacts, "child_files", lambda *arguments: None)
+    monkeypatch.setattr(artifacts, "parent_files", lambda *arguments: None)
+
+
+def log(audit: AuditResult, folder: str, store: str, **options: Any) -> LoggedRuns:
+    """Log an audit to the store as `classwise audit` does."""
+    given = {"experiment": audit.fleet, "registry_models": True, **options}
+    return log_audit(audit, folder, tracking_uri=store, **given)

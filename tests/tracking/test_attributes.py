@@ -17,19 +17,23 @@ from services.records import (
     Estimate,
     FairnessResult,
     GapResult,
+    GateResult,
     LatentDimension,
     ModelResult,
+    Outcome,
     ProjectedGroup,
     ProjectionResult,
     TaskGaps,
 )
 from services.traversals import Traversal
 from tracking.fairness import attribute_metrics, fill_attributes
+from tracking.fairness_tables import attribute_tables
 from tracking.figures import attributes as pictures
 from tracking.figures.charts import Dots, Heatmap, Strips
 from tracking.figures.png import png_bytes
 from tracking.layout import child_content
 from tracking.report import render
+from tracking.words import gate_words
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 UNDEFINED = Estimate(None, reason="no samples that it needs in b")
@@ -155,6 +159,16 @@ def test_pictures_of_attributes_are_drawn(audit: AuditResult) -> None:
     assert flips.rows[0] == "d002" and flips.values[0] == (20.0, 10.0, 30.0, 0.0)
     for chart in (*found["projection"].values(), dots, *own.values()):
         assert png_bytes(chart).startswith(b"\x89PNG")
+
+
+def test_a_gap_is_called_the_same_in_tables_pictures_and_gates(audit: AuditResult) -> None:
+    (table, *_), dots = attribute_tables(audit), pictures.group_gaps(audit, "sex")
+    assert dots is not None
+    for metric, (short, meaning), panel in zip(METRICS, table["heads"][1:], dots.panels, strict=True):
+        gate = GateResult(f"clean {metric} by sex <= 0.1", Outcome.PASS, Estimate(0.05), "")
+        of = meaning.removeprefix("gap in ")
+        assert panel.label == f"{short}: {of}"
+        assert gate_words(audit, gate) == f"clean accuracy, largest gap between groups of sex in {of}: at most 0.1"
 
 
 def test_strips_mark_other_labels_and_the_flip_point(audit: AuditResult) -> None:

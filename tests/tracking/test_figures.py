@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from services import storage
-from services.records import AuditResult, CalibrationResult, Estimate, Series, SeriesResult
+from services.records import AuditResult, CalibrationResult, Estimate, Series, SeriesResult, ThreatModel
 from tracking.figures import views
 from tracking.figures.charts import Chart, Dots, Heatmap, Lines
 from tracking.figures.interactive import to_plotly
@@ -106,6 +106,23 @@ def test_reranking_by_hand(small_audit: AuditResult) -> None:
         better = sum((other.aggregate.value or 0) > (mine.aggregate.value or 0) for other in scores.values())
         fairer = sum((other.nrgc.value or 0) < (mine.nrgc.value or 0) for other in scores.values())
         assert (line.y[0], line.y[3]) == (1 + better, 1 + fairer)
+
+
+def test_models_of_different_threat_models_are_marked_in_the_reranking(small_audit: AuditResult) -> None:
+    first, *others = small_audit.models
+
+    def drawn(*threats: ThreatModel | None) -> Lines:
+        given = zip(small_audit.models, [*threats, None, None, None], strict=False)
+        models = tuple(replace(one, spec=replace(one.spec, threat_model=threat)) for one, threat in given)
+        chart = views.reranking(replace(small_audit, models=models), "great")
+        assert isinstance(chart, Lines)
+        return chart
+
+    same, mixed = drawn(ThreatModel("L2", 0.5)), drawn(ThreatModel("L2", 0.5), ThreatModel("Linf", 8 / 255))
+    assert {line.name for line in same.lines} == {model.spec.name for model in small_audit.models}
+    marks = {f"{first.spec.name} (L2 0.5)", f"{others[0].spec.name} (Linf 0.03137)"}
+    assert marks <= {line.name for line in mixed.lines} and "different threat models" in mixed.note
+    assert {line.place for line in mixed.lines} == {line.place for line in same.lines}
 
 
 def test_a_model_has_one_colour_in_all_figures(gf_audit: AuditResult) -> None:

@@ -6,7 +6,7 @@ from services import storage
 from services.fairness_records import METRICS
 from services.records import AuditResult, LatentDimension, ModelResult, ProjectionResult
 from services.traversals import Traversal
-from tracking.fairness import GAP_WORDS, SHORT, attributes, fairness_of, projection_of, projections
+from tracking.fairness import GAPS, attributes, fairness_of, projection_of, projections
 from tracking.figures.charts import Chart, Dots, Heatmap, Line, Marks, Panel, Radar, Strip, Strips
 from tracking.figures.views import places
 from tracking.names import file_name
@@ -55,7 +55,7 @@ def group_gaps(audit: AuditResult, grouping: str) -> Dots | None:
     for metric in METRICS:
         estimates = [result.worst[metric] for _, result in found]
         value, low, high = (tuple(finite(getattr(e, side)) for e in estimates) for side in ("value", "low", "high"))
-        panels.append(Panel(GAP_WORDS[metric], (Marks(metric, value, low, high),)))
+        panels.append(Panel(str(GAPS[metric]), (Marks(metric, value, low, high),)))
     first = found[0][1]
     groups = ", ".join(f"{name} (n={size:,})" for name, size in list(zip(first.groups, first.sizes, strict=True))[:6])
     note = f"Gaps between {groups}; 0 is no gap. Of all classes' decisions the one with the largest gap."
@@ -73,12 +73,12 @@ def task_heatmap(model: ModelResult) -> Heatmap | None:
             worst[task.task] = max(worst.get(task.task, -1.0), task.gaps["eodd"].value or 0.0)
     rows = sorted(worst, key=lambda task: -worst[task])[:MOST]
     cells = {
-        (task.task, f"{SHORT[metric]} {result.grouping}"): task.gaps[metric].value
+        (task.task, f"{GAPS[metric].short} {result.grouping}"): task.gaps[metric].value
         for result in model.fairness
         for task in result.tasks
         for metric in METRICS
     }
-    columns = tuple(f"{SHORT[metric]} {result.grouping}" for result in model.fairness for metric in METRICS)
+    columns = tuple(f"{GAPS[metric].short} {result.grouping}" for result in model.fairness for metric in METRICS)
     values = tuple(tuple(finite(cells.get((row, column))) for column in columns) for row in rows)
     note = "The gap between the groups of each attribute in each decision, the most unequal decision on top."
     note += "" if len(rows) == len(worst) else f" The {len(rows)} most unequal of {len(worst)}."

@@ -134,15 +134,25 @@ def reranking(audit: AuditResult, lens: str) -> Lines | None:
         return None
     criteria = {"score": ("aggregate", 1), "worst class": ("wcr", 1), "FP": ("fp", 1), "equality (NRGC)": ("nrgc", -1)}
     ranks = {label: _model_ranks(found, metric, sign) for label, (metric, sign) in criteria.items()}
-    order, seats = _strongest(found)[:MOST], places(audit)
+    order, seats, marks = _strongest(found)[:MOST], places(audit), _threat_marks(found)
     lines = tuple(
-        Line(_name(found, row), tuple(ranks[label][row] for label in criteria), seats[_name(found, row)])
+        Line(_name(found, row) + marks[row], tuple(ranks[label][row] for label in criteria), seats[_name(found, row)])
         for row in order
     )
     moved = sorted(lines, key=_span, reverse=True)
     note = "Rank 1 is best; lines that cross are rankings that disagree. Coloured: the models that move most."
     note += _left_out(len(order), len(found), "models")
+    if any(marks):
+        note += " The models were made for different threat models: a rank compares those of the same one only."
     return Lines("Does the ranking hold?", note, "ranked by", "rank", tuple(criteria), tuple(moved), falling=True)
+
+
+def _threat_marks(found: Found) -> list[str]:
+    """What each model was made to withstand, to follow its name; empty texts where no two declare different things."""
+    threats = [model.spec.threat_model for model, _ in found]
+    if len({threat for threat in threats if threat}) < 2:
+        return [""] * len(found)
+    return [f" ({threat.norm} {threat.epsilon:.4g})" if threat else " (undeclared)" for threat in threats]
 
 
 def calibration(found: CalibrationResult) -> Lines | None:

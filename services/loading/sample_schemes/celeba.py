@@ -16,14 +16,13 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
 from services.errors import Problem, SourceError
 from services.loading.encoded import EncodedStore
 from services.loading.files import existing
 from services.loading.sample_schemes.imagefolder import height_width
 from services.loading.samples import Source
-from services.loading.uris import SourceUri, one_of, whole
+from services.loading.uris import SourceUri, one_of
 from services.registry import did_you_mean
 
 IMAGES, ATTRIBUTES, PARTITION = "img_align_celeba", "list_attr_celeba.txt", "list_eval_partition.txt"
@@ -47,7 +46,7 @@ class Faces:
 
 def open_celeba(uri: SourceUri, *, allowed_factories: tuple[str, ...]) -> Source:
     """Open one split; `crop` cuts the central square of so many pixels before `size`."""
-    options = uri.options(target=str, split=one_of(*SPLITS), crop=whole, size=height_width)
+    options = uri.options(target=str, split=one_of(*SPLITS), crop=height_width, size=height_width)
     root = existing(uri.path(), uri.text, folder=True)
     faces = read_faces(root, options.get("split", "test"))
     target = options.get("target")
@@ -56,7 +55,6 @@ def open_celeba(uri: SourceUri, *, allowed_factories: tuple[str, ...]) -> Source
         raise SourceError(Problem(f"{uri.text} (target)", "an attribute of the data", repr(target), remedy))
     column = faces.names.index(target)
     folder = existing(root / IMAGES, uri.text, folder=True)
-    edge = options.get("crop")
     store = EncodedStore(
         lambda row: _bytes(folder / faces.files[row], uri.text),
         lambda row: faces.files[row],
@@ -64,7 +62,7 @@ def open_celeba(uri: SourceUri, *, allowed_factories: tuple[str, ...]) -> Source
         uri.text,
         "RGB",
         options.get("size"),
-        None if edge is None else lambda image: centre_square(image, edge),
+        crop=options.get("crop"),
     )
     groups = {name: np.where(faces.values[:, k] == 1, "yes", "no") for k, name in enumerate(faces.names) if k != column}
     ids = np.array([int(Path(name).stem) if Path(name).stem.isdigit() else row for row, name in enumerate(faces.files)])
@@ -96,12 +94,6 @@ def read_faces(root: Path, split: str) -> Faces:
         raise SourceError(Problem(str(root / PARTITION), f"images of the split {split}", "none"))
     values = (np.array([row[1:] for row in kept], dtype=np.int64) + 1) // 2
     return Faces(tuple(row[0] for row in kept), names, values)
-
-
-def centre_square(image: Image.Image, edge: int) -> Image.Image:
-    """The central square of so many pixels, cut off where the image is smaller."""
-    left, top = (image.width - edge) // 2, (image.height - edge) // 2
-    return image.crop((max(left, 0), max(top, 0), min(left + edge, image.width), min(top + edge, image.height)))
 
 
 def _lines(path: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""`hf:NAME|DIR?split=test&config=&image=&label=&mode=&size=`: a dataset of Hugging Face's `datasets` library."""
+"""`hf:NAME|DIR?split=test&config=&image=&label=&mode=&resize=&crop=&size=`: a data set of Hugging Face's."""
 
 from __future__ import annotations
 

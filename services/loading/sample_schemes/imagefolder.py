@@ -1,5 +1,6 @@
-"""`imagefolder:DIR?mode=RGB|L&size=HxW&classes=a,b`: one folder a class, optional `metadata.csv` for groups.
+"""`imagefolder:DIR?mode=RGB|L&resize=N&crop=HxW&size=HxW&classes=a,b`: one folder a class, groups from `metadata.csv`.
 
+`resize` is of the shorter side, `crop` of the centre: `?resize=256&crop=224` is the usual preparation of ImageNet.
 Classes are the folder names, sorted, unless listed; a folder without images stays a class. `metadata.csv` has a column
 `file_name` (relative to DIR) and further columns that give groups.
 """
@@ -17,14 +18,14 @@ from services.errors import Problem, SourceError
 from services.loading.encoded import EncodedStore
 from services.loading.files import existing
 from services.loading.samples import Source
-from services.loading.uris import SourceUri, extent, names, one_of
+from services.loading.uris import Converter, SourceUri, extent, names, one_of
 
 SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".webp", ".ppm", ".pgm", ".tif", ".tiff", ".gif"}
 
 
 def open_imagefolder(uri: SourceUri, *, allowed_factories: tuple[str, ...]) -> Source:
     """Open a folder of class folders; row i is the i-th file in order of class folder and path."""
-    options = uri.options(mode=one_of("RGB", "L"), size=height_width, classes=names)
+    options = uri.options(**CONVERSIONS, classes=names)
     root = existing(uri.path(), uri.text, folder=True)
     folders = sorted(path.name for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
     classes = options.get("classes") or tuple(folders)
@@ -42,8 +43,20 @@ def file_store(paths: list[Path], where: str, options: dict[str, Any], root: Pat
     def name(row: int) -> str:
         return str(paths[row].relative_to(root)) if root else paths[row].name
 
-    mode, size = options.get("mode"), options.get("size")
-    return EncodedStore(lambda row: paths[row].read_bytes(), name, len(paths), where, mode, size)
+    return EncodedStore(lambda row: paths[row].read_bytes(), name, len(paths), where, **conversions(options))
+
+
+def conversions(options: dict[str, Any]) -> dict[str, Any]:
+    """Those of the options that say what is done to pixels, as `EncodedStore` takes them."""
+    return {name: options.get(name) for name in CONVERSIONS}
+
+
+def one_side(text: str) -> int:
+    """`256` pixels."""
+    parts = extent(text)
+    if len(parts) != 1:
+        raise ValueError("a number of pixels such as 256")
+    return parts[0]
 
 
 def height_width(text: str) -> tuple[int, int]:
@@ -52,6 +65,15 @@ def height_width(text: str) -> tuple[int, int]:
     if len(parts) > 2:
         raise ValueError("a size such as 32 or 32x48")
     return parts[0], parts[-1]
+
+
+CONVERSIONS: dict[str, Converter] = {
+    "mode": one_of("RGB", "L"),
+    "resize": one_side,
+    "crop": height_width,
+    "size": height_width,
+}
+"""Options of every source of encoded images, in the order in which they are done."""
 
 
 def images_in(folder: Path) -> list[Path]:

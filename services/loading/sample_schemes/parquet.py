@@ -1,4 +1,4 @@
-"""`parquet:FILE|DIR?image=&label=&classes=&mode=&size=&shape=&scale=`: a table of images, labels and group columns.
+"""`parquet:FILE|DIR?image=&label=&classes=&mode=&resize=&crop=&size=&shape=&scale=`: a table of images and labels.
 
 The image column holds encoded bytes, a struct with a field `bytes` (as Hugging Face writes), or fixed-size lists of
 pixels: nested ones have their shape, flat ones need `?shape=HxWxC`. Class names come from `?classes=`, from Hugging
@@ -19,7 +19,7 @@ from services import plainjson
 from services.errors import Problem, SourceError
 from services.loading.encoded import EncodedStore
 from services.loading.files import existing, file_kind, sha256
-from services.loading.sample_schemes.imagefolder import height_width
+from services.loading.sample_schemes.imagefolder import CONVERSIONS, conversions
 from services.loading.samples import Source
 from services.loading.stores import Store, array_store
 from services.loading.tables import read_parquet
@@ -30,8 +30,7 @@ OPTIONS: dict[str, Converter] = {
     "image": str,
     "label": str,
     "classes": names,
-    "mode": one_of("RGB", "L"),
-    "size": height_width,
+    **CONVERSIONS,
     "shape": extent,
     "scale": one_of("1", "255"),
 }
@@ -122,7 +121,7 @@ def _encoded(column: Any, where: str, options: dict[str, Any]) -> EncodedStore:
     def fetch(row: int) -> bytes:
         return column[row].as_py() or b""
 
-    return EncodedStore(fetch, lambda row: f"row {row}", len(column), where, options.get("mode"), options.get("size"))
+    return EncodedStore(fetch, lambda row: f"row {row}", len(column), where, **conversions(options))
 
 
 def _pixels(column: Any, where: str, declared: tuple[int, ...] | None) -> NDArray[Any]:

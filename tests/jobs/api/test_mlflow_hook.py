@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +18,15 @@ from mlflow.webhooks.delivery import _generate_hmac_signature, _send_webhook_req
 from starlette.testclient import TestClient
 
 from jobs.api import hooks
-from jobs.api.hooks import PATH, Event, event_of, secret_of
+from jobs.api.hooks import PATH, Event, Receiver, Replayed, event_of, secret_of
+from jobs.api.routes import Service
 from jobs.api.serve import build
 from jobs.api.settings import MlflowHookSettings, Settings, digests, plain
-from services.errors import ConfigError
+from jobs.client import AuditClient
+from jobs.fleetfile import Fleet
+from jobs.service.local_jobs import LocalJobs
+from jobs.service.status import AuditStatus, State
+from services.errors import ConfigError, Problem, ServiceError
 
 from .conftest import TOKEN
 from .test_api import ended
@@ -85,6 +92,49 @@ def test_an_alias_that_is_set_has_its_fleet_audited_once(session: Session) -> No
     body = ended(session.client, name)
     assert (body["outcome"], body["key"]) == ("pass", "mlflow digits 3 model_version_alias.created @candidate")
     assert len(session.client.get("/v1/audits").json()["audits"]) == 1
+
+
+def signed(delivery: str, version: str) -> tuple[bytes, dict[str, str]]:
+    """A delivery as it reaches the receiver."""
+    data = {"name": "digits", "version": version}
+    body = json.dumps({"entity": "model_version", "action": "created", "data": data})
+    at = str(int(time.time()))
+    signature = _generate_hmac_signature(SECRET, delivery, at, body)
+    headers = {"x-mlflow-signature": signature, "x-mlflow-timestamp": at, "x-mlflow-delivery-id": delivery}
+    return body.encode(), headers
+
+
+def test_a_slow_submission_holds_up_no_other_delivery_and_none_is_doubled(hooked: Settings) -> None:
+    assert hooked.hooks.mlflow is not None
+    begun, go_on, started = threading.Event(), threading.Event(), []
+
+    class Slow(Service):
+        def start(self, fleet: Fleet, key: str) -> AuditStatus:
+            started.append(key)
+            if key.startswith("mlflow digits 1 "):
+                begun.set()
+                assert go_on.wait(30)
+                if len(started) == 2:
+                    raise ServiceError(Problem("job server", "an answer", "none"))
+            return AuditStatus(key, State.QUEUED, key=key)
+
+    receiver = Receiver(hooked.hooks.mlflow, SECRET, Slow(hooked, AuditClient(LocalJobs(hooked.storage))))
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(receiver.receive, *signed("a", "1"))
+        assert begun.wait(30)
+        try:
+            other = pool.submit(receiver.receive, *signed("b", "2")).result(timeout=10)
+            assert other.audit == "mlflow digits 2 model_version.created"
+            with pytest.raises(ServiceError, match="again in a moment"):
+                receiver.receive(*signed("a", "1"))
+        finally:
+            go_on.set()
+        with pytest.raises(ServiceError, match="job server"):
+            first.result()
+    assert receiver.receive(*signed("a", "1")).audit, "one that met a fault may come again"
+    with pytest.raises(Replayed):
+        receiver.receive(*signed("a", "1"))
+    assert len(started) == 3
 
 
 def test_what_is_signed_and_starts_nothing(session: Session) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from fastapi import FastAPI
@@ -12,7 +14,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
 from jobs.api.app import READY_SECONDS
+from jobs.api.metrics import ApiMetrics
 from jobs.api.settings import Settings
+from jobs.client import AuditClient
 from jobs.remembered import Remembered
 
 from .test_api import UNKNOWN, ended
@@ -34,10 +38,7 @@ def test_metrics_need_a_token_and_tell_nothing_without(app: FastAPI) -> None:
     assert "classwise_api" not in refused.text
 
 
-def test_requests_are_counted_by_template_and_audits_by_state(
-    caller: TestClient, fleet: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("jobs.api.metrics.STATES_SECONDS", 0.0)
+def test_requests_are_counted_by_template_and_audits_by_state(caller: TestClient, fleet: dict[str, Any]) -> None:
     name = caller.post("/v1/audits", json=fleet).json()["id"]
     ended(caller, name)
     caller.get(f"/v1/audits/{UNKNOWN}")
@@ -52,6 +53,21 @@ def test_requests_are_counted_by_template_and_audits_by_state(
     assert found["classwise_audits_submitted", "running"] == 0
     assert found["classwise_job_server_up",] == 1
     assert not [key for key in found if name in str(key) or UNKNOWN in str(key)]
+
+
+def test_scrapes_at_one_moment_ask_the_job_server_once_and_tell_the_same() -> None:
+    asked = []
+
+    class Slow:
+        def list(self) -> list[Any]:
+            asked.append(1)
+            time.sleep(0.3)
+            return []
+
+    metrics = ApiMetrics(cast(AuditClient, Slow()))
+    with ThreadPoolExecutor(2) as pool:
+        told = list(pool.map(lambda _: metrics.text(), range(2)))
+    assert len(asked) == 1 and all(b"classwise_job_server_up 1.0" in text for text in told)
 
 
 def test_refusals_are_counted_too(app: FastAPI, caller: TestClient) -> None:

@@ -139,7 +139,7 @@ def caller(base: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
     """A caller with the token of the dashboard alone."""
     for name in ("MLFLOW_TRACKING_URI", "CLASSWISE_SCHEDULES"):
         monkeypatch.delenv(name, raising=False)
-    app = local_app(places_of(str(base), None, None), TOKEN)
+    app = local_app(places_of(str(base), None, f"sqlite:///{base}/schedules.db"), TOKEN)
     headers = {"authorization": f"Bearer {TOKEN}"}
     with TestClient(app, headers=headers, raise_server_exceptions=False) as client:
         yield client

@@ -203,7 +203,7 @@ def test_two_audits_are_ticked_and_compared(page: Page, base: Path) -> None:
     page.choose("Measure", "clean")
     page.until("location.hash.includes('series=clean')")
     page.choose("Number", "score: mean over all samples")
-    page.until("document.querySelector('main').textContent.includes('do not overlap')")
+    page.until("[...document.querySelectorAll('main td')].some(cell => cell.textContent === '−0.200')")
     rows = {row[0]: row for row in page.rows("Each model")}
     assert rows["second"][4:] == ["−0.200", "do not overlap"] and rows["firstsame weights"][5] == "overlap"
     change = {"index": 2, "name": "cat", "n": 50, "then": 0.8, "now": 0.6, "p": 0.004, "flag": "worse"}

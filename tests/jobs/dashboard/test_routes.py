@@ -234,15 +234,28 @@ def test_lists_read_overviews_and_remember_a_bounded_number(
 ) -> None:
     found = reading.Bundles(str(base), memory=1)
     monkeypatch.setattr(reading, "read_bundle", None)
-    names = found.audits(FLEET)
-    first = found.overview(FLEET, names[1])
-    assert found.overview(FLEET, names[1]) is first, "remembered"
-    found.overview(FLEET, names[2])
+    home = found.home(FLEET)
+    one, two = (home.folder(name) for name in home.audits[1:3])
+    first = found.read(one)
+    assert found.read(one) is first, "remembered"
+    found.read(two)
     assert len(found.remembered) == 1 and found.remembered.held > found.remembered.limit
-    assert found.overview(FLEET, names[1]) is not first and found.overview(FLEET, names[1]) == first
+    assert found.read(one) is not first and found.read(one) == first
     again = write(base, board_audit(AUDITS[2], {"new": ({}, {"clean": 0.5})}, fleet=FLEET))
-    assert storage.join(str(base), "audits", FLEET, names[1]) == str(again)
-    assert [model.name for model in found.overview(FLEET, names[1]).models] == ["new"], "another file, another content"
+    assert one == str(again)
+    assert [model.name for model in found.read(one).models] == ["new"], "another file, another content"
+
+
+@pytest.mark.parametrize(
+    "path", ["fleets", "audits", "trend", "audits/{new}", "audits/{new}/classes", "audits/{new}/models/0", "comparison"]
+)
+def test_a_request_lists_no_folder_twice(path: str, caller: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids, listed, listing = root_of(caller), [], storage.listing
+    monkeypatch.setattr(storage, "listing", lambda url: [listed.append(url), listing(url)][1])
+    query = {"before": ids[AUDITS[0]], "after": ids[AUDITS[2]]} if path == "comparison" else {}
+    asked = path if path == "fleets" else f"fleets/{FLEET}/{path.format(new=ids[AUDITS[2]])}"
+    get(caller, asked, **query)
+    assert listed and len(listed) == len(set(listed))
 
 
 def test_no_data_without_the_token_and_the_page_with_none(caller: TestClient) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from typer.testing import CliRunner
 from jobs.cli import app
 from jobs.fleetfile import validate_fleet
 from jobs.overtime.accepted import accept, read_accepted
-from jobs.prune import accepted as kept_by_prune
+from jobs.prune import Rules, plan_prune
 from jobs.publish import audit_and_publish
 from services.errors import ConfigError, StorageError
 from services.records import Outcome
@@ -52,7 +53,8 @@ def test_the_first_audit_is_undecided_until_one_is_accepted(
     accept(same.folder, by="you")
     accept(same.folder, by="you")
     known = read_accepted(str(Path(same.folder).parent))
-    assert kept_by_prune(gated["storage"]) == {Path(same.folder).name}
+    kept = dict(plan_prune(gated["storage"], Rules(keep_days=0, even_unsynced=True), time.time()).kept)
+    assert {path.rpartition("/")[2] for path, why in kept.items() if why == "accepted"} == {Path(same.folder).name}
     assert known is not None and [(each.by, each.why) for each in known.history] == [("me", "the first"), ("you", "")]
 
 

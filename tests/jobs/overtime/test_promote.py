@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import sqlite3
 import warnings
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,13 +18,13 @@ import torch
 from mlflow import MlflowClient
 from typer.testing import CliRunner
 
-from jobs.audit import run_audit
+from jobs.audit import run_audit, validate_sources
 from jobs.cli import app
 from jobs.fleetfile import validate_fleet
 from jobs.overtime.promote import ALIASES, promote
 from jobs.progress import Quiet
 from jobs.publish import audit_and_publish, publish
-from services.errors import ConfigError, TrackingError
+from services.errors import ConfigError, SourceError, TrackingError
 from services.training.architectures import small_cnn
 from services.training.checkpoints import load_weights
 from tracking.mlflow_promotion import read_promotions
@@ -36,7 +39,7 @@ GATES = [{"measure": "clean", "metric": "aggregate", "at_least": 0.8}]
 def registry(tmp_path_factory: pytest.TempPathFactory, digit_weights: dict[str, str]) -> Iterator[str]:
     """A registry whose model `digits` has version 1, briefly trained, and version 2, well trained."""
     folder = tmp_path_factory.mktemp("mlflow")
-    uri = f"sqlite:///{folder / 'm.db'}"
+    uri = f"sqlite:///{folder / 'mlflow.db'}"
     mlflow.set_tracking_uri(uri)
     experiment = mlflow.create_experiment("e", artifact_location=(folder / "artifacts").as_uri())
     example = np.zeros((1, 1, 8, 8), dtype=np.float32)
@@ -99,6 +102,34 @@ def test_a_version_that_passes_becomes_champion_on_record(fleet: dict[str, Any],
     assert [one.reason for one in read_promotions(again.folder)] == ["it points there already"]
 
 
+@pytest.fixture
+def nothing_named(registry: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the environment nor MLflow itself names a store; its default would lie in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.setattr("mlflow.tracking._tracking_service.utils._tracking_uri", None)
+
+
+@pytest.mark.usefixtures("nothing_named")
+def test_without_a_tracking_uri_models_come_from_the_store_of_the_storage_and_are_tagged_there(
+    fleet: dict[str, Any], registry: str, client: MlflowClient
+) -> None:
+    storage = str(Path(registry.removeprefix("sqlite:///")).parent)
+    published = audit_and_publish(validate_fleet({**fleet, "tracking": {}, "storage": storage}), Notes())
+    assert client.get_model_version("digits", "2").tags["classwise.audit_id"] == published.result.audit_id
+    assert champion(client) == "2"
+    assert "MLFLOW_TRACKING_URI" not in os.environ and not Path("mlflow.db").exists()
+
+
+@pytest.mark.usefixtures("nothing_named")
+def test_a_store_that_was_never_made_holds_no_models_and_is_not_made(fleet: dict[str, Any]) -> None:
+    loaded = validate_fleet({**fleet, "tracking": {}, "promote": None})
+    for look in (validate_sources, lambda given: run_audit(given, Quiet())):
+        with pytest.raises(SourceError, match=r"tracking.uri: expected the MLflow store .* set tracking.uri or MLFLOW"):
+            look(loaded)
+    assert not list(Path.cwd().rglob("mlflow.db"))
+
+
 def test_a_version_that_fails_moves_nothing(fleet: dict[str, Any], client: MlflowClient) -> None:
     published = audit_and_publish(validate_fleet({**fleet, "gates": [{**GATES[0], "at_least": 0.9999}]}), Notes())
     assert champion(client) == "1" and [one.reason for one in read_promotions(published.folder)] == [
@@ -151,6 +182,26 @@ def test_what_was_moved_before_the_registry_failed_is_on_record(
     assert champion(client) == "2"
     (kept,) = read_promotions(finished.folder)
     assert kept.moved and kept.registered == "digits"
+
+
+def test_an_alias_that_was_moved_is_told_so_when_its_tag_was_refused(
+    fleet: dict[str, Any], registry: str, client: MlflowClient
+) -> None:
+    finished = run_audit(validate_fleet(fleet), Quiet())
+    with closing(sqlite3.connect(registry.removeprefix("sqlite:///"))) as database, database:
+        for change in ("INSERT", "UPDATE"):
+            database.execute(
+                f"CREATE TRIGGER no_{change} BEFORE {change} ON model_version_tags BEGIN SELECT RAISE(ABORT, 'no'); END"
+            )
+    try:
+        (told,) = promote(validate_fleet(fleet).config, finished.result, finished.folder, registry)
+    finally:
+        with closing(sqlite3.connect(registry.removeprefix("sqlite:///"))) as database, database:
+            database.execute("DROP TRIGGER no_INSERT")
+            database.execute("DROP TRIGGER no_UPDATE")
+    assert champion(client) == "2" and told.moved
+    assert str(told).startswith("digits@champion moved from version 1 to version 2; the version was not tagged")
+    assert read_promotions(finished.folder) == (told,)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,9 @@ from typer.testing import CliRunner
 
 from jobs.api.settings import load_settings
 from jobs.cli import app
+from jobs.dashboard.serve import places_of
+from jobs.doctor_cli import surroundings
+from jobs.schedules.store import Store
 
 ROOT = Path(__file__).resolve().parents[3]
 FLEET = """
@@ -52,6 +56,16 @@ def test_the_documented_schedule_is_added_and_its_storage_told(here: Path) -> No
         rows = [row for name in tables for row in database.execute(f"select * from {name}")]
     assert f"{here}/classwise-runs" in json.dumps(rows, default=str)
     database.close()
+
+
+def test_the_dashboard_and_the_doctor_look_where_schedules_are_kept(here: Path) -> None:
+    (here / "elsewhere").mkdir()
+    added = run(*printed_in_docs("schedule add"), "--storage", str(here / "elsewhere"))
+    assert added.exit_code == 0, added.stderr
+    seen = places_of(str(here / "elsewhere"), None, None).schedules
+    with closing(Store(seen)) as store:
+        assert [each.name for each in store.schedules()] == ["nightly"]
+    assert surroundings(None, None, None).schedules == seen
 
 
 @pytest.mark.parametrize("storage", ["runs", "./deep/runs"])

@@ -208,11 +208,14 @@ def test_memory_that_runs_out_is_told_with_advice(tmp_path: Path, done: Trained)
         list(TrialWorker("cpu", 1).run(huge, done.plan.sets["digits"]))
 
 
-def test_weights_that_are_gone_are_no_finished_trial(tmp_path: Path) -> None:
+@pytest.mark.parametrize("left", [None, 0, 7, -1], ids=["gone", "empty", "no header", "cut"])
+def test_weights_that_are_not_whole_are_no_finished_trial(left: int | None, tmp_path: Path) -> None:
     first = run_sweep(sweep(tmp_path, methods=["erm"]), QuietTraining()).result.trials[0]
     weights = Path(first.weights)
     kept = weights.read_bytes()
     weights.unlink()
+    if left is not None:
+        weights.write_bytes(kept[:left])
     again = run_sweep(sweep(tmp_path, methods=["erm"]), QuietTraining()).result.trials[0]
     assert again.state == "failed" and "remove progress.safetensors beside it" in again.reason
     (weights.parent / "progress.safetensors").unlink()

@@ -41,6 +41,8 @@ def test_one_attribute_is_the_label_and_the_others_are_groups(root: Path) -> Non
     assert samples.groups["Male"].tolist() == ["yes", "no", "yes", "no"]
     assert samples.shape == (3, 32, 32)
     np.testing.assert_allclose(samples.images(0, 1)[0, :, 5, 5] * 255, [80, 100, 200], atol=4)
+    other = open_samples(SampleSpec(f"celeba:{root}?target=Smiling&crop=100&size=32"))
+    assert other.content != samples.content, "another crop of the same files is another content"
     train = open_samples(SampleSpec(f"celeba:{root}?target=Smiling&split=train"))
     assert (len(train), train.shape) == (2, (3, 218, 178))
     bright = open_samples(SampleSpec(f"celeba:{root}?target=Male&attributes=brightness", groups=("brightness",)))

@@ -93,6 +93,37 @@ def test_sizes_and_modes_must_agree(folder: Path) -> None:
     assert open_samples(SampleSpec(f"imagefolder:{folder}?size=8&mode=L")).shape == (1, 8, 8)
 
 
+@pytest.mark.usefixtures("torchvision_operators")
+def test_shorter_side_and_centre_are_torchvision_s(tmp_path: Path) -> None:
+    from torchvision.transforms import CenterCrop, Compose, Resize
+
+    (tmp_path / "cat").mkdir()
+    shapes = [(40, 61), (61, 40), (47, 47), (23, 90), (33, 34), (35, 33)]
+    for k, (height, width) in enumerate(shapes):
+        array = RNG.integers(0, 256, (height, width, 3), dtype=np.uint8)
+        (tmp_path / "cat" / f"{k}.png").write_bytes(png(array, "P" if k == 2 else "L" if k == 3 else None))
+    samples = open_samples(SampleSpec(f"imagefolder:{tmp_path}?mode=RGB&resize=33&crop=29x28"))
+    prepared = Compose([Resize(33), CenterCrop((29, 28))])
+    for k in range(len(shapes)):
+        with Image.open(tmp_path / "cat" / f"{k}.png") as image:
+            expected = np.asarray(prepared(image.convert("RGB"))).transpose(2, 0, 1)
+        assert np.array_equal(np.rint(samples.images(k, k + 1)[0] * 255), expected), shapes[k]
+
+
+def test_another_crop_is_another_content_and_a_small_image_is_named(folder: Path) -> None:
+    crops = ("crop=4&size=6", "crop=5&size=6", "size=6", "resize=6", "resize=7&crop=6", "resize=9&crop=6")
+    found = [open_samples(SampleSpec(f"imagefolder:{folder}?{crop}")) for crop in crops]
+    assert {samples.shape for samples in found} == {(3, 6, 6)}
+    assert len({samples.content for samples in found}) == len(crops)
+    with pytest.raises(SourceError, match=r"6 corrupt: ant/1.png \(8x8 pixels, smaller than the crop\)"):
+        open_samples(SampleSpec(f"imagefolder:{folder}?crop=9"))
+    (folder / "cat" / "0.png").write_bytes(png(np.zeros((1, 3000, 3), np.uint8)))
+    with pytest.raises(SourceError, match="3000x1 pixels would become 256 times 768000"):
+        open_samples(SampleSpec(f"imagefolder:{folder}?resize=256&crop=8"))
+    with pytest.raises(SourceError, match="a number of pixels such as 256"):
+        open_samples(SampleSpec(f"imagefolder:{folder}?resize=8x9"))
+
+
 def test_palette_is_named(folder: Path) -> None:
     for path in folder.rglob("*.png"):
         path.write_bytes(png(PIXELS[0], "P"))
