@@ -18,7 +18,7 @@ from services.errors import Problem, SourceError
 from services.loading.checks import declared_output_problems
 from services.loading.files import existing, file_kind, sha256
 from services.loading.models import ModelScheme, Opened, Request
-from services.loading.tables import read_parquet
+from services.loading.tables import matrix, read_parquet
 from services.loading.uris import SourceUri
 
 FLOOR = 1e-30
@@ -111,7 +111,7 @@ def _columns(table: Any) -> dict[str, NDArray[Any]]:
     columns = {name: table.column(name).to_numpy() for name in ("ids", "labels") if name in table.column_names}
     numbered = [name for name in table.column_names if name.startswith("logits_")]
     if "logits" in table.column_names:
-        columns["logits"] = np.array(table.column("logits").to_pylist(), dtype=np.float32)
+        columns["logits"] = matrix(table.column("logits"))
     elif numbered:
         numbered.sort(key=lambda name: int(name.removeprefix("logits_")))
         columns["logits"] = np.stack([table.column(name).to_numpy() for name in numbered], axis=1)

@@ -19,6 +19,7 @@ from services.errors import ConfigError, SourceError
 from services.loading.factories import find_source
 from services.loading.models import SCHEMES, fingerprint, load_model
 from services.loading.references import parse_tables, robustbench_reference
+from services.loading.tables import matrix
 from services.records import InputContract, ModelSpec
 from services.training.architectures import small_cnn
 
@@ -153,6 +154,28 @@ def test_a_table_in_parquet(tmp_path: Path, columns: dict[str, Any]) -> None:
     logits = load_model(ModelSpec("a", f"logits:{tmp_path / 'z.parquet'}")).logits
     assert logits is not None
     assert np.array_equal(logits(np.array([5, 0])), LOGITS[[0, 5]])
+
+
+@pytest.mark.parametrize(
+    ("column", "found"),
+    [
+        (pa.array([[1.0, 2.0], [3.0, None]]), "1 numbers missing"),
+        (pa.array([[1.0, 2.0], None]), "1 of 2 lists missing"),
+        (pa.array([[1.0, 2.0], [3.0]]), "lists of 2 lengths"),
+        (pa.array(["1.0", "2.0"]), "a column of string"),
+        (pa.array([["1.0"], ["2.0"]]), "a column of list<"),
+    ],
+)
+def test_malformed_lists_in_parquet(tmp_path: Path, column: pa.Array, found: str) -> None:
+    pq.write_table(pa.table({"logits": column}), tmp_path / "z.parquet")
+    with pytest.raises(SourceError, match=f"lists of K numbers.*{found}"):
+        load_model(ModelSpec("a", f"logits:{tmp_path / 'z.parquet'}"))
+
+
+@pytest.mark.parametrize("kind", [pa.list_(pa.float64()), pa.large_list(pa.float32()), pa.list_(pa.float32(), 3)])
+def test_lists_of_any_kind_in_several_pieces(kind: pa.DataType) -> None:
+    pieces = [pa.array(LOGITS[:4].tolist(), kind), pa.array(LOGITS[4:].tolist(), kind)]
+    assert np.array_equal(matrix(pa.chunked_array(pieces).slice(1)), LOGITS[1:])
 
 
 def test_a_table_of_probabilities(tmp_path: Path) -> None:
