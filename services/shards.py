@@ -103,12 +103,18 @@ def read_shard(url: str, columns: Sequence[str] | None = None) -> dict[str, NDAr
         table = pq.read_table(io.BytesIO(storage.read_bytes(url)), columns=list(columns) if columns else None)
         version = int((table.schema.metadata or {}).get(b"schema_version", b"0"))
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise StorageError(
-            Problem(url, "a Parquet shard", str(error).splitlines()[0], "delete the file; the audit makes it again")
-        ) from error
+        raise _damaged(url, error) from error
     if version > SCHEMA_VERSION:
         raise StorageError(Problem(url, f"schema_version up to {SCHEMA_VERSION}", str(version), "update classwise"))
-    return {name: _to_numpy(table[name]) for name in table.column_names}
+    try:
+        return {name: _to_numpy(table[name]) for name in table.column_names}
+    except (pa.ArrowException, ValueError) as error:  # text that is none
+        raise _damaged(url, error) from error
+
+
+def _damaged(url: str, error: Exception) -> StorageError:
+    remedy = "delete the file; the audit makes it again"
+    return StorageError(Problem(url, "a Parquet shard", str(error).splitlines()[0], remedy))
 
 
 def read_table(folder: str, count: int, columns: Sequence[str] | None = None) -> dict[str, NDArray[Any]]:
