@@ -5,13 +5,14 @@
 (a) An audit of tables of logits (``logits:``), MLflow included: the driver's resident memory every two seconds, drawn
     over the shards done. Flat means: its peak over the last half of the shards is at most `GROWTH` above that of the
     first half. What grows is the result itself, an interval a class, series and model, after the last shard.
-(b) MLflow with that fleet in it: seconds of what its page asks (the runs of the experiment, one run, a metric's
-    history), and of the listing of the parent's artifacts.
+(b) MLflow with that fleet in it: seconds of what its page asks (the runs of the experiment, one run), and of the
+    listing of the parent's artifacts.
 (c) The report: its size, and seconds until Chromium has drawn it.
 (d) Memory of a worker that estimates PR with 10^6 and with 10^7 draws.
 
 DIR keeps the tables (about 50 MB a model: logits are rounded to 1/16, so that Parquet's dictionaries hold them) and the
-audit's storage (as much again). What is there is not made again; a second run audits from the cache.
+audit's storage (as much again). Tables that are there are not made again; (a) is judged only where shards were done,
+not in a second run from the cache.
 """
 
 from __future__ import annotations
@@ -130,7 +131,7 @@ def flat(seen: list[tuple[float, int, str, float]], groups: int, models: int, fi
     """Print the driver's memory, draw it, and say whether the last half of the shards needed no more than the first."""
     total = max(shards for _, shards, _, _ in seen)
     before = max(held for _, shards, _, held in seen if shards <= total / 2)
-    after = max(held for _, shards, _, held in seen if total / 2 < shards < total)
+    after = max((held for _, shards, _, held in seen if total / 2 < shards < total), default=before)
     most = max(held for *_, held in seen)
     print(f"driver: {before:.0f} MiB at most over the first half of {total} shards, {after:.0f} MiB over the rest")
     print(f"  then {most:.0f} MiB with all results: {(most - after) * 1024 / groups:.1f} KiB a class, series and model")

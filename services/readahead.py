@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -47,6 +47,8 @@ class ReadAhead:
         if begun is not None and begun[0][0] is samples and begun[0][1:] == (start, stop):
             images = begun[1].result()
         else:
+            if begun is not None and not begun[1].cancel():
+                wait([begun[1]])  # a third batch would come at the worst of times: when memory ran out
             images = samples.images(start, stop)
         if stop < end:
             batch = (samples, stop, min(2 * stop - start, end))

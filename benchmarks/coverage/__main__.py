@@ -47,7 +47,8 @@ def main() -> int:
             print("\n".join(text[-5:]), flush=True)
     wrong = [f"{one.promise}, {one.setting}, {one.level:g}: {one}" for one in broken(found)]
     wrong += monitored.broken_sizes() if "monitored" in chosen else []
-    text.append(f"{len(found)} promises in their settings; broken: {len(wrong)}")
+    exact = sum(one.exact for one in found)
+    text.append(f"{exact} promises in their settings, {len(found) - exact} reported only; broken: {len(wrong)}")
     print("\n".join([text[-1], *wrong]))
     if asked.write:
         asked.write.write_text("\n\n".join(text) + "\n")

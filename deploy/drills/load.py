@@ -59,14 +59,16 @@ def load(layout: Layout, *, submissions: int, schedules: int, poll: str, picture
         page.start()
     store = Store(layout.database("classwise", "schedules"))
     began = time.monotonic()
-    names = _add_schedules(layout, store, mark, schedules)
-    posted = _submit_all(layout, api, mark, submissions)
-    ids = [str(name) for _, name, status in posted if status in (200, 202)]
-    done = wait_until(lambda: _all_over(api, store, mark, ids, names), seconds, 2.0)
-    took = time.monotonic() - began
-    watcher.end()
-    if page:
-        page.end()
+    try:
+        names = _add_schedules(layout, store, mark, schedules)
+        posted = _submit_all(layout, api, mark, submissions)
+        ids = [str(name) for _, name, status in posted if status in (200, 202)]
+        done = wait_until(lambda: _all_over(api, store, mark, ids, names), seconds, 2.0)
+        took = time.monotonic() - began
+    finally:
+        watcher.end()
+        if page:
+            page.end()
     states = Counter(f"{each['state']} {each['outcome'] or ''}".strip() for each in map(api.audit, ids))
     firings = [each for name in names for each in store.firings(schedule=name)]
     faults = [] if done else [f"not all over after {seconds:g} s"]

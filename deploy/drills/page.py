@@ -38,17 +38,24 @@ class OpenPage(threading.Thread):
         self._browser.get(f"{api.root}/#token={token}")
 
     def run(self) -> None:
-        while not self._over.wait(10.0):
+        try:
+            while not self._over.wait(10.0):
+                self._collect()
+                self._browser.save_screenshot(str(self._picture))
             self._collect()
-            self._browser.save_screenshot(str(self._picture))
-        self._collect()
-        self.faults = [each["message"] for each in self._browser.get_log("browser") if each["level"] == "SEVERE"]
-        self._browser.quit()
+            said = self._browser.get_log("browser")
+            self.faults += [each["message"] for each in said if each["level"] == "SEVERE"]
+        except Exception as error:  # whatever ends the browser is a fault of the drill's, told at its end
+            self.faults.append(f"{type(error).__name__}: {error}".splitlines()[0])
+        finally:
+            self._browser.quit()
 
     def end(self) -> None:
         """Close the page."""
         self._over.set()
         self.join(60)
+        if self.is_alive():
+            self.faults.append("the browser does not end")
 
     def _collect(self) -> None:
         for seconds, status in self._browser.execute_script(COLLECT):

@@ -121,6 +121,7 @@ class EncodedStore:
             except CorruptImage as error:
                 return error
 
+        Image.init()  # Pillow registers its formats at the first need, which threads must not do side by side
         threads = pool(cores(), "decode")
         for start in range(0, len(rows), AT_A_TIME):
             block = rows[start : start + AT_A_TIME].tolist()
