@@ -127,7 +127,7 @@ def softmax_margin(logits: Logits, own: Floats, rival: Floats, temperature: floa
 
 def predictions(logits: Logits) -> Ints:
     """The largest logit's class (N,), the first of tied ones; -1 where a logit is NaN or infinite."""
-    predicted = np.full(len(logits), -1, dtype=np.int64)
+    predicted = np.empty(len(logits), dtype=np.int64)
     for rows in chunks(*logits.shape):
         part = logits[rows]
         predicted[rows] = np.where(np.isfinite(part).all(axis=1), part.argmax(axis=1), -1)
