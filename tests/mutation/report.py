@@ -9,7 +9,7 @@ import sys
 from collections import Counter, defaultdict
 from pathlib import Path
 
-COLUMNS = ("killed", "timeout", "survived", "not covered")
+COLUMNS = ("killed", "timeout", "survived", "doubtful", "not covered")
 
 
 def write(folder: Path) -> float:
@@ -22,12 +22,12 @@ def write(folder: Path) -> float:
         table[name.split(".")[2]][found if found in COLUMNS else "killed"] += 1
     whole = sum(table.values(), Counter())
     head = [
-        "| module | mutants | killed | timeout | survived | not covered | killed, % |",
-        "|---|---|---|---|---|---|---|",
+        "| module | mutants | killed | timeout | survived | doubtful | not covered | killed, % |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     rows = [_row(module, row) for module, row in [*sorted(table.items()), ("all", whole)]]
     sys.stdout.write("\n".join([*head, *rows, ""]))
-    living = [name for name, found in status.items() if found in ("survived", "not covered")]
+    living = [name for name, found in status.items() if found not in ("killed", "timeout")]
     (folder / "survivors.diff").write_text("".join(difference(folder, name) for name in sorted(living, key=order)))
     return share(whole)
 

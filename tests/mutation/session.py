@@ -148,7 +148,8 @@ def attempts(
 ) -> None:
     """In the fork: one line a mutant. The test that noticed the last mutant comes first for the next.
 
-    A test may take ten times its processor time and two seconds, then SIGPROF ends the process.
+    A test that notices one must pass again without it, else an earlier mutant has spoiled the process and the kill is
+    doubtful. A test may take ten times its processor time and two seconds, then SIGPROF ends the process.
     """
     nothing = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, 1)
@@ -156,13 +157,20 @@ def attempts(
     used = int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_DATA, (used + MEMORY, used + MEMORY))
     for mutant in mutants:
-        trampoline.set_mutant_under_test(mutant)
-        watch.failed = False
-        for item in items:
-            signal.setitimer(signal.ITIMER_PROF, 2.0 + 10.0 * seconds[item])
-            item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
-            if watch.failed:
-                items.remove(item)
-                items.insert(0, item)
-                break
-        os.write(sink, b"killed\n" if watch.failed else b"survived\n")
+        killer = next((item for item in items if fails(mutant, item, seconds, watch)), None)
+        if killer is None:
+            status = b"survived\n"
+        else:
+            items.remove(killer)
+            items.insert(0, killer)
+            status = b"doubtful\n" if fails("", killer, seconds, watch) else b"killed\n"
+        os.write(sink, status)
+
+
+def fails(mutant: str, item: pytest.Item, seconds: dict[pytest.Item, float], watch: Watch) -> bool:
+    """Whether a test notices a mutant; "" is none."""
+    trampoline.set_mutant_under_test(mutant)
+    watch.failed = False
+    signal.setitimer(signal.ITIMER_PROF, 2.0 + 10.0 * seconds[item])
+    item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
+    return watch.failed
