@@ -17,7 +17,7 @@ help:
 	@echo "make test      install, then lint, types, import contracts and tests"
 	@echo "make test-all  the same with the slow statistical and end-to-end tests"
 	@echo "make torture   200 audits disturbed at a random point each, then servers, Ray and settings; COUNT=n, SEED=n"
-	@echo "make mutants   changes every line of the mathematics and sees whether the tests notice: half an hour on a core"
+	@echo "make mutants   changes every line of the mathematics and sees whether the tests notice: a quarter of an hour"
 	@echo "make bench     speed and memory against a peer measured in the same run"
 	@echo "make fuzz      every parser on mutated files, for MINUTES=5; make lock, licences, advisories: the image's parts"
 
