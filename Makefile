@@ -10,13 +10,14 @@ export RAY_USAGE_STATS_ENABLED := 0
 # uv looks where pip was told to look.
 export UV_FIND_LINKS := $(PIP_FIND_LINKS)
 
-.PHONY: help install demo test test-all torture lint types contracts bench fuzz lock licences advisories clean
+.PHONY: help install demo test test-all torture lint types contracts bench fuzz mutants lock licences advisories clean
 
 help:
 	@echo "make demo      install, train three small models, audit them, print the verdict"
 	@echo "make test      install, then lint, types, import contracts and tests"
 	@echo "make test-all  the same with the slow statistical and end-to-end tests"
 	@echo "make torture   200 audits disturbed at a random point each, then servers, Ray and settings; COUNT=n, SEED=n"
+	@echo "make mutants   changes every line of the mathematics and sees whether the tests notice: a quarter of an hour"
 	@echo "make bench     speed and memory against a peer measured in the same run"
 	@echo "make fuzz      every parser on mutated files, for MINUTES=5; make lock, licences, advisories: the image's parts"
 
@@ -62,6 +63,10 @@ bench: install
 
 fuzz: install
 	$(BIN)/python tests/hostile/fuzz.py $(or $(MINUTES),5)
+
+# docs/mutation.md has the last run. mutmut goes into build/mutation, not into the environment.
+mutants: install
+	PYTHONPATH=.:tests $(BIN)/python -m mutation
 
 # What the image is made of: deploy/supply.sh says more.
 lock licences: install

@@ -26,7 +26,7 @@ _STEPS = 34
 """Halvings of [0, 1]: the bound is at most 6e-11 wider than the exact one."""
 
 
-def bet_sizes(values: Floats, mask: Bools, alpha: float, *, anytime: bool) -> Floats:
+def bet_sizes(values: Floats, mask: Bools, alpha: float, *, anytime: bool = False) -> Floats:
     """Predictable bets before truncation, (G, n): row g bets on values[g, mask[g]] in column order.
 
     ``v_t = (1/4 + sum_{i <= t} (x_i - mu_i)**2) / (t + 1)`` with ``mu_t = (1/2 + sum_{i <= t} x_i) / (t + 1)``.
@@ -38,7 +38,7 @@ def bet_sizes(values: Floats, mask: Bools, alpha: float, *, anytime: bool) -> Fl
     variance[:, 0] = 0.25
     variance[:, 1:] = (0.25 + spread[:, :-1]) / (seen[:, :-1] + 1)
     turn = np.maximum(seen, 1)
-    horizon = turn * np.log(turn + 1.0) if anytime else np.maximum(seen[:, -1:], 1).astype(np.float64)
+    horizon = turn * np.log(turn + 1.0) if anytime else np.maximum(seen[:, -1:], 1)
     return np.where(mask, np.sqrt(-2.0 * np.log(alpha) / (variance * horizon)), 0.0)
 
 
@@ -79,4 +79,4 @@ def log_p_value(values: Floats, mask: Bools, null: Floats, alpha: float) -> Floa
     """
     if values.shape[1] == 0:
         return np.zeros(values.shape[0])
-    return -log_capital(values, bet_sizes(values, mask, alpha, anytime=False), null)
+    return -log_capital(values, bet_sizes(values, mask, alpha), null)

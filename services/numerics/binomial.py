@@ -116,5 +116,5 @@ def _powerful(n: int, kappa: float, robust: float, vulnerable: float, alpha: flo
     critical_low = int(stats.binom.ppf(alpha, n, kappa))
     critical_low -= int(stats.binom.cdf(critical_low, n, kappa) > alpha)
     critical_high = int(stats.binom.isf(alpha, n, kappa)) + 1
-    accepts = stats.binom.cdf(critical_low, n, robust) if critical_low >= 0 else 0.0
+    accepts = stats.binom.cdf(critical_low, n, robust)
     return bool(accepts >= 1 - alpha and stats.binom.sf(critical_high - 1, n, vulnerable) >= 1 - alpha)

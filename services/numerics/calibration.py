@@ -66,14 +66,14 @@ class Grid:
 
     @staticmethod
     def _between(low: float, high: float, step: float) -> Floats:
-        count = int(np.floor((high - low) / step + 1e-9)) + 1
+        count = int(np.floor((high - low) / step)) + 1
         return np.unique(np.append(np.round(low + step * np.arange(count), 12), high))
 
 
 def fleet_accuracy(curves: Sequence[ClassCurve], temperatures: Floats, grid: Grid) -> Floats:
     """(n,) Spearman over models of aggregate score and clean accuracy; NaN where one of them is constant."""
     scores = np.stack([curve.aggregate(temperatures) for curve in curves], axis=1)
-    return spearman_rows(scores, np.array([curve.accuracy for curve in curves], dtype=np.float64)[None, :])
+    return spearman_rows(scores, np.array([curve.accuracy for curve in curves])[None, :])
 
 
 def class_accuracy(curves: Sequence[ClassCurve], temperatures: Floats, grid: Grid) -> Floats:
@@ -202,11 +202,11 @@ def _report(
         for c, r in zip(curves, reference or [None] * len(curves), strict=True)
         if r is not None and c.accuracy is not None
     ]
-    truth = np.array([r for _, r in known], dtype=np.float64)
+    truth = np.array([r for _, r in known])
     temperatures = np.array([found.temperature, 1.0])
     scores = np.array([curve.aggregate(temperatures) for curve, _ in known]).reshape(len(known), 2)
     after, before = (spearman(scores[:, column], truth) for column in (0, 1))
-    alone = spearman(np.array([curve.accuracy for curve, _ in known], dtype=np.float64), truth)
+    alone = spearman(np.array([curve.accuracy for curve, _ in known]), truth)
     return CalibrationResult(
         found.policy,
         found.temperature,

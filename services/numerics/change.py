@@ -169,7 +169,7 @@ def _flag(down: float, up: float, alpha: float) -> tuple[Flag, float]:
 
 def _means(values: Floats, index: Ints, counts: Ints) -> Floats:
     sums = np.bincount(index, weights=values, minlength=counts.size)
-    return np.asarray(sums / np.maximum(counts, 1), dtype=np.float64)
+    return np.asarray(sums / np.maximum(counts, 1))
 
 
 def _mcnemar(old: Floats, new: Floats, index: Ints, n_groups: int, bound: float) -> tuple[Floats, Floats]:
@@ -187,7 +187,7 @@ def _betting(sample: Sample, alpha: float) -> tuple[Floats, Floats]:
     for block, values, mask in sample.blocks():
         half = np.full(block.size, 0.5)
         better[block] = betting.log_p_value(values, mask, half, alpha)
-        worse[block] = betting.log_p_value(np.where(mask, 1.0 - values, 0.0), mask, half, alpha)
+        worse[block] = betting.log_p_value(1.0 - values, mask, half, alpha)
     return np.exp(worse), np.exp(better)
 
 
@@ -196,9 +196,9 @@ def _bernstein(sample: Sample) -> tuple[Floats, Floats]:
 
     With x = sqrt(log(2 / p)), ``7 x^2 / (3 (n - 1)) + sqrt(2 V / n) x = |mean - 1/2|``.
     """
-    n = np.maximum(sample.counts, 2)
+    n = np.maximum(sample.counts, 2)  # with so few the level is 1 whatever they are
     a, b = 7.0 / (3.0 * (n - 1)), np.sqrt(2.0 * sample.variances / n)
     away = sample.means - 0.5
     root = (-b + np.sqrt(b**2 + 4.0 * a * np.abs(away))) / (2.0 * a)
-    p = np.where(sample.counts > 1, np.minimum(1.0, 2.0 * np.exp(-(root**2))), 1.0)
+    p = np.minimum(1.0, 2.0 * np.exp(-(root**2)))
     return np.where(away < 0, p, 1.0), np.where(away > 0, p, 1.0)

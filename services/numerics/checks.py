@@ -34,7 +34,7 @@ def as_indices(values: NDArray[Any], n: int, size: int, where: str) -> Ints:
     if n and (array.min() < 0 or array.max() >= size):
         wrong = int(np.count_nonzero((array < 0) | (array >= size)))
         raise fault(where, f"integers in [0, {size})", f"{wrong} of {n} outside, from {array.min()} to {array.max()}")
-    return array.astype(np.int64, copy=False)
+    return np.asarray(array, dtype=np.int64)
 
 
 def as_scores(values: NDArray[Any], bound: float, where: str = "scores") -> Floats:

@@ -63,13 +63,14 @@ def composite(
     Raises:
         MeasureError: shapes differ, a weight is negative or no number, all weights are 0, or a value is infinite.
     """
-    table, down, up = (_table(array, len(names), what) for array, what in zip((values, low, high), _PARTS, strict=True))
-    weighed, reverse = check_weights(weights, len(names)), np.asarray(lower_is_better, dtype=bool)
+    wide = len(names)
+    table, down, up = _table(values, wide, "values"), _table(low, wide, "low"), _table(high, wide, "high")
+    weighed, reverse = check_weights(weights, wide), np.asarray(lower_is_better)
     missing = np.isnan(table) & (weighed > 0)
     compared = ~missing.any(axis=1)
     worst, best, counts = _ends(table[compared], weighed, reverse)
     down, up = np.where(reverse, up, down), np.where(reverse, down, up)
-    sides = [_weighted((array - worst) / (best - worst), weighed, counts) for array in (table, down, up)]
+    sides = [_weighted(array, worst, best, weighed, counts) for array in (table, down, up)]
     empty = "" if counts.any() else ALONE if compared.sum() < 2 else ALIKE
     reasons = [_lacks(names, gaps) or empty for gaps in missing]
     scores = [
@@ -112,12 +113,11 @@ def pareto_front(values: NDArray[Any], lower_is_better: Sequence[bool]) -> tuple
     table = _table(values, len(lower_is_better), "values")
     if table.shape[1] == 0:
         raise fault("criteria", "at least one", "none")
-    signed = np.where(np.asarray(lower_is_better, dtype=bool), -table, table)
-    known = [not np.isnan(row).any() for row in signed]
-    rivals = signed[known]
+    signed = np.where(lower_is_better, -table, table)
+    rivals = signed[~np.isnan(signed).any(axis=1)]
     return tuple(
-        not bool(((rivals >= row).all(axis=1) & (rivals > row).any(axis=1)).any()) if there else None
-        for row, there in zip(signed, known, strict=True)
+        None if np.isnan(row).any() else not bool(((rivals >= row).all(axis=1) & (rivals > row).any(axis=1)).any())
+        for row in signed
     )
 
 
@@ -137,9 +137,6 @@ def check_weights(weights: Sequence[float], n: int) -> Floats:
     return array
 
 
-_PARTS = ("values", "low", "high")
-
-
 def _table(array: NDArray[Any], columns: int, where: str) -> Floats:
     table = np.asarray(array, dtype=np.float64)
     if table.ndim != 2 or table.shape[1] != columns:
@@ -150,23 +147,23 @@ def _table(array: NDArray[Any], columns: int, where: str) -> Floats:
 
 
 def _ends(table: Floats, weights: Floats, reverse: Bools) -> tuple[Floats, Floats, Bools]:
-    """What scores 0 and what scores 1 in each metric (M,), and whether it counts; 0 and 1 where it does not."""
+    """What scores 0 and what scores 1 in each metric (M,), and whether it counts."""
     if not len(table):
-        nothing = np.zeros(weights.size)
-        return nothing, nothing + 1.0, nothing > 0
+        return weights, weights, np.zeros(weights.size, dtype=bool)
     bottom, top = table.min(axis=0), table.max(axis=0)
     counts = (weights > 0) & (top - bottom > _SAME * np.maximum(np.abs(top), np.abs(bottom)))
-    worst, best = np.where(reverse, top, bottom), np.where(reverse, bottom, top)
-    return np.where(counts, worst, 0.0), np.where(counts, best, 1.0), counts
+    return np.where(reverse, top, bottom), np.where(reverse, bottom, top), counts
 
 
-def _weighted(scaled: Floats, weights: Floats, counts: Bools) -> Floats:
-    total = weights[counts].sum()
-    return scaled[:, counts] @ weights[counts] / total if counts.any() else np.full(len(scaled), np.nan)
+def _weighted(array: Floats, worst: Floats, best: Floats, weights: Floats, counts: Bools) -> Floats:
+    if not counts.any():
+        return np.zeros(len(array))
+    scaled = (array - worst)[:, counts] / (best - worst)[counts]
+    return np.asarray(scaled @ weights[counts] / weights[counts].sum())
 
 
 def _lacks(names: Sequence[str], gaps: Bools) -> str:
-    lacking = [name for name, gap in zip(names, gaps.tolist(), strict=True) if gap]
+    lacking = [names[column] for column in np.flatnonzero(gaps).tolist()]
     return f"lacks {', '.join(lacking)}" if lacking else ""
 
 

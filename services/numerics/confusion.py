@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,10 +58,10 @@ def class_order(confusion: NDArray[np.integer[Any]], *, alpha: float = 1e-6) -> 
     counts = np.asarray(confusion)
     if counts.ndim != 2 or counts.shape[0] != counts.shape[1] or (counts.size and counts.min() < 0):
         raise fault("confusion", "a square matrix of counts", f"shape {counts.shape}")
-    size, total = counts.shape[0], int(counts.sum())
+    size, total = len(counts), int(counts.sum())
     if not total:
         return ClassOrder(tuple(range(size)), 0.0, 0.0, (), False)
-    _, columns = linear_sum_assignment(counts + 1e-3 * np.eye(size) / max(1, size), maximize=True)
+    _, columns = linear_sum_assignment(counts + 1e-3 * np.eye(size) / size, maximize=True)
     gain, loss = int(counts[np.arange(size), columns].sum()), int(np.trace(counts))
     moved = np.flatnonzero((columns != np.arange(size)) & (counts.sum(axis=1) > 0))
     wrong = _speaks_for(counts, columns, moved, alpha)
@@ -71,9 +72,9 @@ def _speaks_for(counts: Ints, columns: Ints, moved: Ints, alpha: float) -> bool:
     if not moved.size:
         return False
     for_it, against = int(counts[moved, columns[moved]].sum()), int(counts[moved, moved].sum())
-    sign = binomtest(for_it, for_it + against, 0.5, alternative="greater").pvalue
+    sign = binomtest(for_it, for_it + against, alternative="greater").pvalue
     majority = for_it > 0.5 * counts[moved].sum()
-    return bool(majority and sign < alpha / max(1, counts.shape[0] * (counts.shape[0] - 1) // 2))
+    return bool(majority and sign < alpha / max(1, math.comb(len(counts), 2)))
 
 
 def chance_p_value(correct: int, n: int, *, chance: float) -> float | None:

@@ -45,7 +45,7 @@ def mutual_information_gap(latents: NDArray[Any], factors: Mapping[str, NDArray[
     Raises:
         MeasureError: fewer than two latents, or a factor of another length.
     """
-    codes = np.asarray(latents, dtype=np.float64)
+    codes = np.asarray(latents)
     if codes.ndim != 2 or codes.shape[1] < 2 or not len(codes) or not np.isfinite(codes).all():
         raise fault("latents", "finite numbers (N, L) with N >= 1 and L >= 2", f"shape {codes.shape}")
     binned = np.stack([_binned(column) for column in codes.T], axis=1)
@@ -65,7 +65,7 @@ def mutual_information(one: Ints, two: Ints) -> float:
     """Plug-in mutual information in nats of codes (N,) from 0."""
     joint = np.zeros((int(one.max()) + 1, int(two.max()) + 1))
     np.add.at(joint, (one, two), 1.0 / one.size)
-    apart = joint.sum(axis=1, keepdims=True) * joint.sum(axis=0, keepdims=True)
+    apart = joint.sum(axis=1, keepdims=True) * joint.sum(axis=0)
     seen = joint > 0
     return max(0.0, float((joint[seen] * np.log(joint[seen] / apart[seen])).sum()))
 
@@ -76,12 +76,12 @@ def _gap(binned: Ints, factor: Ints) -> tuple[Estimate, int | None]:
     entropy = mutual_information(factor, factor)
     told = np.array([mutual_information(column, factor) for column in binned.T])
     second, first = np.sort(told)[-2:]
-    return Estimate(float(np.clip((first - second) / entropy, 0.0, 1.0))), int(told.argmax())
+    return Estimate(min(1.0, float((first - second) / entropy))), int(told.argmax())
 
 
 def _coded(values: NDArray[Any]) -> Ints:
     found, codes = np.unique(values, return_inverse=True)
-    return codes.astype(np.int64) if found.size <= BINS else _binned(values.astype(np.float64))
+    return codes.astype(np.int64) if found.size <= BINS else _binned(values)
 
 
 def _binned(values: Floats) -> Ints:

@@ -63,7 +63,7 @@ def nrgc(means: NDArray[Any]) -> float | None:
 
 def rank_weights(size: int) -> Floats:
     """(K,) ``2 i - K + 1``, i from 0: the weight of the i-th smallest mean in NRGC's numerator."""
-    return 2.0 * np.arange(size, dtype=np.float64) - size + 1.0
+    return np.linspace(1.0 - size, size - 1.0, size)
 
 
 def disparity(means: NDArray[Any], defined: NDArray[np.bool_], *, penalty: float = 0.5) -> Disparity:
@@ -93,7 +93,7 @@ def disparity(means: NDArray[Any], defined: NDArray[np.bool_], *, penalty: float
         fp=Estimate(float(kept.mean()) - penalty * (high - low)),
         worst=_listed(index[kept <= low + _TIE * high]),
         best=_listed(index[kept >= high - _TIE * high]),
-        worst_first=_listed(index[np.argsort(kept, kind="stable")]),
+        worst_first=_listed(index[np.argsort(kept, stable=True)]),
         missing=missing,
         penalty=penalty,
     )

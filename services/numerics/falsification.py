@@ -97,7 +97,7 @@ def _share(successes: int, n: int, delta: float) -> Estimate:
 
 
 def _finite(name: str, values: ArrayLike, n: int | None = None) -> Floats:
-    array = np.asarray(values, dtype=np.float64)
+    array = np.asarray(values)
     if array.ndim != 1 or (n is not None and array.size != n):
         raise fault(name, "shape (N,)" if n is None else f"shape ({n},)", f"shape {array.shape}")
     if not np.isfinite(array).all():

@@ -85,7 +85,7 @@ def group_counts(
 ) -> GroupCounts:
     """Counts (G,) of one task: truth and decisions (N,) of 0 and 1, groups (N,) in [0, n_groups)."""
     index = as_indices(groups, len(np.asarray(truth)), n_groups, "groups")
-    member = (index[:, None] == np.arange(n_groups)).astype(np.float64)
+    member = np.asarray(index[:, None] == np.arange(n_groups), dtype=np.float64)
     found = _counts(_binary(truth, "truth")[:, None], _binary(decisions, "decisions")[:, None], member, n_groups)
     return GroupCounts(*(array[0, 0] for array in found))
 
@@ -100,7 +100,7 @@ def matrix_counts(truth: NDArray[Any], decisions: NDArray[Any], attributes: NDAr
     kinds = np.asarray(attributes)
     if kinds.ndim != 2 or not np.isin(kinds, (-1, 0, 1)).all():
         raise fault("attributes", "shape (N, A) of 0, 1 and -1 for unknown", f"shape {kinds.shape}")
-    member = np.stack([kinds == 0, kinds == 1], axis=2).reshape(len(kinds), -1).astype(np.float64)
+    member = np.stack([kinds == 0, kinds == 1], axis=2, dtype=np.float64).reshape(len(kinds), 2 * kinds.shape[1])
     return GroupCounts(*_counts(_binary(truth, "truth"), _binary(decisions, "decisions"), member, 2))
 
 
@@ -129,7 +129,7 @@ def class_counts(
 
     def cells(classes: Ints, rows: Bools) -> Ints:
         flat = np.bincount((classes * n_groups + member)[rows], minlength=n_classes * n_groups)
-        return np.asarray(flat.reshape(n_classes, n_groups), dtype=np.int64)
+        return np.asarray(flat.reshape(n_classes, n_groups))
 
     everyone = np.ones(size, dtype=bool)
     sizes = np.bincount(member, minlength=n_groups).astype(np.int64)
@@ -149,7 +149,7 @@ def gaps(counts: GroupCounts, *, delta: float = 0.05) -> dict[Metric, Gaps]:
     return {"dp": dp, "eopp": eopp, "eodd": _joined(tpr, fpr, np.maximum), "aodd": _joined(tpr, fpr, _halfway)}
 
 
-def _counts(truth: Floats, decisions: Floats, member: Floats, n_groups: int) -> list[Ints]:
+def _counts(truth: NDArray[Any], decisions: NDArray[Any], member: Floats, n_groups: int) -> list[Ints]:
     """(T, A, G) each, from truth and decisions (N, T) and one-hot membership (N, A G); sums of 0 and 1 are exact."""
     if truth.shape != decisions.shape or len(truth) != len(member):
         raise fault("decisions", f"shape {truth.shape} as the truth, for {len(member)} samples", f"{decisions.shape}")
@@ -170,7 +170,7 @@ def _gap(successes: Ints, trials: Ints, level: float, known: Bools | None = None
     most = np.where(other, pairs, -np.inf).max(axis=(-2, -1))
     value = _over(rates, known, -np.inf).max(axis=-1) - _over(rates, known, np.inf).min(axis=-1)
     defined = known.sum(axis=-1) >= 2
-    value, low, high = (np.where(defined, one, np.nan) for one in (value, np.maximum(least, 0), np.minimum(most, 1)))
+    value, low, high = (np.where(defined, one, np.nan) for one in (value, np.maximum(least, 0), most))
     return Gaps(value, low, high, defined, ~known)
 
 
@@ -187,8 +187,8 @@ def _joined(one: Gaps, two: Gaps, join: Any) -> Gaps:
     return Gaps(value, low, high, one.defined, one.missing)
 
 
-def _binary(values: NDArray[Any], where: str) -> Floats:
+def _binary(values: NDArray[Any], where: str) -> NDArray[Any]:
     array = np.asarray(values)
     if not np.isin(array, (0, 1)).all():
         raise fault(where, "0 and 1", f"{int((~np.isin(array, (0, 1))).sum())} other values of {array.size}")
-    return array.astype(np.float64)
+    return array

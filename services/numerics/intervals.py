@@ -76,7 +76,7 @@ class Sample:
         values = as_scores(scores, bound) / bound
         index = as_indices(groups, values.size, n_groups, "groups")
         counts = np.bincount(index, minlength=n_groups).astype(np.int64)
-        return cls(values[np.argsort(index, kind="stable")], counts, np.cumsum(counts) - counts, seed)
+        return cls(values[np.argsort(index, stable=True)], counts, np.cumsum(counts) - counts, seed)
 
     @property
     def means(self) -> Floats:
@@ -89,9 +89,9 @@ class Sample:
         squares = self._sums((self.values - np.repeat(self.means, self.counts)) ** 2)
         return squares / np.maximum(self.counts - 1, 1)
 
-    def _sums(self, values: Floats) -> Floats:
+    def _sums(self, values: Floats) -> NDArray[Any]:
         group = np.repeat(np.arange(self.counts.size), self.counts)
-        return np.bincount(group, weights=values, minlength=self.counts.size).astype(np.float64, copy=False)
+        return np.bincount(group, weights=values, minlength=self.counts.size)
 
     def blocks(self) -> Iterator[tuple[Ints, Floats, Bools]]:
         """Blocks of groups of similar size: their indices (g,), padded values (g, n) and which cells are filled.
@@ -100,7 +100,7 @@ class Sample:
         variance. The order of a group's samples depends on the seed and on their number, never on the scores, which is
         all that betting asks, nor on other groups.
         """
-        order = np.argsort(self.counts, kind="stable")[::-1]
+        order = np.argsort(self.counts)[::-1]
         order = order[self.counts[order] > 0]
         while order.size:
             width = int(self.counts[order[0]])
@@ -113,7 +113,7 @@ class Sample:
 
 def _order(width: int, seed: int) -> Ints:
     """A random order of [0, width); what lies below any n < width comes in the order that width n would have had."""
-    return np.argsort(np.random.default_rng(seed).random(width), kind="stable")
+    return np.argsort(np.random.default_rng(seed).random(width))
 
 
 Bounds = tuple[Floats, Floats]
@@ -124,7 +124,7 @@ def hoeffding_half_width(n: NDArray[Any] | float, alpha: float, bound: float) ->
     """``bound * sqrt(log(2 / alpha) / (2 n))``: two-sided at level alpha for n samples (GF Prop. 1, alpha = delta /
     K).
     """
-    return np.asarray(bound * np.sqrt(np.log(2.0 / alpha) / (2.0 * np.asarray(n, dtype=np.float64))))
+    return np.asarray(bound * np.sqrt(np.log(2.0 / alpha) / (2.0 * np.asarray(n))))
 
 
 def _hoeffding(sample: Sample, alpha: float, anytime: bool) -> Bounds:
@@ -133,10 +133,9 @@ def _hoeffding(sample: Sample, alpha: float, anytime: bool) -> Bounds:
 
 
 def _empirical_bernstein(sample: Sample, alpha: float, anytime: bool) -> Bounds:
-    """``sqrt(2 V log(2 / alpha) / n) + 7 log(2 / alpha) / (3 (n - 1))`` on each side; says nothing for n = 1."""
+    """``sqrt(2 V log(2 / alpha) / n) + 7 log(2 / alpha) / (3 (n - 1))`` on each side; n = 1 gives all."""
     log, n = np.log(2.0 / alpha), sample.counts
     width = np.sqrt(2.0 * sample.variances * log / np.maximum(n, 1)) + 7.0 * log / (3.0 * np.maximum(n - 1, 1))
-    width = np.where(n > 1, width, 1.0)
     return sample.means - width, sample.means + width
 
 
@@ -144,13 +143,13 @@ def _betting(sample: Sample, alpha: float, anytime: bool) -> Bounds:
     low, high = np.zeros(sample.counts.size), np.ones(sample.counts.size)
     for block, values, mask in sample.blocks():
         low[block] = betting.lower_bound(values, mask, alpha, anytime=anytime)
-        high[block] = 1.0 - betting.lower_bound(np.where(mask, 1.0 - values, 0.0), mask, alpha, anytime=anytime)
+        high[block] = 1.0 - betting.lower_bound(1.0 - values, mask, alpha, anytime=anytime)
     return low, high
 
 
 def clopper_pearson(successes: NDArray[Any], counts: NDArray[Any], alpha: float) -> Bounds:
     """One-sided exact limits at level alpha each for `successes` of `counts` trials (Clopper & Pearson 1934)."""
-    k, n = np.asarray(successes, dtype=np.float64), np.asarray(counts, dtype=np.float64)
+    k, n = np.asarray(successes), np.asarray(counts)
     low = np.where(k > 0, betaincinv(np.maximum(k, 1.0), n - k + 1.0, alpha), 0.0)
     high = np.where(k < n, betaincinv(k + 1.0, np.maximum(n - k, 1.0), 1.0 - alpha), 1.0)
     return low, high

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -131,8 +132,8 @@ def _sentence(sign: Sign, shown: NDArray[np.bool_], correct: NDArray[np.bool_]) 
     return f"For {shown.sum()} of {correct.sum()} correctly classified samples ({share:.1%}) {_WORDS[sign]}."
 
 
-def _column(values: ArrayLike, n: int | None) -> NDArray[np.float64]:
-    column = np.asarray(values, dtype=np.float64)
+def _column(values: ArrayLike, n: int | None) -> NDArray[Any]:
+    column = np.asarray(values)
     if column.ndim != 1 or (n is not None and len(column) != n):
         raise MeasureError(Problem("gradient masking", f"columns of {n} samples", f"one of shape {column.shape}"))
     return column

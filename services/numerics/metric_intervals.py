@@ -59,9 +59,9 @@ def fp_range(low: Floats, high: Floats, penalty: float) -> Range:
     size = low.size
     if size == 1:
         return float(low[0]), float(high[0])
-    caps = np.unique(np.append(high[high >= low.max()], low.max()))
+    caps = np.unique(np.append(np.maximum(high, low.max()), low.max()))
     ordered = np.sort(high)
-    below = np.searchsorted(ordered, caps, side="right")
+    below = np.searchsorted(ordered, caps)
     prefix = np.concatenate([[0.0], np.cumsum(ordered)])
     mean = (prefix[below] + caps * (size - below)) / size
     most = float(np.max(mean - penalty * (caps - np.minimum(ordered[0], caps))))
@@ -72,7 +72,7 @@ def fp_range(low: Floats, high: Floats, penalty: float) -> Range:
 
 def _best_pair(first: Floats, second: Floats) -> float:
     """``min_{i != j} first_i + second_j`` from the two smallest of each."""
-    a, b = np.argsort(first, kind="stable")[:2], np.argsort(second, kind="stable")[:2]
+    a, b = np.argsort(first)[:2], np.argsort(second)[:2]
     return min(float(first[i] + second[j]) for i in a for j in b if i != j)
 
 
@@ -94,8 +94,7 @@ def _smallest_nrgc(low: Floats, high: Floats) -> float:
     size = low.size
     levels = np.unique(np.concatenate([low, high]))
     weights, lows, highs = rank_weights(size), np.sort(low), np.sort(high)
-    under = np.searchsorted(highs, levels, side="left")
-    over = np.searchsorted(lows, levels, side="right")
+    under, over = np.searchsorted(highs, levels), np.searchsorted(lows, levels)
 
     def total(factors: Floats) -> Floats:
         capped = np.concatenate([[0.0], np.cumsum(factors * highs)])[under]
@@ -103,11 +102,9 @@ def _smallest_nrgc(low: Floats, high: Floats) -> float:
         steps = np.concatenate([[0.0], np.cumsum(factors)])
         return np.asarray(capped + raised + levels * (steps[over] - steps[under]))
 
-    sums = total(np.ones(size))
-    kept = sums > 0.0
     if not low.any():
         return 0.0
-    return max(0.0, float(np.min(total(weights)[kept] / (size * sums[kept]))))
+    return max(0.0, float(np.min(total(weights) / (size * total(np.ones(size))))))
 
 
 def _largest_nrgc(low: Floats, high: Floats) -> float:
@@ -115,7 +112,7 @@ def _largest_nrgc(low: Floats, high: Floats) -> float:
 
     ``N(m) = max`` over rankings r of ``sum_k w_{r(k)} m_k`` (rearrangement). So for a ratio q the largest
     ``N(m) - q G D(m)`` is the largest over rankings of ``sum_k max_{m_k} (w_{r(k)} - q G) m_k``, an assignment problem
-    whose m_k are L_k or U_k. q is below the maximum exactly while that value is positive. For many groups the
+    whose m_k are L_k or U_k. The ratio of its solution exceeds q until q is the maximum. For many groups the
     assignment is relaxed (`_relaxed_nrgc`): an upper bound, in practice within 1e-3 of the exact one.
     """
     size, weights = low.size, rank_weights(low.size)
@@ -123,22 +120,22 @@ def _largest_nrgc(low: Floats, high: Floats) -> float:
         return 0.0
     if size > _MOST_EXACT:
         return _relaxed_nrgc(low, high)
-    ratio = nrgc(0.5 * (low + high)) or 0.0
+    ratio = 0.0
     for _ in range(60):
         pull = weights[None, :] - ratio * size
-        gain = np.where(pull > 0.0, pull * high[:, None], pull * low[:, None])
-        groups, ranks = linear_sum_assignment(gain, maximize=True)
-        if gain[groups, ranks].sum() <= 1e-14 * size * high.sum():
+        gain = np.maximum(pull * high[:, None], pull * low[:, None])
+        _, ranks = linear_sum_assignment(gain, maximize=True)
+        better = nrgc(np.where(pull[0, ranks] > 0.0, high, low)) or 0.0
+        if better <= ratio:
             break
-        corner = np.where(pull[0, ranks] > 0.0, high, low)
-        ratio = max(ratio, nrgc(corner) or ratio)
+        ratio = better
     return min(ratio * (1.0 + 1e-12), (size - 1.0) / size)
 
 
 def _relaxed_nrgc(low: Floats, high: Floats) -> float:
     """An upper bound of NRGC over the box: a ratio at which even the relaxed gain is not positive, by bisection."""
     size, weights = low.size, rank_weights(low.size)
-    below, above = nrgc(0.5 * (low + high)) or 0.0, (size - 1.0) / size
+    below, above = 0.0, (size - 1.0) / size
     for _ in range(40):
         ratio = 0.5 * (below + above)
         possible = _relaxed_gain(low, high, weights - ratio * size) > 0.0
@@ -294,7 +291,5 @@ def not_separated(box: Intervals, worst: int) -> tuple[int, ...]:
     """
     if not (0 <= worst < box.low.size and box.defined[worst]):
         raise fault("worst", "the index of a group with samples", str(worst))
-    low, high = np.where(box.defined, box.low, np.inf), np.where(box.defined, box.high, -np.inf)
-    near = (low <= box.high[worst]) & (high >= box.low[worst])
-    near[worst] = False
-    return tuple(int(k) for k in np.flatnonzero(near))
+    near = (box.low <= box.high[worst]) & (box.high >= box.low[worst])  # false for NaN
+    return tuple(int(k) for k in np.flatnonzero(near) if k != worst)

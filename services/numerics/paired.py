@@ -119,8 +119,8 @@ def _p_values(sample: Sample, null: float, alpha: float) -> tuple[float | None, 
 def holm(p_values: tuple[float | None, ...]) -> tuple[float | None, ...]:
     """Holm's adjusted p-values ``max_{j <= i} min(1, (m - j + 1) p_(j))`` (Holm 1979); undefined ones stay out of m."""
     known = [i for i, p in enumerate(p_values) if p is not None]
-    values: Floats = np.array([p_values[i] for i in known], dtype=np.float64)
-    order = np.argsort(values, kind="stable")
+    values: Floats = np.array([p_values[i] for i in known])
+    order = np.argsort(values)
     stepped = np.maximum.accumulate(np.minimum(1.0, values[order] * np.arange(len(known), 0, -1)))
     adjusted: list[float | None] = [None] * len(p_values)
     for place, value in zip(order, stepped, strict=True):

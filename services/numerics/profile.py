@@ -53,7 +53,7 @@ class Profile:
         if counts.size and counts.max() > _MOST:
             raise fault("groups", f"at most {_MOST} samples a group", str(counts.max()))
         limbs = [np.bincount(index, weights=limb, minlength=n_groups) for limb in (*_split(values), *_split(values**2))]
-        return cls(counts.astype(np.int64, copy=False), np.array(limbs), bound)
+        return cls(counts, np.array(limbs), bound)
 
     @classmethod
     def merge(cls, profiles: Iterable[Profile]) -> Profile:

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import xlogy
 
 from services.numerics.checks import Bools, Floats, as_indices, check_level, fault
 from services.numerics.intervals import Intervals, simultaneous
@@ -189,11 +190,10 @@ def count(tolerances: NDArray[Any]) -> Floats:
 
     The measure is 0 when all dimensions are equally tolerant, and when all but one have none at all.
     """
-    values = np.asarray(tolerances, dtype=np.float64)
+    values = np.asarray(tolerances)
     most = values.max(axis=-1, keepdims=True)
-    share = 1.0 - np.divide(values, most, out=np.ones_like(values), where=most > 0)
-    terms = share * np.log(np.where(share > 0, share, 1.0))
-    return np.where(most[..., 0] > 0, np.abs(terms.sum(axis=-1)), np.nan)
+    share = 1.0 - values / np.where(most > 0, most, 1.0)
+    return np.where(most[..., 0] > 0, np.abs(xlogy(share, share).sum(axis=-1)), np.nan)
 
 
 def bootstrap_means(values: Floats, *, seed: int, draws: int) -> Floats:
@@ -228,7 +228,7 @@ def _means(values: Floats, bounds: Floats, delta: float, seed: int) -> tuple[Est
     """The mean of each column (S, D) in [0, bound_d], with intervals that hold for all columns at once."""
     size, columns = values.shape
     box = simultaneous(
-        np.clip(values / bounds, 0.0, 1.0).ravel(),
+        (values / bounds).ravel(),
         np.tile(np.arange(columns), size),
         columns,
         bound=1.0,

@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 
 def lower_bound(successes: ArrayLike, draws: ArrayLike, alpha: float) -> Floats:
     """One-sided Clopper-Pearson lower bound for pA: at most pA with probability at least 1 - alpha, draws fixed."""
-    hits, n = np.broadcast_arrays(np.asarray(successes, dtype=np.float64), np.asarray(draws, dtype=np.float64))
+    hits, n = np.broadcast_arrays(np.asarray(successes), np.asarray(draws))
     bound = stats.beta.ppf(alpha, np.maximum(hits, 1.0), n - hits + 1.0)
     return np.where(hits > 0, bound, 0.0)
 
@@ -28,7 +28,7 @@ def lower_bound(successes: ArrayLike, draws: ArrayLike, alpha: float) -> Floats:
 def radius_of(p: ArrayLike, sigma: float) -> Floats:
     """sigma Phi^-1(p) for p > 1/2, else 0 (abstain); L2 distance in [0, 1] pixel units."""
     p = np.asarray(p, dtype=np.float64)
-    return np.where(p > 0.5, sigma * ndtri(np.clip(p, 0.5, 1.0 - 1e-16)), 0.0)
+    return np.asarray(sigma * ndtri(np.clip(p, 0.5, 1.0 - 1e-16)))
 
 
 def probability_at(radius: ArrayLike, sigma: float) -> Floats:
@@ -43,8 +43,8 @@ def certified_radius(successes: ArrayLike, draws: ArrayLike, *, sigma: float, al
 
 def sequential_radius(successes: ArrayLike, draws: ArrayLike, *, sigma: float, alpha: float) -> tuple[Floats, Floats]:
     """(lower, upper) radius at any stopping time. P(lower ever exceeds the true radius) <= alpha; so for the upper."""
-    n = np.asarray(draws, dtype=np.float64)
-    failures = n - np.asarray(successes, dtype=np.float64)
+    n = np.asarray(draws)
+    failures = n - np.asarray(successes)
     low = radius_of(1.0 - upper_sequence(n, failures, alpha), sigma)
     return low, radius_of(1.0 - lower_sequence(n, failures, alpha), sigma)
 

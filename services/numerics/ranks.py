@@ -15,21 +15,19 @@ from services.records import Estimate
 LOWER_IS_BETTER = frozenset({"rdi", "nrgc"})
 """Metrics of the re-ranking table that rank in ascending order; score, WCR and FP rank in descending order."""
 
-_CONSTANT = 1e-12
-
 
 def spearman_rows(first: NDArray[Any], second: NDArray[Any]) -> Floats:
     """(R,) Spearman correlation of each row of `first` (R, n) with the row of `second` (R, n) or (n,).
 
     Pearson correlation of the ranks, tied values share their mean rank; NaN where either row is constant.
     """
-    ranks = [rankdata(np.atleast_2d(rows), axis=-1) for rows in (first, second)]
-    left, right = (rank - rank.mean(axis=-1, keepdims=True) for rank in ranks)
-    scale = np.sqrt((left**2).sum(axis=-1) * (right**2).sum(axis=-1))
-    dot = (left * right).sum(axis=-1)
+    ranks = [rankdata(np.atleast_2d(rows), axis=1) for rows in (first, second)]
+    left, right = (rank - (rank.shape[1] + 1) / 2.0 for rank in ranks)
+    scale = np.sqrt((left**2).sum(axis=1) * (right**2).sum(axis=1))
+    dot = (left * right).sum(axis=1)
     out = np.full(dot.shape, np.nan)
-    np.divide(dot, scale, out=out, where=scale > _CONSTANT)
-    return np.asarray(np.clip(out, -1.0, 1.0))
+    np.divide(dot, scale, out=out, where=scale > 0)
+    return out
 
 
 def spearman(first: NDArray[Any], second: NDArray[Any]) -> Estimate:
@@ -38,7 +36,7 @@ def spearman(first: NDArray[Any], second: NDArray[Any]) -> Estimate:
     Raises:
         MeasureError: lengths differ, or a value is not finite.
     """
-    a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
+    a, b = np.asarray(first), np.asarray(second)
     if a.ndim != 1 or a.shape != b.shape:
         raise fault("spearman", "two arrays of one length", f"shapes {a.shape} and {b.shape}")
     if not (np.isfinite(a).all() and np.isfinite(b).all()):
@@ -52,9 +50,9 @@ def spearman(first: NDArray[Any], second: NDArray[Any]) -> Estimate:
 def ranks(values: Sequence[float | None], *, descending: bool) -> tuple[float | None, ...]:
     """Rank 1 is best; tied values share their mean rank; an undefined value has no rank."""
     known = [i for i, value in enumerate(values) if value is not None]
-    signed = np.array([values[i] for i in known], dtype=np.float64) * (-1.0 if descending else 1.0)
+    there = np.array([values[i] for i in known])
     places: list[float | None] = [None] * len(values)
-    for i, rank in zip(known, rankdata(signed), strict=True):
+    for i, rank in zip(known, rankdata(-there if descending else there), strict=True):
         places[i] = float(rank)
     return tuple(places)
 

@@ -90,14 +90,15 @@ def margins(logits: Logits, labels: Ints) -> Margins:
     elements at a time.
     """
     n = labels.size
-    columns = logits.T.copy(order="C")
-    flat, place = columns.reshape(-1), labels * n + np.arange(n)
+    columns = logits.T.copy()
+    flat, place = columns.ravel(), labels * n + np.arange(n)
     own, least = flat.take(place), columns.min(axis=0)
     flat[place] = -np.inf
     rival = columns.max(axis=0)
     finite = np.isfinite(own) & np.isfinite(least) & np.isfinite(rival)
     correct = finite & (own > rival)
-    return Margins(own.astype(np.float64), rival.astype(np.float64), correct, finite)
+    wide = np.asarray(own, dtype=np.float64), np.asarray(rival, dtype=np.float64)
+    return Margins(*wide, correct, finite)
 
 
 def sigmoid_margin(own: Floats, rival: Floats, temperature: float) -> Floats:
@@ -120,13 +121,13 @@ def sigmoid_margin(own: Floats, rival: Floats, temperature: float) -> Floats:
 def softmax_margin(logits: Logits, own: Floats, rival: Floats, temperature: float) -> Floats:
     """``p_y - p_r = (1 - exp((z_r - z_y) / T)) / sum_j exp((z_j - z_y) / T)``; no term exceeds 1 in a correct row."""
     with np.errstate(over="ignore"):
-        shifted = np.exp((logits.astype(np.float64) - own[:, None]) / temperature)
+        shifted = np.exp((logits - own[:, None]) / temperature)
         return np.asarray(-np.expm1((rival - own) / temperature) / shifted.sum(axis=1))
 
 
 def predictions(logits: Logits) -> Ints:
     """The largest logit's class (N,), the first of tied ones; -1 where a logit is NaN or infinite."""
-    predicted = np.full(len(logits), -1, dtype=np.int64)
+    predicted = np.empty(len(logits), dtype=np.int64)
     for rows in chunks(*logits.shape):
         part = logits[rows]
         predicted[rows] = np.where(np.isfinite(part).all(axis=1), part.argmax(axis=1), -1)
@@ -199,7 +200,7 @@ def offset_free_scores(
     scores = np.zeros(targets.size)
     for rows in chunks(*array.shape):
         with np.errstate(invalid="ignore", over="ignore"):
-            centred = array[rows].astype(np.float64)
+            centred = np.array(array[rows], dtype=np.float64)
             centred -= centred.mean(axis=1, keepdims=True)
         scores[rows] = great_scores(centred, targets[rows], temperature=temperature, activation=activation).scores
     return scores

@@ -54,7 +54,7 @@ def over_seeds(
         return Seeds(Estimate(None, reason=": ".join(filter(None, (told, reason)))), None)
     if len(networks) == 1:
         return Seeds(networks[0], None)
-    numbers = np.array(values, dtype=np.float64)
+    numbers = np.array(values)
     spread = float(numbers.std(ddof=1))
     margin = float(t.ppf(1.0 - delta / 2.0, len(numbers) - 1)) * spread / np.sqrt(len(numbers))
     low, high = (_mean([getattr(network, side) for network in networks]) for side in ("low", "high"))

@@ -34,7 +34,7 @@ def log_evidence_below(
     draws: ArrayLike, failures: ArrayLike, kappa: ArrayLike, *, prior: float = PRIOR_BELOW
 ) -> Floats:
     """log E_below: evidence against p >= kappa, that is, for robustness; -inf where there is none. Broadcasts."""
-    n, k, kappa = (np.asarray(v, dtype=np.float64) for v in (draws, failures, kappa))
+    n, k, kappa = (np.asarray(v) for v in (draws, failures, kappa))
     with np.errstate(divide="ignore"):
         mass = np.log(betainc(prior + k, 1.0 + n - k, kappa))
     scale = np.log(prior) - prior * np.log(kappa)
@@ -45,7 +45,7 @@ def log_evidence_above(
     draws: ArrayLike, failures: ArrayLike, kappa: ArrayLike, *, prior: float = PRIOR_ABOVE
 ) -> Floats:
     """log E_above: evidence against p <= kappa; -inf where there is none. Broadcasts."""
-    n, k, kappa = (np.asarray(v, dtype=np.float64) for v in (draws, failures, kappa))
+    n, k, kappa = (np.asarray(v) for v in (draws, failures, kappa))
     with np.errstate(divide="ignore"):
         mass = np.log(betaincc(prior + k, 1.0 + n - k, kappa))
     scale = np.log(prior) - np.log1p(-(kappa**prior))
@@ -59,22 +59,20 @@ def upper_sequence(draws: ArrayLike, failures: ArrayLike, alpha: float) -> Float
     the mirrored prior Beta(1, a) has an increasing hazard, which makes its mean likelihood ratio monotone. So one U_n
     certifies any number of kappas at once.
     """
-    n, k = np.broadcast_arrays(np.asarray(draws, dtype=np.float64), np.asarray(failures, dtype=np.float64))
+    n, k = np.broadcast_arrays(np.asarray(draws), np.asarray(failures))
     low, high = k / np.maximum(n, 1.0), np.ones(n.shape)
     threshold = -np.log(alpha)
     for _ in range(52):
         middle = 0.5 * (low + high)
-        inside = middle < 1.0
-        rejected = log_evidence_below(n, k, np.where(inside, middle, 0.5)) >= threshold
-        high = np.where(rejected & inside, middle, high)
-        low = np.where(rejected & inside, low, middle)
-    return np.where((n == 0) | (k == n), 1.0, high)
+        rejected = log_evidence_below(n, k, middle) >= threshold
+        low, high = np.where(rejected, low, middle), np.where(rejected, middle, high)
+    return high
 
 
 def lower_sequence(draws: ArrayLike, failures: ArrayLike, alpha: float) -> Floats:
     """One-sided lower confidence sequence for p: P(p >= L_n for all n) >= 1 - alpha; the mirror of `upper_sequence`."""
-    n = np.asarray(draws, dtype=np.float64)
-    return 1.0 - upper_sequence(n, n - np.asarray(failures, dtype=np.float64), alpha)
+    n = np.asarray(draws)
+    return 1.0 - upper_sequence(n, n - np.asarray(failures), alpha)
 
 
 def confidence_sequence(draws: ArrayLike, failures: ArrayLike, alpha: float) -> tuple[Floats, Floats]:
@@ -113,7 +111,7 @@ class Boundary:
         """
         k = np.minimum(failures, len(self.accept_at) - 1)
         block = np.minimum(np.maximum(draws, self.quickest), self.accept_at[k] - draws)
-        return np.asarray(np.maximum(np.minimum(block, self.horizon - draws), 1), dtype=np.int64)
+        return np.asarray(np.maximum(np.minimum(block, self.horizon - draws), 1))
 
     @property
     def quickest(self) -> int:

@@ -56,30 +56,30 @@ def spending_boundary(kappa: float, alpha: float, looks: tuple[int, ...]) -> Bou
     which can only lower the error.
     """
     size = int(stats.binom.isf(1e-12, looks[-1], kappa)) + 2
-    below = _critical(kappa, alpha, looks, size, upper=False)
+    below = _critical(kappa, alpha, looks, size)
     above = _critical(kappa, alpha, looks, size, upper=True)
     k = np.arange(size)
     times = np.asarray(looks)
-    accept_at = np.array([min(times[below >= j], default=looks[-1] + 1) for j in k], dtype=np.int64)
-    reject_until = np.array([max(times[above <= j], default=-1) for j in k], dtype=np.int64)
+    accept_at = np.array([min(times[below >= j], default=looks[-1] + 1) for j in k])
+    reject_until = np.array([max(times[above <= j], default=-1) for j in k])
     return Boundary(kappa, alpha, looks[-1], accept_at, reject_until)
 
 
-def _critical(kappa: float, alpha: float, looks: tuple[int, ...], size: int, *, upper: bool) -> NDArray[np.int64]:
+def _critical(
+    kappa: float, alpha: float, looks: tuple[int, ...], size: int, *, upper: bool = False
+) -> NDArray[np.int64]:
     """At each look the critical count: accept at or below it (-1: never), or reject at or above it (size: never)."""
-    walk = np.zeros(size)
+    k, walk = np.arange(size), np.zeros(size)
     walk[0], spent, previous = 1.0, 0.0, 0
     values = []
     for index, look in enumerate(looks):
-        walk = np.convolve(walk, stats.binom.pmf(np.arange(min(look - previous, size) + 1), look - previous, kappa))[
-            :size
-        ]
+        walk = np.convolve(walk, stats.binom.pmf(k, look - previous, kappa))[:size]
         budget = alpha * (index + 1) / len(looks) - spent
         tail = np.cumsum(walk[::-1] if upper else walk)
         crossed = int(np.searchsorted(tail, budget, side="right"))
-        stop = slice(size - crossed, size) if upper else slice(0, crossed)
+        stop = k >= size - crossed if upper else k < crossed
         spent += float(walk[stop].sum())
         walk[stop] = 0.0
         values.append(size - crossed if upper else crossed - 1)
         previous = look
-    return np.asarray(values, dtype=np.int64)
+    return np.asarray(values)

@@ -98,7 +98,7 @@ class _Population:
     def start(cls, margin: Margin, normals: Normals, plan: SplittingPlan) -> _Population:
         latents = normals(plan.replicates * plan.particles)
         margins = _clean(margin(latents)).reshape(plan.replicates, plan.particles)
-        return cls(latents.reshape(plan.replicates, plan.particles, -1), margins, plan)
+        return cls(latents.reshape(*margins.shape, latents.shape[1]), margins, plan)
 
     def split(self, rng: np.random.Generator) -> bool:
         """Lower the level of every active replicate and resample its survivors; False once all have ended."""
@@ -121,10 +121,11 @@ class _Population:
     def move(self, margin: Margin, normals: Normals) -> None:
         """One Crank-Nicolson step of every particle of the active replicates."""
         runs = np.flatnonzero(self.active)
-        fresh = normals(len(runs) * self.plan.particles).reshape(len(runs), self.plan.particles, -1)
+        fresh = normals(len(runs) * self.plan.particles)
+        shape = (len(runs), self.plan.particles, fresh.shape[1])
         b = self.step[runs, None, None].astype(np.float32)
-        proposed = np.sqrt(1.0 - b * b) * self.latents[runs] + b * fresh
-        margins = _clean(margin(proposed.reshape(-1, proposed.shape[-1]))).reshape(len(runs), -1)
+        proposed = np.sqrt(1.0 - b * b) * self.latents[runs] + b * fresh.reshape(shape)
+        margins = _clean(margin(proposed.reshape(fresh.shape))).reshape(shape[:2])
         self.passes += margins.size
         accepted = margins < self.level[runs, None]
         self.latents[runs] = np.where(accepted[:, :, None], proposed, self.latents[runs])
@@ -137,7 +138,7 @@ class _Population:
 
 
 def _clean(margins: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.where(np.isnan(margins), -np.inf, margins).astype(np.float64)
+    return np.asarray(np.where(np.isnan(margins), -np.inf, margins), dtype=np.float64)
 
 
 def _systematic(alive: NDArray[np.int64], count: int, rng: np.random.Generator) -> NDArray[np.int64]:

@@ -68,10 +68,9 @@ def width(images: NDArray[Any]) -> Floats:
 def _shear(light: Floats) -> Floats:
     """(N,) ``M11 / M02`` about the centre of the light; NaN without light, 0 for one row of it."""
     total, down, across = _centred(light)
-    joint = np.einsum("nhw,nh,nw->n", light, down, across)
-    vertical = np.einsum("nhw,nh->n", light, down**2)
-    shear = np.divide(joint, vertical, out=np.zeros_like(joint), where=vertical > 0)
-    return np.where(total > 0, shear, np.nan)
+    joint = ((light @ across[:, :, None])[:, :, 0] * down).sum(axis=1)
+    vertical = (light.sum(axis=2) * down**2).sum(axis=1)
+    return np.where(total > 0, joint / np.where(vertical > 0, vertical, 1.0), np.nan)
 
 
 def _centred(light: Floats) -> tuple[Floats, Floats, Floats]:
@@ -79,17 +78,17 @@ def _centred(light: Floats) -> tuple[Floats, Floats, Floats]:
     _, height, columns = light.shape
     total = light.sum(axis=(1, 2))
     safe = np.where(total > 0, total, 1.0)
-    middle = (light.sum(axis=2) @ np.arange(height)) / safe, (light.sum(axis=1) @ np.arange(columns)) / safe
-    down, across = (np.arange(n) - at[:, None] for n, at in zip((height, columns), middle, strict=True))
-    return total, np.asarray(down), np.asarray(across)
+    down = np.arange(height) - (light.sum(axis=2) @ np.arange(height) / safe)[:, None]
+    across = np.arange(columns) - (light.sum(axis=1) @ np.arange(columns) / safe)[:, None]
+    return total, down, across
 
 
 def _mean_distance(strokes: NDArray[np.bool_], skeletons: NDArray[np.bool_]) -> Floats:
     """The distance of a pixel's centre to the next background pixel's is half a pixel more than to the edge."""
     padded = np.pad(strokes, ((0, 0), (1, 1), (1, 1)))
     count = skeletons.sum(axis=(1, 2))
-    pairs = zip(padded, skeletons, strict=True)
-    sums = np.array([distance_transform_edt(image)[1:-1, 1:-1][skeleton].sum() for image, skeleton in pairs])
+    distances = (distance_transform_edt(image)[1:-1, 1:-1] for image in padded)
+    sums = np.array([distance[skeletons[i]].sum() for i, distance in enumerate(distances)])
     mean = np.divide(sums, count, out=np.full(len(count), np.nan), where=count > 0)
     return np.asarray((2.0 * mean - 0.5) / SCALE)
 
@@ -104,9 +103,8 @@ def _blocks(images: NDArray[Any], measure: Any) -> Floats:
 def _of_block(light: Floats, measure: Any) -> Floats:
     large = zoom(light, (1, SCALE, SCALE), order=1, grid_mode=True, mode="grid-constant")
     most = light.max(axis=(1, 2))
-    strokes = (large >= most[:, None, None] / 2.0) & (most > 0)[:, None, None]
-    values: Floats = np.asarray(measure(strokes, thinned(strokes)), dtype=np.float64)
-    return np.where(most > 0, values, np.nan)
+    strokes = large >= most[:, None, None] / 2.0
+    return np.where(most > 0, measure(strokes, thinned(strokes)), np.nan)
 
 
 def _checked(images: NDArray[Any]) -> Floats:

@@ -85,21 +85,21 @@ class TemperatureNodes:
         Raises:
             MeasureError: a temperature outside the octaves.
         """
-        place = np.log2(np.asarray(temperatures, dtype=np.float64) / self.low)
+        place = np.log2(np.asarray(temperatures) / self.low)
         if place.size and not (place.min() > -1e-9 and place.max() < self.octaves + 1e-9):
             raise fault("temperatures", f"within [{self.low}, {self.low * 2.0**self.octaves}]", "others")
         octave = np.clip(np.floor(place), 0, self.octaves - 1).astype(np.int64)
-        weights = self._barycentric(np.asarray(2.0 * (place - octave) - 1.0, dtype=np.float64))
+        weights = self._barycentric(2.0 * (place - octave) - 1.0)
         matrix = np.zeros((place.size, self.octaves, self.order))
         matrix[np.arange(place.size), octave] = weights
-        return matrix.reshape(place.size, -1)
+        return matrix.reshape(place.size, self.octaves * self.order)
 
-    def _barycentric(self, points: Floats) -> Floats:
+    def _barycentric(self, points: NDArray[Any]) -> Floats:
         angles = (2.0 * np.arange(self.order) + 1.0) * np.pi / (2.0 * self.order)
         gaps = points[:, None] + np.cos(angles)[None, :]
         hit = np.abs(gaps) < 1e-14
         weights = np.sin(angles) * (-1.0) ** np.arange(self.order) / np.where(hit, 1.0, gaps)
-        weights = np.where(hit.any(axis=1, keepdims=True), hit.astype(np.float64), weights)
+        weights = np.where(hit.any(axis=1, keepdims=True), hit, weights)
         return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
 
@@ -121,7 +121,7 @@ def class_sums(
     """
     check_activation(activation)
     array, targets = check_logits(logits, labels)
-    grid = np.asarray(temperatures, dtype=np.float64)
+    grid = np.asarray(temperatures)
     if grid.ndim != 1 or not (np.isfinite(grid).all() and (grid > 0).all()):
         raise fault("temperatures", "positive finite numbers, shape (T,)", f"shape {grid.shape}")
     if array.shape[1] != n_classes:
@@ -169,15 +169,15 @@ def partition_functions(logits: Logits, labels: Ints, temperatures: Floats) -> F
 def _block_partitions(gaps: NDArray[np.float32], grid: Floats, generations: list[list[Ints]], out: Floats) -> None:
     """Fill out (T, n) from gaps (n, K) <= 0; from generation to generation negligible terms are dropped for good."""
     limit = _NEGLIGIBLE + np.log(gaps.shape[1])
-    starts, flat = np.arange(gaps.shape[0]) * gaps.shape[1], gaps.reshape(-1)
+    starts, flat = np.arange(gaps.shape[0]) * gaps.shape[1], gaps.ravel()
     for chains in generations:
         kept = flat >= -limit * max(grid[chain[0]] for chain in chains)
         kept[starts] = True
-        counts = np.add.reduceat(kept, starts, dtype=np.int64)
+        counts = np.add.reduceat(kept, starts)
         starts, flat = np.cumsum(counts) - counts, flat[kept]
         for chain in chains:
             for index, terms in _walk(flat, chain, grid):
-                out[index] = 1.0 + np.add.reduceat(terms, starts).astype(np.float64)
+                out[index] = 1.0 + np.asarray(np.add.reduceat(terms, starts), dtype=np.float64)
 
 
 def _walk(flat: NDArray[np.float32], chain: Ints, grid: Floats) -> Iterator[tuple[int, NDArray[np.float32]]]:
@@ -201,8 +201,8 @@ def _generations(temperatures: Floats) -> list[list[Ints]]:
 
     Generation g holds the g-th pieces of all chains, so a generation's largest temperature falls from one to the next.
     """
-    order = np.argsort(-temperatures, kind="stable")
-    places = {float(temperatures[i]): int(i) for i in order[::-1]}
+    order = np.argsort(-temperatures)
+    places = {float(temperatures[i]): int(i) for i in order}
     length, generations = _ROOTS + 1 + _SQUARES, list[list[Ints]]()
     for i in order:
         if 2.0 * float(temperatures[i]) in places and places[float(temperatures[i])] == i:

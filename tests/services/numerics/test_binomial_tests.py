@@ -10,7 +10,7 @@ from services.numerics.binomial import (
     sil_band,
     true_share_bounds,
 )
-from services.numerics.probacc import probacc
+from services.numerics.probacc import ProbAcc, probacc
 from services.numerics.sequential import mixture_boundary
 from services.numerics.spending import characteristics
 
@@ -94,3 +94,91 @@ def test_probacc_counts_and_empty():
     assert (found.robust, found.not_robust, found.undecided, found.low, found.high) == (2, 1, 1, 0.5, 0.75)
     assert found.true_low <= 0.5 and found.true_high >= 0.75
     assert probacc(np.array([], dtype=int), alpha=0.05, delta=0.05).low is None
+
+
+def naive_monitored(kappa: float, alpha: float, horizon: int, sides: tuple[str, ...]) -> dict[str, float]:
+    """Counts of failures as a dictionary of probabilities; stopped ones are taken out."""
+    walk, errors = {0: 1.0}, {"below": 0.0, "above": 0.0}
+    for n in range(1, horizon + 1):
+        moved: dict[int, float] = {}
+        for k, mass in walk.items():
+            moved[k] = moved.get(k, 0.0) + mass * (1 - kappa)
+            moved[k + 1] = moved.get(k + 1, 0.0) + mass * kappa
+        for side in sides:
+            for k in list(moved):
+                p = stats.binom.cdf(k, n, kappa) if side == "below" else stats.binom.sf(k - 1, n, kappa)
+                if p <= alpha:
+                    errors[side] += moved.pop(k)
+        walk = moved
+    return errors
+
+
+@pytest.mark.parametrize("sides", [("below", "above"), ("below",), ("above",)])
+def test_monitored_error_is_that_of_a_naive_walk(sides):
+    found = monitored_error(0.3, 0.1, 60, sides=sides)
+    expected = naive_monitored(0.3, 0.1, 60, sides)
+    assert (found.below, found.above) == (pytest.approx(expected["below"]), pytest.approx(expected["above"]))
+
+
+def test_a_level_that_is_just_reached_stops():
+    """P(Bin(2, 1/2) <= 0) = P(Bin(2, 1/2) >= 2) = 1/4, in binary exactly."""
+    found = monitored_error(0.5, 0.25, 2)
+    assert (found.below, found.above, found.either) == (0.25, 0.25, 0.5)
+    assert monitored_error(0.5, 0.24, 2).either == 0.0
+
+
+def test_share_bounds_by_hand():
+    plain = true_share_bounds(60, 20, 100, alpha=0.05, delta=None)
+    assert (plain.low, plain.high) == (pytest.approx(0.55 / 0.95), pytest.approx(0.8 / 0.95))
+    low, high = clopper_pearson(60, 100, 0.1)[0], 1 - clopper_pearson(20, 100, 0.1)[0]
+    wide = true_share_bounds(60, 20, 100, alpha=0.05, delta=0.1)
+    assert (wide.low, wide.high) == (pytest.approx((low - 0.05) / 0.95), pytest.approx(high / 0.95))
+    ends = true_share_bounds(1, 1, 100, alpha=0.05, delta=None)
+    assert (ends.low, ends.high) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("kappa", "robust", "vulnerable", "alpha"),
+    [
+        (0.05, 0.025, 0.1, 0.05),
+        (0.2, 0.05, 0.4, 0.1),
+        (0.5, 0.001, 0.999, 0.3),
+        (0.3, 0.2, 0.45, 0.02),
+        (0.5, 0.001, 0.999, 0.25),  # P(Bin(2, 1/2) = 0) is the level
+        (0.5, 0.25, 0.75, 0.4375),  # and here the power of two draws is 9/16, what is asked
+        (0.5, 0.2, 0.8, 0.5),  # one draw is enough
+    ],
+)
+def test_the_fixed_sample_size_is_where_the_power_begins(kappa, robust, vulnerable, alpha):
+    def decides(n):
+        below = [c for c in range(n + 1) if stats.binom.cdf(c, n, kappa) <= alpha]
+        above = [c for c in range(n + 1) if stats.binom.sf(c - 1, n, kappa) <= alpha]
+        accepts = stats.binom.cdf(max(below), n, robust) if below else 0.0
+        rejects = stats.binom.sf(min(above) - 1, n, vulnerable) if above else 0.0
+        return accepts >= 1 - alpha and rejects >= 1 - alpha
+
+    found = fixed_sample_size(kappa, robust=robust, vulnerable=vulnerable, alpha=alpha)
+    assert decides(found) and not decides(found - 1)
+
+
+def test_sil_band_above_the_table():
+    assert sil_band(0.1000001) == "below SIL 1"
+    assert sil_band(0.99e-5) == "beyond SIL 4"
+    assert sil_band(1.01e-5) == "SIL 4"
+
+
+def test_probacc_whole():
+    found = probacc(np.array([1, 1, 0, -1, 1]), alpha=0.05, delta=0.1)
+    true = true_share_bounds(3, 1, 5, alpha=0.05, delta=0.1)
+    assert found == ProbAcc(3, 1, 1, 0.6, 0.8, true.low, true.high)
+    assert probacc(np.array([], dtype=int), alpha=0.05, delta=0.05) == ProbAcc(0, 0, 0, None, None, None, None)
+
+
+def test_power_that_is_just_reached_is_enough():
+    """Two draws at 1/4 and at 3/4 have power 9/16, in binary exactly."""
+    assert fixed_sample_size(0.5, robust=0.25, vulnerable=0.75, alpha=0.4375) == 2
+
+
+def test_the_least_of_sizes_whose_power_comes_and_goes():
+    """108, 110, 112, 114 draws have the power that is asked, 109, 111, 113 and 115 have not, and from 116 all have."""
+    assert fixed_sample_size(0.46, robust=0.2576, vulnerable=0.5842, alpha=0.1) == 108

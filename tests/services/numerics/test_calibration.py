@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
 from services.errors import MeasureError
-from services.numerics.calibration import Grid, calibrate, calibration_notes
+from services.numerics.calibration import (
+    Grid,
+    Policy,
+    _mean_defined,
+    _plateau,
+    _stability,
+    calibrate,
+    calibration_notes,
+)
 from services.numerics.scores import great_scores
-from services.numerics.temperature import ClassCurve
+from services.numerics.temperature import ClassCurve, TemperatureNodes
 from services.records import CalibrationResult, Estimate
 
 GRID = Grid(low=0.1, high=3.0, step=0.1, fine_step=0.01, window=1)
@@ -138,3 +148,198 @@ def test_faults_are_named() -> None:
         calibrate("fixed", lines, reference=[0.1])
     with pytest.raises(MeasureError, match="temperature"):
         calibrate("fixed", lines, temperature=-1.0)
+
+
+def line(means: list[list[float]], correct: list[int], counts: list[int] | None = None) -> ClassCurve:
+    """A curve with given class means at the ends of one octave, linear in log T between: two nodes at T and 2 T."""
+    nodes = TemperatureNodes(1.0, 1, 2)
+    ends = nodes.interpolation(np.array([1.0, 2.0]))
+    number = np.array(counts or [10] * len(correct))
+    at_nodes = np.linalg.solve(ends, np.array(means, dtype=float))
+    return ClassCurve(nodes, at_nodes * number, number, np.array(correct))
+
+
+def test_grids_to_the_last_digit() -> None:
+    grid = Grid(low=0.1, high=0.35, step=0.1, fine_step=0.05, window=2)
+    assert grid.coarse().tolist() == [0.1, 0.2, 0.3, 0.35]
+    assert grid.fine(0.2).tolist() == [0.1, 0.15, 0.2, 0.25, 0.3, 0.35]
+    assert Grid(low=0.1, high=3.0, step=0.1, fine_step=0.05, window=1).fine(1.0).tolist() == [0.9, 0.95, 1.0, 1.05, 1.1]
+    assert Grid(low=0.1, high=0.4, step=0.1).coarse().tolist() == [0.1, 0.2, 0.3, 0.4]
+
+
+def test_steps_are_rounded_to_twelve_decimals() -> None:
+    assert Grid(low=0.1, high=0.5, step=1 / 7).coarse()[1] == round(0.1 + 1 / 7, 12)
+
+
+@pytest.mark.parametrize("place", range(5))
+def test_each_of_the_four_neighbours_counts_for_stability(place: int) -> None:
+    """Three classes whose order is turned at one of T - d, T - d/2, T, T + d/2, T + d alone."""
+    around = np.array([1.1, 1.3, 1.5, 1.7, 1.9])
+    means = np.tile([0.1, 0.2, 0.3], (5, 1))
+    means[place] = means[place, ::-1]
+    nodes = TemperatureNodes(1.0, 1, 5)
+    at_nodes = np.linalg.solve(nodes.interpolation(around), means)
+    curve = ClassCurve(nodes, at_nodes * 10, np.full(3, 10), np.array([1, 2, 3]))
+    grid = Grid(low=1.1, high=1.9, neighbourhood=0.4)
+    assert _stability(curve, np.array([1.5]), grid).tolist() == [-1.0]
+    assert _stability(curve, np.array([1.9, 1.1]), grid).shape == (2,)
+
+
+def test_nodes_reach_the_ends_one_and_what_is_asked() -> None:
+    assert Grid(low=2.0, high=5.0).nodes("sigmoid") == TemperatureNodes(1.0, 3, 10)
+    assert Grid(low=0.5, high=0.75).nodes("softmax") == TemperatureNodes(0.5, 1, 16)
+    assert Grid(low=0.5, high=1.0).nodes("sigmoid", also=4.0) == TemperatureNodes(0.5, 3, 10)
+    assert Grid(low=0.5, high=1.0).nodes("sigmoid", also=0.25) == TemperatureNodes(0.25, 2, 10)
+    assert Grid(low=1.0, high=1.0).nodes("sigmoid") == TemperatureNodes(1.0, 1, 10)
+
+
+@pytest.mark.parametrize("change", [{"low": 0.0}, {"low": 3.0}, {"step": 0.0}, {"fine_step": 0.0}])
+def test_a_grid_of_nothing_is_refused(change: dict[str, float]) -> None:
+    with pytest.raises(MeasureError):
+        replace(GRID, **change).coarse()
+
+
+def test_models_where_a_correlation_is_undefined_stay_out_of_the_mean() -> None:
+    rows = [np.array([np.nan, np.nan, 1.0]), np.array([np.nan, 0.5, 0.0])]
+    np.testing.assert_array_equal(_mean_defined(rows), [np.nan, 0.5, 0.5])
+
+
+RISING, FALLING = [[0.1, 0.2, 0.3], [0.1, 0.2, 0.3]], [[0.3, 0.2, 0.1], [0.3, 0.2, 0.1]]
+CROSSING = [[0.1, 0.2, 0.3], [0.3, 0.2, 0.1]]
+"""Class means at T = 1 and T = 2; crossing ones are all alike half-way, at T = sqrt(2)."""
+SMALL = Grid(low=1.0, high=2.0, step=0.25, fine_step=0.125, window=1)
+
+
+def test_the_whole_of_a_calibration() -> None:
+    found = calibrate("class-accuracy", [line(CROSSING, [1, 2, 3])], grid=SMALL)
+    assert found.policy == "class-accuracy"
+    assert (found.temperature, found.objective, found.at_edge, found.plateau) == (1.0, 1.0, True, (1.0, 1.25))
+    assert found.grid == (1.0, 1.125, 1.25, 1.5, 1.75, 2.0)
+    assert found.curve == (1.0, 1.0, 1.0, -1.0, -1.0, -1.0)
+
+
+def test_a_plateau_inside_the_grid_is_not_at_its_edge() -> None:
+    grid = Grid(low=1.0, high=2.0, step=0.25, fine_step=0.25, window=1)
+    assert _plateau(np.array([0.0, 1.0, 1.0 - 1e-10, 1.0 + 1e-10, 0.5]), 2) == (1, 3)
+    assert _plateau(np.array([1.0, 1.0, 1.0]), 1) == (0, 2)
+    assert _plateau(np.array([0.0, 1.0, 0.0]), 1) == (1, 1)
+    assert _plateau(np.array([0.0, 1e-9, 2e-9]), 0) == (0, 1)
+    right = calibrate("class-accuracy", [line(CROSSING, [3, 2, 1])], grid=grid)
+    assert (right.temperature, right.plateau, right.at_edge) == (1.5, (1.5, 2.0), True)
+    around = calibrate("class-accuracy", [line(CROSSING, [3, 2, 1])], grid=SMALL)
+    assert around.grid == (1.0, 1.25, 1.375, 1.5, 1.625, 1.75, 2.0)
+
+
+def test_an_undefined_objective_is_none_in_the_curve() -> None:
+    """From T = 1.5 all means are 0, which no rank correlation can order."""
+    gone = line([[0.1, 0.2, 0.3], [-0.1, -0.2, -0.3]], [1, 2, 3])
+    assert calibrate("class-accuracy", [gone], grid=SMALL).curve == (1.0, 1.0, 1.0, None, None, None)
+
+
+def test_fixed_needs_nothing_and_says_what_it_saw() -> None:
+    lines = [line(RISING, [1, 2, 3]), line(FALLING, [2, 2, 3]), line(CROSSING, [3, 3, 3])]
+    alone = calibrate("fixed", [], temperature=2.0)
+    assert alone == CalibrationResult(
+        "fixed",
+        2.0,
+        notes=(
+            "No reference ranking was checked: 0 models declare a robust accuracy; a rank correlation needs at least 3 "
+            "values, there are 0.",
+        ),
+    )
+    assert calibrate("fixed", lines).temperature == 1.0
+    two = calibrate("fixed", lines, reference=[0.5, None, 0.6]).notes
+    assert two == (
+        "No reference ranking was checked: 2 models declare a robust accuracy; a rank correlation needs at least 3 "
+        "values, there are 2.",
+    )
+
+
+def test_a_model_without_samples_has_no_place_in_the_reference() -> None:
+    lines = [line(RISING, [k, k, k]) for k in (1, 2, 3)]
+    empty = ClassCurve(lines[0].nodes, lines[0].sums * 0, lines[0].counts * 0, lines[0].correct * 0)
+    found = calibrate("fixed", [*lines, empty], reference=[0.1, 0.2, 0.3, 0.05])
+    assert found.reference_accuracy == 1.0
+
+
+@pytest.mark.parametrize("policy", ["fixed", "class-accuracy"])
+def test_every_policy_is_held_against_the_reference(policy: Policy) -> None:
+    lines = [line(RISING, [k, k + 1, k + 2]) for k in (1, 2, 3)]
+    assert calibrate(policy, lines, grid=SMALL, reference=[0.1, 0.2, 0.3]).reference_accuracy == 1.0
+
+
+def test_three_are_enough_for_a_rank_correlation() -> None:
+    different = [line(RISING, [k, k, k]) for k in (1, 2, 3)]
+    assert "needs at least 3" not in calibrate("fleet-accuracy", different, grid=SMALL).reason
+    two_classes = line([[0.1, 0.2], [0.1, 0.2]], [1, 2])
+    assert calibrate("class-accuracy", [two_classes, line(RISING, [1, 2, 3])], grid=SMALL).temperature == 1.0
+
+
+@pytest.mark.parametrize(
+    ("policy", "lines", "reason"),
+    [
+        ("class-accuracy", [], "there are no models"),
+        ("class-accuracy", [line(RISING, [1, 2, 3]), line(RISING, [0] * 3, [0] * 3)], "a model has no samples"),
+        (
+            "fleet-accuracy",
+            [line(RISING, [1, 2, 3])] * 2,
+            "a rank correlation over models needs at least 3, there are 2",
+        ),
+        ("fleet-accuracy", [line(RISING, [1, 2, 3])] * 3, "all models have the same clean accuracy"),
+        (
+            "ranking-stability",
+            [line([[0.1, 0.2], [0.1, 0.2]], [1, 2])],
+            "a rank correlation over classes needs at least 3, there are 2",
+        ),
+        ("class-accuracy", [line(RISING, [2, 2, 2])], "scores or accuracies are all alike at every temperature"),
+    ],
+)
+def test_too_little_to_go_by(policy: Policy, lines: list[ClassCurve], reason: str) -> None:
+    assert calibrate(policy, lines, grid=SMALL) == CalibrationResult(policy, None, reason=reason)
+
+
+WIDE = CalibrationResult("class-accuracy", 2.7, plateau=(2.7, 3.0))
+EDGE = CalibrationResult("class-accuracy", 2.7, at_edge=True, plateau=(2.7, 2.7))
+PLAIN = CalibrationResult("class-accuracy", 2.7)
+NONE = Estimate(None, reason="too few")
+LOWER = "Calibration lowers the rank correlation with the reference robust accuracies from 0.600 to 0.500."
+CLOSER = "Clean accuracy alone ranks closer to the reference (0.700) than the scores do (0.500)."
+
+
+@pytest.mark.parametrize(
+    ("found", "after", "before", "alone", "notes"),
+    [
+        (PLAIN, 0.5, 0.5, 0.5, ()),
+        (PLAIN, 0.5, None, None, ()),
+        (PLAIN, 0.0, 1e-9, 1e-9, ()),
+        (PLAIN, 0.5, 0.6, 0.5, (LOWER,)),
+        (PLAIN, 0.5, 0.5, 0.7, (CLOSER,)),
+        (PLAIN, 0.5, 0.6, 0.7, (LOWER, CLOSER)),
+        (
+            WIDE,
+            0.5,
+            0.4,
+            0.4,
+            ("The objective keeps its best value from T = 2.7 to 3: T = 2.7 is one of many equal choices.",),
+        ),
+        (
+            EDGE,
+            None,
+            0.6,
+            0.7,
+            (
+                "The best temperature reaches the edge of the grid: the grid chose it, not the objective.",
+                "No reference ranking was checked: 17 models declare a robust accuracy; too few.",
+            ),
+        ),
+    ],
+)
+def test_the_notes_whole(
+    found: CalibrationResult,
+    after: float | None,
+    before: float | None,
+    alone: float | None,
+    notes: tuple[str, ...],
+) -> None:
+    sides = (NONE if value is None else Estimate(value) for value in (after, before, alone))
+    assert calibration_notes(found, *sides, 17) == notes

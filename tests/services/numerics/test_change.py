@@ -7,9 +7,11 @@ import pytest
 from scipy.stats import binomtest
 
 from services.errors import MeasureError
+from services.numerics import betting
 from services.numerics.change import changes, decide, worst_change
 from services.numerics.intervals import Sample, limits
 from services.numerics.paired import holm
+from services.records import Estimate
 
 CLASSES = 6
 
@@ -122,3 +124,124 @@ def test_mistakes(change: dict[str, object], message: str) -> None:
     given = {"before": np.zeros(2), "after": np.zeros(2), "groups": np.zeros(2, dtype=int), "n_groups": 1}
     with pytest.raises(MeasureError, match=message):
         changes(**{**given, "bound": 1.0, "alpha": 0.05, **change})  # type: ignore[arg-type]
+
+
+BEFORE, AFTER = np.array([0.2, 0.6, 1.2, 2.0, 0.4, 1.8]), np.array([0.6, 0.2, 1.6, 1.8, 0.0, 2.0])
+LABELS = np.array([0, 0, 0, 2, 2, 2])
+
+
+def test_all_of_the_changes_by_hand() -> None:
+    found = changes(BEFORE, AFTER, LABELS, 3, bound=2.0, alpha=0.1)
+    sample = Sample.of((AFTER - BEFORE + 2) / 4, LABELS, 3, bound=1.0, seed=0)
+    low, high = limits(sample, 0.1, "betting")
+    assert found.counts.tolist() == [3, 0, 3]
+    nan = np.nan
+    np.testing.assert_allclose(found.before, [2 / 3, nan, 1.4])
+    np.testing.assert_allclose(found.after, [0.8, nan, 3.8 / 3])
+    np.testing.assert_allclose(found.difference, [0.4 / 3, nan, -0.4 / 3], rtol=1e-12)
+    np.testing.assert_allclose(found.low, [2 * (2 * low[0] - 1), nan, 2 * (2 * low[2] - 1)])
+    np.testing.assert_allclose(found.high, [2 * (2 * high[0] - 1), nan, 2 * (2 * high[2] - 1)])
+    assert np.isnan(found.worse).tolist() == np.isnan(found.better).tolist() == [False, True, False]
+    assert found.test == "betting"
+
+
+def long(seed: int, n: int = 80) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    before = rng.random(n)
+    return before, np.clip(before + rng.normal(0.05, 0.2, n), 0, 1), rng.integers(0, 2, n)
+
+
+@pytest.mark.parametrize("seed", [0, 3, None])
+def test_p_values_of_betting_are_capitals_against_no_difference(seed: int | None) -> None:
+    before, after, groups = long(1)
+    found = changes(before, after, groups, 2, bound=1.0, alpha=0.01, seed=seed)
+    sample = Sample.of((after - before + 1) / 2, groups, 2, bound=1.0, seed=seed)
+    for block, values, mask in sample.blocks():
+        half = np.full(block.size, 0.5)
+        mirrored = np.where(mask, 1 - values, 0.0)
+        np.testing.assert_allclose(found.better[block], np.exp(betting.log_p_value(values, mask, half, 0.01)))
+        np.testing.assert_allclose(found.worse[block], np.exp(betting.log_p_value(mirrored, mask, half, 0.01)))
+        low = betting.lower_bound(values, mask, 0.01)
+        np.testing.assert_allclose(found.low[block], np.minimum(2 * low - 1, found.difference[block]), atol=1e-9)
+
+
+def test_the_order_of_betting_is_seeded_with_0() -> None:
+    before, after, groups = long(2)
+    default, zero = (
+        changes(before, after, groups, 2, bound=1.0, alpha=0.01),
+        changes(before, after, groups, 2, bound=1.0, alpha=0.01, seed=0),
+    )
+    np.testing.assert_array_equal(default.better, zero.better)
+    other = changes(before, after, groups, 2, bound=1.0, alpha=0.01, seed=5)
+    assert (default.better != other.better).all()
+
+
+def test_stratified_scores_need_no_one_mean_difference_also_when_they_are_0_or_1() -> None:
+    before, after, groups = long(4)
+    both = changes(
+        (before > 0.5) * 1.0, (after > 0.5) * 1.0, groups, 2, bound=1.0, alpha=0.05, binary=True, stratified=True
+    )
+    assert both.test == "empirical Bernstein"
+    sample = Sample.of((1.0 * (after > 0.5) - (before > 0.5) + 1) / 2, groups, 2, bound=1.0, seed=0)
+    np.testing.assert_allclose(both.low, 2 * limits(sample, 0.05, "empirical-bernstein")[0] - 1)
+    exact = changes((before > 0.5) * 1.0, (after > 0.5) * 1.0, groups, 2, bound=1.0, alpha=0.05, binary=True)
+    assert exact.test == "exact McNemar"
+    np.testing.assert_allclose(exact.low, 2 * limits(sample, 0.05, "betting")[0] - 1)
+
+
+def test_the_inverted_theorem_says_nothing_for_one_pair_or_no_difference() -> None:
+    one = changes(np.array([0.9]), np.array([0.1]), np.array([0]), 1, bound=1.0, alpha=0.05, stratified=True)
+    assert (one.worse[0], one.better[0]) == (1.0, 1.0)
+    two = changes(
+        np.array([0.9, 0.9]), np.array([0.1, 0.1]), np.zeros(2, int), 1, bound=1.0, alpha=0.05, stratified=True
+    )
+    root = (0.4 * 3 / 7) ** 0.5
+    assert (two.worse[0], two.better[0]) == (pytest.approx(min(1.0, 2 * np.exp(-(root**2)))), 1.0)
+    many = changes(
+        np.tile([0.9, 0.5], 20), np.tile([0.1, 0.4], 20), np.zeros(40, int), 1, bound=1.0, alpha=0.05, stratified=True
+    )
+    turned = changes(
+        np.tile([0.1, 0.4], 20), np.tile([0.9, 0.5], 20), np.zeros(40, int), 1, bound=1.0, alpha=0.05, stratified=True
+    )
+    assert (turned.worse[0], turned.better[0]) == (1.0, pytest.approx(many.worse[0]))
+    nothing = changes(np.zeros(0), np.zeros(0), np.zeros(0, int), 1, bound=1.0, alpha=0.05, stratified=True)
+    assert np.isnan(nothing.worse[0]) and np.isnan(nothing.better[0])
+    away, variance = 0.225, np.var(np.tile([0.1, 0.45], 20), ddof=1)
+    a, b = 7 / (3 * 39), np.sqrt(2 * variance / 40)
+    x = (-b + np.sqrt(b * b + 4 * a * away)) / (2 * a)
+    assert (many.worse[0], many.better[0]) == (pytest.approx(2 * np.exp(-(x**2))), 1.0)
+
+
+def test_the_worst_change_is_made_of_single_lower_and_joint_upper_limits() -> None:
+    before, after, _ = long(6, 90)
+    groups = np.arange(90) % 3
+    found = worst_change(before, after, groups, 4, bound=1.0, alpha=0.1, seed=7)
+    own, joint = (changes(before, after, groups, 4, bound=1.0, alpha=level, seed=7) for level in (0.1, 0.1 / 3))
+    assert found == Estimate(np.nanmin(own.difference), np.nanmin(own.low), np.nanmin(joint.high))
+    default = worst_change(before, after, groups, 4, bound=1.0, alpha=0.1)
+    assert default == worst_change(before, after, groups, 4, bound=1.0, alpha=0.1, seed=0) != found
+    single = worst_change(
+        np.array([0.9, 0.1, 0.2]), np.array([0.1, 0.2, 0.3]), np.array([0, 1, 1]), 2, bound=1.0, alpha=0.1
+    )
+    assert single.value == pytest.approx(-0.8)
+    none = worst_change(np.zeros(0), np.zeros(0), np.zeros(0, int), 3, bound=1.0, alpha=0.1)
+    assert none == Estimate(None, reason="no samples in common")
+
+
+def test_flags_at_the_level_and_with_both_directions_alike() -> None:
+    assert decide([0.05], [0.6], 0.1) == [("worse", 0.1)]
+    assert decide([0.6], [0.05], 0.1) == [("better", 0.1)]
+    assert decide([0.051], [0.6], 0.1) == [("not separated", 0.102)]
+    assert decide([0.6], [0.051], 0.1) == [("not separated", 0.102)]
+    assert decide([0.01], [0.01], 0.1) == [("worse", 0.02)]
+
+
+def test_as_many_worse_as_better_are_needed() -> None:
+    with pytest.raises(ValueError, match="argument 2"):
+        decide([0.1, 0.2], [0.3], 0.1)
+
+
+def test_means_before_and_after_of_a_single_pair() -> None:
+    found = changes(np.array([0.25]), np.array([0.75]), np.array([0]), 1, bound=1.0, alpha=0.1)
+    assert (found.before[0], found.after[0], found.difference[0]) == (0.25, 0.75, 0.5)
+    assert found.before.dtype == np.float64

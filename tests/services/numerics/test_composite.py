@@ -210,3 +210,67 @@ def test_places_are_shared_by_ties_and_with_leader_covers_all_leaders() -> None:
     assert places(scores) == (4, 1, 1, 3)
     assert with_leader(scores) == (False, True, True, True)
     assert with_leader([Estimate(None, reason="x")]) == (None,)
+
+
+def test_records_whole() -> None:
+    """Two metrics, the second lower is better; the third model lacks one, the fourth an interval on one side."""
+    found = composite(
+        np.array([[1.0, 4.0], [3.0, 2.0], [NAN, 1.0], [2.0, 4.0]]),
+        low=np.array([[0.5, 3.5], [2.5, 1.5], [NAN, 0.5], [NAN, 3.0]]),
+        high=np.array([[1.5, 4.5], [3.5, 2.5], [NAN, 1.5], [2.5, 5.0]]),
+        names=("accuracy", "error"),
+        weights=(3, 1),
+        lower_is_better=(False, True),
+    )
+    assert found == Composite(
+        (
+            Estimate(0.0, -0.25, 0.25),
+            Estimate(1.0, 0.75, 1.25),
+            Estimate(None, reason="lacks accuracy"),
+            Estimate(0.375, None, 0.6875),
+        ),
+        found.spread,
+    )
+    assert found.spread.dtype == np.bool_ and found.spread.tolist() == [True, True]
+    assert all(type(part) is float for part in (found.scores[0].value, found.scores[0].low, found.scores[0].high))
+
+
+def test_what_is_missing_is_listed_and_comes_before_what_is_alike() -> None:
+    found = of([[NAN, NAN], [1.0, 2.0], [1.0, 2.0]])
+    assert found.scores == (Estimate(None, reason="lacks m0, m1"), *[Estimate(None, reason=ALIKE)] * 2)
+    assert found.spread.tolist() == [False, False]
+    assert of([[NAN, 1.0], [NAN, 2.0]]).scores == (Estimate(None, reason="lacks m0"),) * 2
+    nobody = of(np.zeros((0, 2))).spread
+    assert nobody.tolist() == [False, False] and nobody.dtype == np.bool_
+
+
+def test_a_spread_is_relative_to_the_largest_number() -> None:
+    assert of([[1.0, 1000.0], [1.0 + 5e-13, 1000.0 + 5e-9]]).spread.tolist() == [False, True]
+    assert of([[-1.0, -1000.0], [-1.0 - 5e-13, -1000.0 - 5e-9]]).spread.tolist() == [False, True]
+    assert of([[-1000.0], [-1000.0 - 5e-10]]).spread.tolist() == [False]
+    assert of([[1000.0], [1000.0 + 5e-10]]).spread.tolist() == [False]
+
+
+def test_places_are_told_by_twelve_decimals() -> None:
+    assert places([Estimate(0.5), Estimate(0.5 + 4e-13), Estimate(0.5 + 2e-12)]) == (2, 2, 1)
+    assert places([]) == ()
+
+
+def test_a_leader_without_a_lower_limit_bars_nobody() -> None:
+    assert with_leader([Estimate(0.9), Estimate(0.5, 0.1, 0.95)]) == (True, None)
+    assert with_leader([Estimate(0.9, 0.7, 1.0), Estimate(0.5, 0.1, 0.7), Estimate(0.5, 0.1)]) == (True, True, None)
+    assert with_leader([Estimate(0.9, 0.7, 1.0), Estimate(0.5, 0.1, 0.69), Estimate(None)]) == (True, False, None)
+
+
+def test_weights_come_back_as_floats() -> None:
+    found = check_weights([0, 2], 2)
+    assert found.dtype == np.float64 and found.tolist() == [0.0, 2.0]
+
+
+def test_a_front_of_integers_with_a_gap() -> None:
+    """Whoever lacks a criterion is compared with none, however good it is in the others."""
+    table = np.array([[3, 1], [2, 2], [9, NAN], [1, 2]])
+    assert pareto_front(table, [False, False]) == (True, True, None, False)
+    assert pareto_front(table, [True, True]) == (True, False, None, True)
+    assert pareto_front(np.array([[0], [1]], dtype=np.uint8), [True]) == (True, False)
+    assert pareto_front(np.array([[3], [2]]), [0]) == (True, False)  # type: ignore[list-item]

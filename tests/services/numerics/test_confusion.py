@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 from services.errors import MeasureError
-from services.numerics.confusion import chance_level, chance_p_value, class_order, confusion_matrix
+from services.numerics.confusion import ClassOrder, chance_level, chance_p_value, class_order, confusion_matrix
 
 
 def predictions(seed: int, k: int, n: int, accuracy: float) -> tuple[np.ndarray, np.ndarray]:
@@ -86,3 +86,62 @@ def test_faults_are_named() -> None:
         chance_p_value(5, 3, chance=0.5)
     with pytest.raises(MeasureError, match="chance"):
         chance_p_value(1, 3, chance=1.0)
+
+
+def test_a_class_order_whole() -> None:
+    """Classes 1 and 2 of four are swapped; class 3 has no samples and stays."""
+    counts = np.array([[40, 2, 1, 0], [1, 3, 39, 0], [0, 38, 4, 0], [0, 0, 0, 0]])
+    assert class_order(counts) == ClassOrder((0, 2, 1, 3), 117 / 128, 47 / 128, (1, 2), True)
+    assert class_order(counts, alpha=1e-30) == ClassOrder((0, 2, 1, 3), 117 / 128, 47 / 128, (1, 2), False)
+    assert class_order(np.zeros((3, 3), int)) == ClassOrder((0, 1, 2), 0.0, 0.0, (), False)
+    assert class_order(np.zeros((0, 0), int)) == ClassOrder((), 0.0, 0.0, (), False)
+    assert all(type(k) is int for k in class_order(counts).permutation + class_order(counts).moved)
+
+
+def test_ties_stay_in_place() -> None:
+    """Every order explains a table of ones alike."""
+    assert class_order(np.ones((5, 5), int)) == ClassOrder((0, 1, 2, 3, 4), 0.2, 0.2, (), False)
+
+
+def test_the_evidence_is_a_sign_test_over_the_moved_classes_and_all_pairs() -> None:
+    """11 of 11 and 2 of 2 samples of two classes speak for a swap: p = 2**-13, times the 3 pairs of 3 classes."""
+    counts = np.array([[0, 11, 0], [2, 0, 0], [0, 0, 50]])
+    p = 0.5**13
+    assert class_order(counts, alpha=3 * p * 1.01).wrong_order
+    assert not class_order(counts, alpha=3 * p * 0.99).wrong_order
+    against = np.array([[3, 11, 0], [2, 0, 0], [0, 0, 50]])
+    p = binom.sf(12, 16, 0.5)
+    assert class_order(against, alpha=3 * p * 1.01).wrong_order
+    assert not class_order(against, alpha=3 * p * 0.99).wrong_order
+    assert not class_order(counts[:2, :2], alpha=0.5**13).wrong_order
+    assert class_order(counts[:2, :2], alpha=0.5**13 * 1.01).wrong_order
+
+
+def test_half_of_the_moved_samples_is_no_majority() -> None:
+    half = np.array([[0, 30, 30], [30, 0, 30], [0, 0, 90]])
+    assert not class_order(half, alpha=0.5).wrong_order
+    half[0, 1] += 1
+    assert class_order(half, alpha=0.5).wrong_order
+
+
+def test_a_matrix_of_counts_has_a_type_and_a_shape() -> None:
+    found = confusion_matrix(np.array([0, 2]), np.array([0, -1]), 3)
+    assert found.dtype == np.int64 and found.tolist() == [[1, 0, 0], [0, 0, 0], [0, 0, 0]]
+
+
+def test_chance_at_the_ends() -> None:
+    assert chance_p_value(0, 4, chance=0.5) == pytest.approx(1.0)
+    assert chance_p_value(4, 4, chance=0.5) == pytest.approx(1 / 16)
+    assert chance_p_value(1, 1, chance=0.25) == pytest.approx(0.25)
+    assert chance_level(np.zeros(0, int), 4) == 0.25
+    assert chance_level(np.array([2, 2]), 4) == chance_level(np.array([1]), 4) == 1.0
+    assert type(chance_p_value(1, 1, chance=0.25)) is float
+
+
+def test_one_sample_more_is_a_better_order() -> None:
+    """The preference for the given order is worth less than a sample, however many classes would have to move."""
+    assert class_order(np.array([[0, 1], [0, 0]])) == ClassOrder((1, 0), 1.0, 0.0, (0,), False)
+    size = 40
+    counts = np.eye(size, dtype=int) + np.roll(np.eye(size, dtype=int), 1, axis=1)
+    counts[0, 0] = 0
+    assert class_order(counts).permutation == (*range(1, size), 0)

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.errors import MeasureError
-from services.numerics.disparity import disparity, nrgc
+from services.numerics.disparity import Disparity, disparity, nrgc, rank_weights
 from services.numerics.profile import Profile
+from services.records import Estimate
 
 MEANS = st.lists(st.floats(0, 1.25), min_size=1, max_size=12)
 
@@ -110,3 +111,61 @@ def test_certified_radii_of_randomized_smoothing(
     assert found.wcr.value == pytest.approx(low, abs=5e-4)
     assert found.wcr.value + found.rdi.value == pytest.approx(high, abs=5e-4)
     assert found.nrgc.value == pytest.approx(gini, abs=5e-4)
+
+
+def test_a_disparity_whole() -> None:
+    found = disparity(np.array([0.5, math.nan, 0.25, 0.25, 0.5]), np.array([1, 0, 1, 1, 1], dtype=bool), penalty=2.0)
+    assert found == Disparity(
+        rdi=Estimate(0.25),
+        nrgc=Estimate(pytest.approx(double_loop([0.5, 0.25, 0.25, 0.5]))),
+        wcr=Estimate(0.25),
+        fp=Estimate(0.375 - 0.5),
+        worst=(2, 3),
+        best=(0, 4),
+        worst_first=(2, 3, 0, 4),
+        missing=(1,),
+        penalty=2.0,
+    )
+    assert all(type(k) is int for k in found.worst + found.best + found.worst_first + found.missing)
+
+
+def test_a_disparity_of_nothing_whole() -> None:
+    none = Estimate(None, reason="no group has samples")
+    nothing = disparity(np.zeros(2), np.zeros(2, dtype=bool), penalty=0.0)
+    assert nothing == Disparity(none, none, none, none, (), (), (), (0, 1), 0.0)
+    zeros = all_defined([0.0, 0.0])
+    reason = "all group means are 0, so the inequality is 0/0"
+    zero = Estimate(0.0)
+    assert zeros == Disparity(zero, Estimate(None, reason=reason), zero, zero, (0, 1), (0, 1), (0, 1), (), 0.5)
+    assert all_defined([0.1]).nrgc == Estimate(0.0)
+
+
+def test_ties_are_relative_to_the_largest_mean() -> None:
+    found = all_defined([1.0, 1.0 + 9e-13, 10.0 - 9e-12, 10.0])
+    assert (found.worst, found.best) == ((0, 1), (2, 3))
+    apart = all_defined([1.0, 1.0 + 2e-11, 10.0 - 2e-11, 10.0])
+    assert (apart.worst, apart.best) == ((0,), (3,))
+    just = all_defined([1.0, 1.0 + 5e-12, 10.0 - 5e-12, 10.0])
+    assert (just.worst, just.best) == ((0, 1), (2, 3))
+
+
+def test_single_precision_is_widened_before_anything_is_added() -> None:
+    means = np.float32([0.1, 0.2, 0.7])
+    assert nrgc(means) == nrgc(means.astype(np.float64))
+    assert all_defined(means) == all_defined(means.astype(np.float64))
+
+
+def test_groups_that_tie_come_by_index_however_many() -> None:
+    assert all_defined([0.5, 0.25] * 50).worst_first == (*range(1, 100, 2), *range(0, 100, 2))
+
+
+def test_weights_of_ranks() -> None:
+    assert rank_weights(4).tolist() == [-3.0, -1.0, 1.0, 3.0]
+    assert rank_weights(1).tolist() == [0.0]
+
+
+def test_integers_are_means_too() -> None:
+    found = disparity(np.array([1, 3, 9]), np.array([1, 1, 0]))
+    assert (found.rdi.value, found.missing, found.worst_first) == (2.0, (2,), (0, 1))
+    assert nrgc(np.array([1, 3])) == 0.25
+    assert nrgc(np.zeros(0)) is None

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from statsmodels.stats.proportion import proportion_confint
 
 from services.errors import MeasureError
-from services.numerics.falsification import falsify
+from services.numerics.falsification import Falsification, falsify
+from services.records import Estimate
 
 
 def table(seed: int, n: int = 300, classes: int = 4) -> dict[str, Any]:
@@ -62,6 +63,7 @@ def test_all_and_none_have_closed_ends() -> None:
 
 def test_a_distance_equal_to_the_claim_refutes_nothing() -> None:
     assert falsify([0.5], [0.5], [1], [0], [0], classes=1).overall.value == 0
+    assert falsify([0.5], [0.5], [1], [1], [0], classes=1).untested == (0,)
 
 
 def test_a_class_without_correct_samples_is_undefined_and_costs_no_level() -> None:
@@ -85,3 +87,36 @@ def test_wrong_input(change: dict[str, Any], message: str) -> None:
     good = {"scores": [1.0, 1.0], "distances": [1.0, 1.0], "correct": [1, 1], "censored": [0, 0], "labels": [0, 1]}
     with pytest.raises(MeasureError, match=message):
         falsify(**{**good, **change}, classes=2)
+
+
+def test_a_falsification_whole() -> None:
+    """Three classes: two of three beaten and one untested; none right; one right and not beaten."""
+    found = falsify(
+        scores=[0.5, 0.5, 0.9, 0.5, 0.9, 0.2],
+        distances=[0.4, 0.5, 0.3, 0.1, 0.8, 0.8],
+        correct=[1, 1, 1, 0, 1, 1],
+        censored=[0, 0, 0, 0, 1, 1],
+        labels=[0, 0, 0, 1, 0, 2],
+        classes=3,
+        delta=0.1,
+    )
+    of_class, overall = proportion_confint(2, 4, 0.05, method="beta"), proportion_confint(2, 5, 0.1, method="beta")
+    assert found == Falsification(
+        overall=Estimate(0.4, pytest.approx(overall[0]), pytest.approx(overall[1])),
+        classes=(
+            Estimate(0.5, pytest.approx(of_class[0]), pytest.approx(of_class[1])),
+            Estimate(None, reason="no correctly classified sample"),
+            Estimate(0.0, 0.0, pytest.approx(proportion_confint(0, 1, 0.05, method="beta")[1])),
+        ),
+        falsified=(2, 0, 0),
+        counted=(4, 0, 1),
+        untested=(1, 0, 0),
+        delta=0.1,
+    )
+    assert type(found.counted[0]) is int and type(found.overall.low) is float
+
+
+def test_a_falsification_of_nothing_whole_at_the_usual_level() -> None:
+    none = Estimate(None, reason="no correctly classified sample")
+    empty = falsify([], [], [], [], np.zeros(0, int), classes=2)
+    assert empty == Falsification(none, (none, none), (0, 0), (0, 0), (0, 0), 0.05)

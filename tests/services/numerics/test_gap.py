@@ -53,3 +53,19 @@ def test_the_true_difference_is_covered(binary: bool) -> None:
         assert found.low is not None and found.high is not None
         covered += found.low <= truth <= found.high
     assert covered / repeats >= 1 - delta
+
+
+def test_gaps_whole() -> None:
+    assert gap(Estimate(0.75, 0.5, 1.0), Estimate(0.5, 0.25, 0.625), bound=1.0) == Estimate(0.25, -0.125, 0.75)
+    wide = Estimate(0.5, 0.0, 1.0)
+    assert gap(wide, wide, bound=1.0) == Estimate(0.0, -1.0, 1.0, "the interval covers the whole range", True)
+    lower, upper = gap(Estimate(0.5, 0.25, 1.0), wide, bound=1.0), gap(wide, Estimate(0.5, 0.25, 1.0), bound=1.0)
+    assert (lower.vacuous, upper.vacuous, lower.reason, upper.reason) == (False, False, "", "")
+    whole = Estimate(0.5, 0.25, 1.0)
+    for train in (Estimate(0.5, 0.25), Estimate(0.5, None, 1.0), whole):
+        for test in (Estimate(0.5, 0.25), Estimate(0.5, None, 1.0), whole):
+            found = gap(train, test, bound=1.0)
+            if train is whole and test is whole:
+                assert found == Estimate(0.0, -0.75, 0.75)
+            else:
+                assert found == Estimate(0.0, reason="no interval on one of the sides")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from services.errors import MeasureError
-from services.numerics.masking import Limits, Observations, Sign, find_masking
+from services.numerics.masking import Finding, Limits, Observations, Sign, find_masking
 
 N = 1000
 CORRECT = np.arange(N) < 800
@@ -63,3 +63,45 @@ def test_sentence_and_share_speak_of_the_correctly_classified() -> None:
 def test_columns_of_other_length() -> None:
     with pytest.raises(MeasureError, match="columns of 1000 samples"):
         sign_of(noise=np.ones(3))
+
+
+def test_findings_whole_and_in_order() -> None:
+    """Four samples, three right, of which the attack breaks one: one sign each of 1 in 3, and 2 in 3 for zeros."""
+    seen = Observations(
+        correct=[1, 1, 1, 0],
+        attack=[1, 1, 0, 1],
+        zero_gradient=[0.5, 0.49, 1.0, 1.0],
+        noise=[0.99, 1.0, 0.0, 0.0],
+        black_box=[1, 0, 0, 0],
+        shorter=[0, 1, 0, 0],
+        unbounded=[0, 0, 1, 1],
+    )
+    third, words = 1 / 3, "For 1 of 3 correctly classified samples (33.3%) "
+    assert find_masking(seen) == (
+        Finding(
+            Sign.ZERO_GRADIENT,
+            2,
+            2 / 3,
+            "For 2 of 3 correctly classified samples (66.7%) at least half of the input gradients were exactly zero, "
+            "so a gradient attack could not move.",
+        ),
+        Finding(
+            Sign.NOISE, 1, third, f"{words}the gradient attack failed where random noise in the same ball succeeded."
+        ),
+        Finding(
+            Sign.BLACK_BOX,
+            1,
+            third,
+            f"{words}the gradient attack failed where a black-box attack in the same ball succeeded.",
+        ),
+        Finding(Sign.SHORTER, 1, third, f"{words}the attack failed where the same attack with fewer steps succeeded."),
+        Finding(Sign.UNBOUNDED, 1, third, f"{words}the attack failed in a ball large enough to hold any image."),
+    )
+
+
+def test_a_share_at_the_limit_is_no_finding() -> None:
+    seen = Observations([1, 1], [1, 1], zero_gradient=[1, 0], noise=[0, 1], unbounded=[1, 0])
+    assert len(find_masking(seen, Limits(0.49, 0.49, 0.49))) == 3
+    assert find_masking(seen, Limits(zero=0.5, weaker=0.5, unbounded=0.5)) == ()
+    assert [type(f.samples) for f in find_masking(seen)] == [int] * 3
+    assert [type(f.share) for f in find_masking(seen)] == [float] * 3

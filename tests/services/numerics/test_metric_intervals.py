@@ -252,9 +252,9 @@ def test_exact_wcr_limits_hold_for_samples_of_unequal_means(delta: float) -> Non
             for high, rest in ((1, 0.0), (1, 1.0), (n // 2, 0.0), (n // 2, 1.0), (1, 0.01), (1, 0.5)):
                 chance = np.where(np.arange(n) < high, p, rest)
                 counts = poisson_binomial(chance)
-                for mixed, limits in found.items():
-                    low = counts @ [one.low > chance.mean() + 1e-12 for one in limits]
-                    up = counts @ [one.high < chance.mean() - 1e-12 for one in limits]
+                for mixed, each in found.items():
+                    low = counts @ [one.low > chance.mean() + 1e-12 for one in each]
+                    up = counts @ [one.high < chance.mean() - 1e-12 for one in each]
                     worst[mixed] = max(worst[mixed], float(low), float(up))
     assert worst[True] <= delta + 1e-9
     assert worst[False] > delta + 1e-9

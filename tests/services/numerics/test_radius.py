@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from scipy.stats import norm
+from scipy.stats import beta, norm
 from statsmodels.stats.proportion import proportion_confint
 
 from services.numerics.radius import (
@@ -11,6 +11,7 @@ from services.numerics.radius import (
     radius_of,
     sequential_radius,
 )
+from services.numerics.sequential import lower_sequence, upper_sequence
 
 
 @pytest.mark.parametrize(("hits", "n"), [(0, 100), (61, 100), (99_000, 100_000), (100_000, 100_000)])
@@ -67,3 +68,28 @@ def test_published_radii_give_the_known_profile(shared_data, sigma, worst, low, 
     assert (rows[rows[:, 2] == -1, 3] == 0).all()
     # The largest radius in the authors' files is the one that 100,000 of 100,000 give at 1 %, not at the paper's 0.1 %.
     assert rows[:, 3].max() == pytest.approx(largest_radius(100_000, sigma=float(sigma), alpha=0.01), abs=5e-3)
+
+
+def test_bounds_and_radii_to_the_last_digit():
+    assert lower_bound([0, 3, 10], [10, 10, 10], 0.05) == pytest.approx(
+        [0.0, beta.ppf(0.05, 3, 8), 0.05**0.1], abs=1e-13
+    )
+    assert lower_bound([0, 5], 5, 0.05).tolist()[0] == 0.0
+    assert lower_bound(1, 1, 0.05) == pytest.approx(0.05)
+    assert radius_of([0.500001, 1.0], 2.0) == pytest.approx([2 * norm.ppf(0.500001), 2 * norm.ppf(1 - 1e-16)], rel=1e-6)
+    assert radius_of(0.5, 2.0) == 0.0 and radius_of(1, 2.0) > 16
+    assert probability_at(2, 4.0) == pytest.approx(norm.cdf(0.5))
+    assert {radius_of(1, 2.0).dtype, probability_at(2, 4.0).dtype, lower_bound(1, 1, 0.05).dtype} == {np.dtype(float)}
+    single = np.float32([0.75, 1.0])
+    assert radius_of(single, 2.0) == pytest.approx([2 * norm.ppf(0.75), 16.4], rel=2e-3)
+    assert (radius_of(single, 2.0).dtype, probability_at(single, 2.0).dtype) == (np.float64, np.float64)
+    assert type(largest_radius(10, sigma=0.5, alpha=0.05)) is float
+
+
+def test_sequential_radii_are_those_of_the_confidence_sequences():
+    hits, draws = [90, 60, 100], [100, 100, 100]
+    low, high = sequential_radius(hits, draws, sigma=0.5, alpha=0.05)
+    failures = np.array([10, 40, 0])
+    assert low == pytest.approx(radius_of(1 - upper_sequence(100, failures, 0.05), 0.5))
+    assert high == pytest.approx(radius_of(1 - lower_sequence(100, failures, 0.05), 0.5))
+    assert (low[:2] < high[:2]).all() and low[2] > 0

@@ -13,6 +13,7 @@ from scipy.stats import spearmanr
 
 from services.errors import MeasureError
 from services.numerics.ranks import ranks, reranking, spearman, spearman_rows
+from services.records import Estimate
 
 PAIRS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=3, max_size=20)
 
@@ -65,3 +66,30 @@ def test_reranking() -> None:
     assert ranks([], descending=True) == ()
     with pytest.raises(MeasureError, match="one value a model"):
         reranking({"score": [1.0], "rdi": [1.0, 2.0]})
+
+
+def test_correlations_whole() -> None:
+    assert spearman(np.array([1, 2, 3]), np.array([1, 3, 2])) == Estimate(0.5)
+    assert spearman(np.array([1, 2]), np.array([1, 2])) == Estimate(
+        None, reason="a rank correlation needs at least 3 values, there are 2"
+    )
+    assert spearman(np.ones(3), np.arange(3)) == Estimate(None, reason="all values are alike")
+    assert spearman(np.arange(3), np.ones(3)) == Estimate(None, reason="all values are alike")
+    assert type(spearman(np.array([1, 2, 3]), np.array([1, 3, 2])).value) is float
+
+
+def test_rows_are_never_beyond_one() -> None:
+    rows = np.random.default_rng(1).random((200, 7))
+    assert np.abs(spearman_rows(rows, np.concatenate([rows[:100], -rows[100:]]))).max() == 1.0
+    assert spearman_rows(np.arange(3), np.arange(3)[::-1]).tolist() == [-1.0]
+    assert spearman_rows([[1, 2], [2, 1]], [3, 9]).tolist() == [1.0, -1.0]  # type: ignore[arg-type]
+
+
+def test_ranks_of_undefined_and_tied_values() -> None:
+    assert ranks([2.0, None, 1.0, 2.0], descending=False) == (2.5, None, 1.0, 2.5)
+    assert ranks([2.0, None, 1.0, 2.0], descending=True) == (1.5, None, 3.0, 1.5)
+    assert ranks([None, None], descending=True) == (None, None)
+    assert type(ranks([1.0], descending=True)[0]) is float
+    assert ranks([1, 3, 2], descending=True) == (3.0, 1.0, 2.0)
+    assert reranking({}) == {}
+    assert reranking({"nrgc": [1.0, 2.0], "wcr": [1.0, 2.0]}) == {"nrgc": (1.0, 2.0), "wcr": (2.0, 1.0)}

@@ -12,7 +12,19 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from services.errors import MeasureError
-from services.numerics.scores import GREAT_BOUND, SATURATION, great_scores, offset_free_scores, predictions
+from services.numerics import scores as scores_module
+from services.numerics.scores import (
+    GREAT_BOUND,
+    SATURATION,
+    check_logits,
+    chunks,
+    great_scores,
+    margins,
+    offset_free_scores,
+    predictions,
+    sigmoid_margin,
+    softmax_margin,
+)
 
 ACTIVATIONS = ["sigmoid", "softmax"]
 
@@ -171,3 +183,129 @@ def test_no_samples_give_no_scores() -> None:
 def test_faults_are_named(logits: np.ndarray, labels: list, temperature: float, activation: str, says: str) -> None:
     with pytest.raises(MeasureError, match=says):
         great_scores(logits, np.array(labels), temperature=temperature, activation=activation)
+
+
+def test_scores_whole() -> None:
+    """Right, wrong, tied, not finite; types of all five columns."""
+    z = np.array([[2.0, 0.0, 1.0], [0.0, 1.0, 3.0], [1.0, 1.0, 0.0], [np.nan, 0.0, 0.0]])
+    for dtype in (np.float64, np.float32, np.float16):
+        found = great_scores(z.astype(dtype), np.array([0, 0, 1, 1]), temperature=1.0, activation="sigmoid")
+        margin = 1 / (1 + math.exp(-2)) - 1 / (1 + math.exp(-1))
+        np.testing.assert_allclose(found.scores, [GREAT_BOUND * margin, 0, 0, 0], rtol=1e-14)
+        assert found.correct.tolist() == [True, False, False, False]
+        assert predictions(z.astype(dtype)).tolist() == [0, 2, 0, -1]
+        assert found.finite.tolist() == [True, True, True, False]
+        assert found.saturated.tolist() == [False] * 4
+        kinds = [getattr(found, name).dtype for name in ("scores", "correct", "saturated", "finite")]
+        assert kinds == [np.float64, np.bool_, np.bool_, np.bool_]
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_no_samples_whole(activation: str) -> None:
+    found = great_scores(np.zeros((0, 3)), np.zeros(0, dtype=int), temperature=1.0, activation=activation)
+    kinds = [getattr(found, name).dtype for name in ("scores", "correct", "saturated", "finite")]
+    assert kinds == [np.float64, np.bool_, np.bool_, np.bool_]
+    assert {getattr(found, name).shape for name in ("scores", "correct", "saturated", "finite")} == {(0,)}
+    free = offset_free_scores(np.zeros((0, 3)), np.zeros(0, dtype=int), temperature=1.0, activation=activation)
+    assert free.shape == (0,)
+
+
+def test_parts_of_any_size_give_the_same_columns() -> None:
+    logits, labels = sample(6, 50, 4)
+    logits[7] = np.nan
+    logits[8] = [60, -60, -60, -60]
+    labels[8] = 0
+    for activation in ACTIVATIONS:
+        whole = great_scores(logits, labels, temperature=1.0, activation=activation)
+        free, classes = offset_free_scores(logits, labels, temperature=1.0, activation=activation), predictions(logits)
+        with pytest.MonkeyPatch.context() as patch:
+            for elements in (1, 9, 80):
+                patch.setattr(scores_module, "_CHUNK", elements)
+                parts = great_scores(logits, labels, temperature=1.0, activation=activation)
+                for name in ("scores", "correct", "saturated", "finite"):
+                    np.testing.assert_array_equal(getattr(parts, name), getattr(whole, name))
+                np.testing.assert_array_equal(predictions(logits), classes)
+                again = offset_free_scores(logits, labels, temperature=1.0, activation=activation)
+                np.testing.assert_array_equal(again, free)
+        assert whole.saturated[8] and not whole.finite[7]
+
+
+def test_chunks_cover_all_rows_once() -> None:
+    assert list(chunks(0, 3)) == []
+    assert list(chunks(5, 1 << 17)) == [slice(0, 2), slice(2, 4), slice(4, 5)]
+    assert list(chunks(2, 1 << 18)) == [slice(0, 1), slice(1, 2)]
+    assert list(chunks(2, 1 << 19)) == [slice(0, 1), slice(1, 2)]
+    assert list(chunks(4, 1 << 16)) == [slice(0, 4)]
+
+
+def test_margins_whole() -> None:
+    logits = np.array(
+        [[1, 3, 2], [5, 1, 5], [0, 1, 2], [np.inf, 0, 1], [4, 0, -np.inf], [0, np.nan, 1]], dtype=np.float32
+    )
+    found = margins(logits, np.array([1, 0, 0, 1, 0, 0]))
+    assert found.own.tolist()[:5] == [3, 5, 0, 0, 4]
+    assert found.rival.tolist()[:5] == [2, 5, 2, np.inf, 0]
+    assert found.correct.tolist() == [True, False, False, False, False, False]
+    assert found.finite.tolist() == [True, True, True, False, False, False]
+    assert (found.own.dtype, found.rival.dtype) == (np.float64, np.float64)
+    before = logits.copy()
+    margins(logits, np.array([1, 0, 0, 1, 0, 0]))
+    np.testing.assert_array_equal(logits, before)
+
+
+@pytest.mark.parametrize("temperature", [0.3, 1.0, 4.0])
+def test_a_sigmoid_margin_near_and_far(temperature: float) -> None:
+    own = np.array([2.0, 2.0, 2.0, 0.5, 30.0, 1e-9])
+    rival = np.array([-3.0, 1.9, 2.0 - 1e-9, 0.4, 29.999, 0.0])
+    a, b = (side.astype(np.longdouble) / temperature for side in (own, rival))
+    exact = -np.expm1(b - a) / ((1 + np.exp(-a)) * (1 + np.exp(b)))
+    np.testing.assert_allclose(sigmoid_margin(own, rival, temperature), exact.astype(float), rtol=1e-14)
+
+
+def test_what_saturates_at_the_last_bit() -> None:
+    """Margins just inside and at 2**-24 of 0, and of 1."""
+    for margin, saturated in ((SATURATION * 1.001, False), (SATURATION * 0.999, True)):
+        low = np.array([[4 * margin, 0.0]])  # near 0 the sigmoid has slope 1/4
+        assert great_scores(low, np.array([0]), temperature=1.0, activation="sigmoid").saturated[0] == saturated
+        far = math.log(2 / margin - 1)
+        high = np.array([[far, -far]])
+        assert great_scores(high, np.array([0]), temperature=1.0, activation="sigmoid").saturated[0] == saturated
+
+
+def test_softmax_margins_by_hand() -> None:
+    logits = np.array([[2.0, 0.0, 1.0], [500.0, 0.0, -500.0]])
+    found = softmax_margin(logits, np.array([2.0, 500.0]), np.array([1.0, 0.0]), 2.0)
+    e = np.exp(logits[0] / 2)
+    assert found[0] == pytest.approx((e[0] - e[2]) / e.sum(), rel=1e-14)
+    assert found[1] == 1.0
+    huge = softmax_margin(np.array([[1e308, -1e308]]), np.array([1e308]), np.array([-1e308]), 1.0)
+    assert huge.tolist() == [1.0]
+
+
+def test_logits_of_half_precision_are_taken_as_single() -> None:
+    found, labels = check_logits(np.zeros((2, 3), dtype=np.float16), np.array([0, 1], dtype=np.uint8))
+    assert (found.dtype, labels.dtype) == (np.float32, np.int64)
+    assert check_logits(np.zeros((2, 2)), np.array([0, 1]))[0].dtype == np.float64
+    assert check_logits([[0.0, 1.0]], [0])[0].shape == (1, 2)  # type: ignore[arg-type]
+
+
+def test_offset_free_scores_by_hand() -> None:
+    z = np.array([[5.0, 4.0, 3.0], [np.inf, 0.0, 0.0]], dtype=np.float32)
+    found = offset_free_scores(z, np.array([0, 0]), temperature=2.0, activation="sigmoid")
+    assert found[0] == pytest.approx(GREAT_BOUND * (1 / (1 + math.exp(-0.5)) - 0.5), rel=1e-14)
+    assert found[1] == 0.0
+    huge = offset_free_scores(np.full((1, 3), 1e308), np.array([0]), temperature=1.0, activation="sigmoid")
+    assert huge.tolist() == [0.0]
+    logits, labels = sample(9, 20, 5)
+    single, double = (
+        offset_free_scores(z, labels, temperature=0.7, activation="softmax")
+        for z in (logits, logits.astype(np.float64))
+    )
+    np.testing.assert_array_equal(single, double)
+
+
+def test_predictions_whole() -> None:
+    z = np.array([[1, 3, 2], [5, 1, 5], [0, 1, 2], [np.inf, 0, 1], [4, 0, -np.inf], [0, np.nan, 1]], dtype=np.float32)
+    found = predictions(z)
+    assert found.tolist() == [1, 0, 2, -1, -1, -1] and found.dtype == np.int64
+    assert predictions(np.zeros((0, 3))).tolist() == []

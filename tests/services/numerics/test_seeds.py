@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from services.errors import MeasureError
-from services.numerics.seeds import over_seeds
+from services.numerics.seeds import Seeds, over_seeds
 from services.records import Estimate
 
 
@@ -57,3 +57,29 @@ def test_the_limits_cover_the_mean_over_all_seeds() -> None:
         found = over_seeds([Estimate(float(value), float(value), float(value)) for value in values]).mean
         inside += bool(found.low <= 0.6 <= found.high)
     assert 364 <= inside <= 396, "95 % of 400 within four standard deviations"
+
+
+def test_means_over_seeds_whole() -> None:
+    networks = [Estimate(0.5, 0.45, 0.55), Estimate(0.6, 0.5, 0.7), Estimate(0.7, 0.65, 0.8)]
+    margin = stats.t.ppf(0.95, 2) * 0.1 / 3**0.5
+    found = over_seeds(networks, delta=0.1)
+    assert found.spread == pytest.approx(0.1)
+    assert found.mean == Estimate(pytest.approx(0.6), pytest.approx(1.6 / 3 - margin), pytest.approx(2.05 / 3 + margin))
+    assert over_seeds(networks) == over_seeds(networks, delta=0.05)
+    assert over_seeds(networks, least=0.4, most=0.8).mean == Estimate(pytest.approx(0.6), 0.4, 0.8)
+    assert over_seeds(networks, delta=0.1, least=0.3, most=0.9).mean == found.mean
+    assert {type(part) for part in (found.spread, found.mean.value)} == {float}
+
+
+def test_undefined_networks_whole() -> None:
+    lost = Estimate(None, reason="all scores 0")
+    assert over_seeds([lost]) == Seeds(lost, None)
+    assert over_seeds([lost, Estimate(None), Estimate(0.1)]) == Seeds(
+        Estimate(None, reason="undefined for 2 of 3 networks: all scores 0"), None
+    )
+    assert over_seeds([Estimate(None), Estimate(0.1)]).mean.reason == "undefined for 1 of 2 networks"
+    assert over_seeds([Estimate(None)]) == Seeds(Estimate(None), None)
+    one = Estimate(0.5, 0.4, 0.6)
+    assert over_seeds([one]) == Seeds(one, None)
+    sides = over_seeds([Estimate(0.5, None, 0.6), Estimate(0.5, 0.4, 0.6)]).mean
+    assert (sides.low, sides.high) == (None, pytest.approx(0.6))

@@ -3,8 +3,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate
+from scipy.special import beta, betainc
 
 from services.numerics.sequential import (
+    Boundary,
+    _last,
     confidence_sequence,
     log_evidence_above,
     log_evidence_below,
@@ -110,3 +113,97 @@ def test_without_draws_nothing_is_known():
 def test_zero_failures_need_little_more_than_one_fixed_look():
     assert mixture_boundary(0.01, 0.05, 10_000).accept_at[0] < 1.3 * 299
     assert mixture_boundary(1e-4, 0.05, 100_000).accept_at[0] < 1.3 * 29_956
+
+
+def test_evidence_with_other_priors_and_without_draws():
+    """int_0^kappa q^(a-1) ... with a given prior a; without draws the evidence is 1."""
+
+    def ratio(q, n, k, kappa):
+        return np.exp(k * np.log(q / kappa) + (n - k) * np.log((1 - q) / (1 - kappa)))
+
+    for prior in (0.3, 1.5):
+        below = integrate.quad(lambda q, a=prior: a * q ** (a - 1) / 0.2**a * ratio(q, 20, 3, 0.2), 0, 0.2)[0]
+        assert np.exp(log_evidence_below(20, 3, 0.2, prior=prior)) == pytest.approx(below, rel=1e-6)
+        above = integrate.quad(lambda q, a=prior: a * q ** (a - 1) / (1 - 0.2**a) * ratio(q, 20, 3, 0.2), 0.2, 1)[0]
+        assert np.exp(log_evidence_above(20, 3, 0.2, prior=prior)) == pytest.approx(above, rel=1e-6)
+    assert log_evidence_below(20, 3, 0.2) == log_evidence_below(20, 3, 0.2, prior=0.5)
+    assert log_evidence_above(20, 3, 0.2) == log_evidence_above(20, 3, 0.2, prior=0.25)
+    assert (log_evidence_below(0, 0, 0.2), log_evidence_above(0, 0, 0.2)) == (pytest.approx(0), pytest.approx(0))
+
+
+def test_evidence_broadcasts_and_is_minus_infinity_where_there_is_none():
+    n, k = np.array([[10], [20]]), np.array([1, 2, 3])
+    for evidence in (log_evidence_below, log_evidence_above):
+        table = evidence(n, k, 0.3)
+        assert table.shape == (2, 3) and table.dtype == np.float64
+        assert table[1, 2] == pytest.approx(float(evidence(20, 3, 0.3)))
+    assert log_evidence_below(5000, 5000, 1e-4) == -np.inf
+    assert log_evidence_above(10**6, 0, 0.5) == -np.inf
+
+
+def test_sequences_by_hand():
+    """With k = 0 the evidence is B(1/2, n + 1) I_kappa(1/2, n + 1) / (2 sqrt(kappa) (1 - kappa)^n)."""
+    upper = float(upper_sequence(30, 0, 0.05))
+    evidence = 0.5 * beta(0.5, 31) * betainc(0.5, 31, upper) / np.sqrt(upper) / (1 - upper) ** 30
+    assert evidence == pytest.approx(20, rel=1e-9)
+    found = upper_sequence([0, 10, 10, 10], [0, 10, 3, 0], 0.05)
+    assert found.shape == (4,) and found[:2].tolist() == [1.0, 1.0] and (found[2:] < 1).all()
+    assert lower_sequence([10, 10], [10, 0], 0.05).tolist() == [1 - upper_sequence(10, 0, 0.05), 0.0]
+    low, high = confidence_sequence(40, 7, 0.1)
+    assert (low, high) == (lower_sequence(40, 7, 0.05), upper_sequence(40, 7, 0.05))
+    assert upper_sequence(1, 0, 0.9) < 1.0 and upper_sequence(1, 0, 0.001) > 0.999
+    whole = upper_sequence(np.array([[10], [20]]), 2, 0.05)
+    assert whole.shape == (2, 1) and whole[1, 0] == upper_sequence(20, 2, 0.05)
+
+
+@pytest.mark.parametrize(
+    ("kappa", "alpha", "horizon"), [(0.2, 0.1, 40), (0.05, 0.05, 300), (0.01, 0.01, 3), (0.4, 0.2, 100)]
+)
+def test_a_boundary_is_the_one_of_a_loop_over_all_draws(kappa, alpha, horizon):
+    found = mixture_boundary(kappa, alpha, horizon)
+    bar = -np.log(alpha)
+    assert (found.kappa, found.alpha, found.horizon) == (kappa, alpha, horizon)
+    for k, (accept_at, reject_until) in enumerate(zip(found.accept_at, found.reject_until, strict=True)):
+        draws = range(k, horizon + 1)
+        accepts = [n for n in draws if log_evidence_below(n, k, kappa) >= bar]
+        rejects = [n for n in draws if log_evidence_above(n, k, kappa) >= bar]
+        assert accept_at == max(1, min(accepts, default=horizon + 1))
+        assert reject_until == max(rejects, default=k - 1)
+    assert (found.reject_until[:-1] < horizon).all()
+    assert found.reject_until[-1] >= horizon or len(found.accept_at) > horizon
+    assert found.accept_at.dtype == found.reject_until.dtype == np.int64
+
+
+def test_a_boundary_is_made_once():
+    assert mixture_boundary(0.2, 0.1, 40) is mixture_boundary(0.2, 0.1, 40)
+
+
+BOUNDARY = Boundary(0.2, 0.1, 30, np.array([9, 14, 21, 31]), np.array([-1, 0, 2, 30]))
+
+
+def test_verdicts_by_hand():
+    draws, failures = np.array([8, 9, 13, 14, 2, 3, 30, 30]), np.array([0, 0, 1, 1, 2, 2, 3, 7])
+    found = BOUNDARY.decide(draws, failures)
+    assert found.tolist() == [0, 1, 0, 1, -1, 0, -1, -1] and found.dtype == np.int8
+
+
+def test_the_quickest_verdict():
+    assert BOUNDARY.quickest == 2
+    early = Boundary(0.2, 0.1, 30, np.array([1, 14]), np.array([-1, 30]))
+    assert early.quickest == 1
+    never = Boundary(0.2, 0.1, 30, np.array([9, 14]), np.array([-1, 0]))
+    assert never.quickest == 9
+
+
+def test_blocks_by_hand():
+    """Double, at least the quickest verdict, not past the earliest acceptance nor the horizon, at least 1."""
+    draws, failures = np.array([0, 2, 4, 6, 9, 18, 28, 30, 20]), np.array([0, 0, 1, 1, 1, 2, 3, 3, 9])
+    found = BOUNDARY.next_block(draws, failures)
+    assert found.tolist() == [2, 2, 4, 6, 5, 3, 2, 1, 10] and found.dtype == np.int64
+
+
+def test_the_last_number_at_which_a_condition_holds():
+    first, until = np.arange(4), np.array([7, 0, 9, 3])
+    assert _last(lambda n: n <= until, first, 9).tolist() == [7, 0, 9, 3]
+    assert _last(lambda n: n < first, first, 9).tolist() == [-1, 0, 1, 2]
+    assert _last(lambda n: n >= 0, first, 9).tolist() == [9] * 4

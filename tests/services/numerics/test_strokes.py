@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image, ImageDraw
-from scipy.ndimage import label
+from scipy.ndimage import distance_transform_edt, label, zoom
 
 from services.errors import MeasureError
+from services.numerics import strokes as strokes_module
 from services.numerics.colour import brightness, colour, contrast
 from services.numerics.strokes import length, slant, thickness, width
 from services.numerics.thinning import lengths, thinned
@@ -103,3 +105,109 @@ def test_brightness_contrast_and_colour_of_known_images() -> None:
     np.testing.assert_allclose(brightness(images[:, :1]), [0.25, 1.0, 0.5])
     with pytest.raises(MeasureError, match="3 channels for the attribute colour, found 1"):
         colour(images[:, :1])
+
+
+GREY = np.random.default_rng(4).random((3, 7, 9)) * (np.random.default_rng(5).random((3, 7, 9)) < 0.4)
+
+
+def moments(image: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+    """Total light and centred coordinates, pixel by pixel."""
+    rows, columns = np.indices(image.shape)
+    total = image.sum()
+    return total, rows - (image * rows).sum() / total, columns - (image * columns).sum() / total
+
+
+def test_slants_are_those_of_the_central_moments() -> None:
+    for image, found in zip(GREY, slant(GREY), strict=True):
+        _, down, across = moments(image)
+        expected = np.degrees(np.arctan(-(image * down * across).sum() / (image * down**2).sum()))
+        assert found == pytest.approx(expected, rel=1e-12)
+    np.testing.assert_allclose(slant(GREY / 1000), slant(GREY), rtol=1e-12)
+    row = np.zeros((1, 3, 5))
+    row[0, 1, :3] = 1.0
+    assert slant(row).tolist() == [0.0]
+
+
+def plain_width(image: np.ndarray) -> float:
+    """Light in steps of a quarter pixel along sheared rows, and the 2 % and 98 % of its sum."""
+    total, down, across = moments(image)
+    shear = (image * down * across).sum() / max((image * down**2).sum(), 1e-300)
+    light: dict[int, float] = {}
+    for place in np.ndindex(image.shape):
+        for shift in (-0.375, -0.125, 0.125, 0.375):
+            at = math.floor((across[place] - shear * down[place] + shift + sum(image.shape)) * 4)
+            light[at] = light.get(at, 0.0) + image[place] / 4
+    places, shares = zip(*sorted(light.items()), strict=True)
+    share = np.cumsum(shares) / total
+    low, high = (places[int((share >= q - 1e-12).argmax())] for q in (0.02, 0.98))
+    return (high - low + 1) / 4
+
+
+def test_widths_are_those_of_a_loop() -> None:
+    both = np.concatenate([GREY, np.zeros((1, 7, 9))])
+    found = width(both)
+    assert found[:3].tolist() == pytest.approx([plain_width(image) for image in GREY])
+    assert np.isnan(found[3])
+    assert width(GREY / 1000).tolist() == found[:3].tolist()
+    steep = np.zeros((2, 28, 28))
+    steep[:, 0, :4], steep[:, 1, 27] = 1.0, 0.001
+    assert width(steep)[0] == pytest.approx(plain_width(steep[0])), "empty rows are sheared far out of the picture"
+    assert width(steep[:, :, ::-1])[1] == pytest.approx(plain_width(steep[0, :, ::-1]))
+    assert width(np.array([[[0.08, 0.5, 0.42]]])).tolist() == [3.0], "2 % is reached in the first quarter of a pixel"
+    point = np.zeros((2, 6, 6))
+    point[0, 2, 3], point[1, 5, 0] = 0.3, 1.0
+    assert width(point).tolist() == [1.0, 1.0]
+
+
+def test_thickness_and_length_are_those_of_the_enlarged_image() -> None:
+    """Loops over four-fold enlarged images; a block of images is measured like each alone."""
+    images = np.stack([line((14, 4), (14, 24), 3), line((5, 5), (20, 22), 2) / 3, line((4, 20), (24, 20), 4)])
+    for image, thick, long in zip(images, thickness(images), length(images), strict=True):
+        large = zoom(image[None], (1, 4, 4), order=1, grid_mode=True, mode="grid-constant")[0]
+        strokes = large >= image.max() / 2
+        skeleton = thinned(strokes[None])[0]
+        distance = distance_transform_edt(np.pad(strokes, 1))[1:-1, 1:-1]
+        assert thick == pytest.approx((2 * distance[skeleton].mean() - 0.5) / 4, rel=1e-12)
+        assert long == pytest.approx(float(lengths(skeleton[None])[0]) / 4, rel=1e-12)
+    whole = thickness(images), length(images)
+    with pytest.MonkeyPatch.context() as patch:
+        for block in (1, 2, 3):
+            patch.setattr(strokes_module, "BLOCK", block)
+            np.testing.assert_array_equal((thickness(images), length(images)), whole)
+
+
+def test_light_up_to_the_edge_and_none_at_all() -> None:
+    full, none = np.ones((1, 3, 12)), np.zeros((1, 4, 4))
+    assert thickness(full)[0] == pytest.approx(3.0, abs=0.5)
+    assert np.isnan(thickness(none)[0]) and np.isnan(length(none)[0])
+    for measure in (thickness, length, slant, width):
+        assert measure(np.zeros((0, 5, 5))).shape == (0,)
+        assert measure(full).dtype == np.float64
+        assert measure(np.ones((1, 3, 12), dtype=np.uint8)).tolist() == measure(full).tolist()
+
+
+def test_bytes_are_not_rounded_on_the_way() -> None:
+    images = np.stack([line((14, 4), (14, 24), 3), line((5, 5), (20, 22), 2)])
+    grey = np.round(images * 2)
+    for measure in (thickness, length, slant, width):
+        np.testing.assert_array_equal(measure(grey.astype(np.uint8)), measure(grey))
+
+
+def test_light_at_half_the_largest_value_is_stroke() -> None:
+    image = np.zeros((1, 12, 20))
+    image[0, 3:8, 2:18] = 0.5
+    image[0, 5, 10] = 1.0
+    assert thickness(image)[0] == pytest.approx(4.0, abs=0.5)
+
+
+def test_a_square_whose_skeleton_vanishes_has_no_thickness_and_no_length() -> None:
+    """Zhang and Suen delete a square of even edge down to its last pixels, which have no order."""
+    square = np.ones((1, 4, 4))
+    assert np.isnan(thickness(square)[0]) and length(square)[0] == 0.0
+
+
+def test_a_skeleton_of_one_pixel_has_a_thickness() -> None:
+    strokes = np.pad(np.ones((1, 3, 3), dtype=bool), ((0, 0), (2, 2), (2, 2)))
+    skeleton = np.zeros((1, 7, 7), dtype=bool)
+    skeleton[0, 3, 3] = True
+    assert strokes_module._mean_distance(strokes, skeleton).tolist() == [(2 * 2.0 - 0.5) / 4]

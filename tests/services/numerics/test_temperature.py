@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.errors import MeasureError
+from services.numerics import scores as scores_module
+from services.numerics import temperature as temperature_module
 from services.numerics.calibration import Grid
 from services.numerics.scores import great_scores
-from services.numerics.temperature import ClassCurve, TemperatureNodes, class_sums
+from services.numerics.temperature import (
+    ClassCurve,
+    TemperatureNodes,
+    _generations,
+    _walk,
+    class_sums,
+    partition_functions,
+)
 
 PROBE = np.unique(np.concatenate([[0.01, 0.0100001, 0.011, 1.0, 10.0], np.geomspace(0.01, 10, 37)]))
 
@@ -127,3 +138,149 @@ def test_faults_are_named() -> None:
         class_sums(np.zeros((1, 2)), np.array([0]), 3, temperatures=np.array([1.0]), activation="sigmoid")
     with pytest.raises(MeasureError, match="same nodes"):
         ClassCurve.merge([])
+
+
+# --- every part alone --------------------------------------------------------------------------------------------
+
+
+def test_nodes_cover_what_is_asked_in_whole_octaves() -> None:
+    assert TemperatureNodes.covering(0.5, 2.0, activation="sigmoid") == TemperatureNodes(0.5, 2, 10)
+    assert TemperatureNodes.covering(0.5, 2.0001, activation="softmax") == TemperatureNodes(0.5, 3, 16)
+    assert TemperatureNodes.covering(0.5, 0.6, activation="sigmoid") == TemperatureNodes(0.5, 1, 10)
+    assert TemperatureNodes.covering(0.1, 0.1 * 2**3 * (1 + 1e-13), activation="sigmoid") == TemperatureNodes(
+        0.1, 3, 10
+    )
+
+
+def test_nodes_are_those_of_chebyshev_in_the_logarithm() -> None:
+    nodes = TemperatureNodes(0.5, 2, 3)
+    points = [-math.cos((2 * j + 1) * math.pi / 6) for j in range(3)]
+    octave = [0.5 * 2 ** ((1 + x) / 2) for x in points]
+    np.testing.assert_allclose(nodes.temperatures, [*octave, *(2 * t for t in octave)], rtol=1e-15)
+
+
+def lagrange(nodes: TemperatureNodes, temperature: float) -> list[float]:
+    """The row of the matrix by Lagrange's formula in log2 T on the octave that holds it."""
+    row = [0.0] * (nodes.octaves * nodes.order)
+    octave = min(max(math.floor(math.log2(temperature / nodes.low)), 0), nodes.octaves - 1)
+    first = octave * nodes.order
+    x = np.log2(nodes.temperatures[first : first + nodes.order])
+    for j in range(nodes.order):
+        others = [k for k in range(nodes.order) if k != j]
+        row[first + j] = math.prod((math.log2(temperature) - x[k]) / (x[j] - x[k]) for k in others)
+    return row
+
+
+def test_interpolation_is_that_of_lagrange_also_at_the_nodes_and_the_ends() -> None:
+    nodes = TemperatureNodes(0.5, 3, 5)
+    probe = [0.5, 0.55, 0.999, 1.0, 1.001, 1.9, 2.0, 3.9, 4.0, float(nodes.temperatures[7])]
+    found = nodes.interpolation(np.array(probe))
+    assert found.shape == (10, 15)
+    np.testing.assert_allclose(found, [lagrange(nodes, t) for t in probe], atol=1e-12)
+    beyond = [0.5 * (1 - 5e-10), 4 * (1 + 5e-10)]
+    np.testing.assert_allclose(nodes.interpolation(beyond), [lagrange(nodes, t) for t in beyond], atol=1e-12)  # type: ignore[arg-type]
+    np.testing.assert_array_equal(nodes.interpolation([1, 2]), nodes.interpolation(np.array([1.0, 2.0])))  # type: ignore[arg-type]
+    assert nodes.interpolation(np.zeros(0)).shape == (0, 15)
+    for outside in (0.5 * (1 - 2e-9), 4 * (1 + 2e-9)):
+        with pytest.raises(MeasureError):
+            nodes.interpolation(np.array([1.0, outside]))
+
+
+def test_a_point_on_a_node_takes_its_value_alone() -> None:
+    nodes = TemperatureNodes(1.0, 1, 4)
+    on = -np.cos((2 * np.arange(4) + 1) * np.pi / 8)
+    np.testing.assert_array_equal(nodes._barycentric(on), np.eye(4))
+    np.testing.assert_array_equal(nodes._barycentric(on + 5e-15), np.eye(4))
+    near = nodes._barycentric(on[:1] + 1e-12)
+    assert near[0, 0] != 1.0 and near[0, 0] == pytest.approx(1.0, abs=1e-10)
+
+
+@pytest.mark.parametrize("activation", ["sigmoid", "softmax"])
+def test_sums_do_not_depend_on_the_size_of_blocks(activation: str) -> None:
+    logits, labels = sample(7, 60, 5, 2, 6)
+    grid = np.array([0.1, 0.2, 0.35, 0.4, 0.8, 3.0])
+    whole = class_sums(logits, labels, 5, temperatures=grid, activation=activation)
+    assert whole.shape == (6, 5) and whole.dtype == np.float64
+    np.testing.assert_allclose(whole, direct(logits, labels, 5, grid, activation), atol=1e-5)
+    with pytest.MonkeyPatch.context() as patch:
+        for elements in (1, 33, 10**6):
+            patch.setattr(scores_module, "_CHUNK", elements)
+            patch.setattr(temperature_module, "_BLOCK", elements)
+            parts = class_sums(logits, labels, 5, temperatures=grid, activation=activation)
+            np.testing.assert_allclose(parts, whole, rtol=1e-12)
+            nodes = TemperatureNodes(0.5, 1, 4)
+            curve = ClassCurve.from_logits(logits, labels, 5, nodes=nodes, activation=activation)
+            correct = labels[logits.argmax(axis=1) == labels]
+            assert curve.correct.tolist() == np.bincount(correct, minlength=5).tolist()
+            assert curve.counts.tolist() == np.bincount(labels, minlength=5).tolist()
+
+
+def test_partition_functions_are_sums_of_exponentials() -> None:
+    logits, labels = sample(8, 40, 6, 3, 12)
+    right = np.flatnonzero(logits.argmax(axis=1) == labels)
+    logits, labels = logits[right], labels[right]
+    grid = np.array([8.0, 4.0, 2.0, 1.0, 0.5, 0.25, 0.125, 0.0625, 0.03125, 3.0, 0.7, 1.0])
+    found = partition_functions(logits, labels, grid)
+    gaps = logits.astype(np.float64) - logits[np.arange(len(labels)), labels][:, None]
+    np.testing.assert_allclose(found, [np.exp(gaps / t).sum(axis=1) for t in grid], rtol=1e-6)
+    assert found.dtype == np.float64 and found.shape == (12, len(labels))
+
+
+def test_terms_are_dropped_only_where_they_are_negligible() -> None:
+    """One rival at a distance of 20 + log 2 temperatures is kept, one further away is not."""
+    limit = 20.0 + math.log(2)
+    for gap, kept in ((limit * 0.999, True), (limit * 1.001, False)):
+        logits = np.array([[0.0, -gap]], dtype=np.float32)
+        (found,) = partition_functions(logits, np.array([0]), np.array([1.0]))
+        assert (found[0] > 1.0) is np.bool_(kept)
+
+
+def test_chains_halve_and_are_cut_hottest_first() -> None:
+    grid = np.array([2.0**-k for k in range(8)] + [3.0, 1.5, 0.7])
+    found = [[chain.tolist() for chain in chains] for chains in _generations(grid)]
+    assert found == [[[8, 9], [0, 1, 2, 3, 4, 5], [10]], [[6, 7]]]
+    assert _generations(np.zeros(0)) == []
+    twice = [[chain.tolist() for chain in chains] for chains in _generations(np.array([1.0, 2.0, 1.0]))]
+    assert sorted(index for chains in twice for chain in chains for index in chain) == [0, 1, 2]
+
+
+def test_a_walk_gives_every_temperature_of_its_chain_from_one_exponential() -> None:
+    flat = -np.array([0.1, 1.0, 3.0], dtype=np.float32)
+    grid = np.array([4.0, 2.0, 1.0, 0.5, 0.25, 0.125])
+    for size in range(1, 7):
+        given = {index: terms.copy() for index, terms in _walk(flat, np.arange(size), grid)}
+        assert sorted(given) == list(range(size))
+        for index, terms in given.items():
+            assert terms.dtype == np.float32
+            np.testing.assert_allclose(terms, np.exp(flat.astype(np.float64) / grid[index]), rtol=3e-6)
+
+
+def test_curves_whole() -> None:
+    nodes = TemperatureNodes(1.0, 1, 2)
+    counts, correct = np.array([4, 0, 2]), np.array([3, 0, 1])
+    ends = nodes.temperatures
+    curve = ClassCurve(nodes, np.array([[2.0, 0.0, 1.0], [4.0, 0.0, 3.0]]), counts, correct)
+    assert curve.defined.tolist() == [True, False, True]
+    assert curve.accuracies.tolist() == [0.75, 0.5]
+    assert curve.accuracy == pytest.approx(4 / 6) and type(curve.accuracy) is float
+    np.testing.assert_allclose(curve.means(ends), [[0.5, 0.5], [1.0, np.sqrt(np.pi / 2)]])
+    np.testing.assert_allclose(curve.aggregate(ends), [0.5, (4 + 2 * np.sqrt(np.pi / 2)) / 6])
+    below = ClassCurve(nodes, -curve.sums, counts, correct)
+    assert below.means(ends).tolist() == [[0.0, 0.0], [0.0, 0.0]]
+    single = ClassCurve(nodes, np.array([[0.5], [1.0]]), np.ones(1, int), np.ones(1, int))
+    assert single.aggregate(ends).tolist() == [0.5, 1.0] and ClassCurve.merge([single]).nodes == nodes
+    empty = ClassCurve(nodes, np.zeros((2, 2)), np.zeros(2, int), np.zeros(2, int))
+    assert (empty.accuracy, empty.aggregate(ends).tolist(), empty.means(ends).shape) == (None, [0.0, 0.0], (2, 0))
+    both = ClassCurve.merge(iter([curve, below, curve]))
+    assert both.nodes == nodes
+    np.testing.assert_array_equal(both.sums, curve.sums)
+    assert (both.counts.tolist(), both.correct.tolist()) == ([12, 0, 6], [9, 0, 3])
+
+
+def test_a_curve_of_no_samples() -> None:
+    nodes = TemperatureNodes(1.0, 1, 2)
+    for activation in ("sigmoid", "softmax"):
+        found = ClassCurve.from_logits(np.zeros((0, 3)), np.zeros(0, int), 3, nodes=nodes, activation=activation)
+        assert found.sums.tolist() == [[0.0] * 3] * 2
+        assert found.counts.tolist() == found.correct.tolist() == [0, 0, 0]
+        assert found.counts.dtype == found.correct.dtype == np.int64

@@ -1,0 +1,1 @@
+"""Mutation testing of `services.numerics`: `make mutants`; docs/mutation.md says what it found."""
