@@ -109,6 +109,7 @@ def test_a_standard_network_falls_altogether(shared_data: Path) -> None:
 
 
 def test_pgd_does_not_depend_on_the_batch(shared_data: Path) -> None:
+    """But for the last bits: some processors' kernels add in another order when a batch has another shape."""
     network = zoo.load(shared_data, "cifar10_resnet2b")
     images, labels, ids = zoo.images(shared_data, "cifar10/test.npz", slice(0, 40))
     for measure in (Pgd(steps=10, epsilons=("2/255", "8/255"), restarts=2), Cw(steps=10, epsilons=0.5, norm="L2")):
@@ -116,4 +117,5 @@ def test_pgd_does_not_depend_on_the_batch(shared_data: Path) -> None:
         order = [slice(0, 1), slice(1, 8), slice(8, 40)]
         parts = [measure.from_model(network, images[p], labels[p], ids[p], seed=0) for p in order]
         for name, column in whole.items():
-            assert np.array_equal(column, np.concatenate([part[name] for part in parts])), name
+            together = np.concatenate([part[name] for part in parts])
+            np.testing.assert_allclose(column, together, rtol=1e-3, atol=1e-4, err_msg=name)
