@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,7 +42,8 @@ def reads_mlflow(config: FleetConfig) -> bool:
 def mlflow_sources(config: FleetConfig) -> Iterator[None]:
     """For the block, `mlflow:` sources are found in the store that `tracking_uri` names, here and by new workers.
 
-    The environment is where MLflow looks; it is left alone when the fleet has no such source, and put back afterwards.
+    The environment is where they look, before what `mlflow.set_tracking_uri` set; it is left alone when the fleet has
+    no such source, and put back afterwards. A process has but one: threads that audit at once must name the same store.
 
     Raises:
         SourceError: that store was never made, so that it holds nothing.
@@ -49,14 +52,44 @@ def mlflow_sources(config: FleetConfig) -> Iterator[None]:
     if not reads_mlflow(config):
         yield
         return
-    before, uri = os.environ.get(VARIABLE), tracking_uri(config.storage, config.tracking.uri)
+    uri = tracking_uri(config.storage, config.tracking.uri)
     if uri.startswith("sqlite") and not Path(sqlite_path(uri)).exists():  # MLflow would make one
         remedy = f"set tracking.uri or {VARIABLE} to the store that has the models"
         raise SourceError(Problem("tracking.uri", "the MLflow store of the mlflow: sources", f"none at {uri}", remedy))
-    os.environ[VARIABLE] = uri
+    mine = _begin(uri)
     try:
         yield
     finally:
-        os.environ.pop(VARIABLE)
-        if before is not None:
-            os.environ[VARIABLE] = before
+        _end(mine)
+
+
+@dataclass(eq=False)
+class _Block:
+    """A block under way, and the variable's value before it."""
+
+    before: str | None
+
+
+_blocks: list[_Block] = []
+_lock = threading.Lock()
+
+
+def _begin(uri: str) -> _Block:
+    with _lock:
+        block = _Block(os.environ.get(VARIABLE))
+        os.environ[VARIABLE] = uri
+        _blocks.append(block)
+    return block
+
+
+def _end(block: _Block) -> None:
+    """Put the variable back; where a later block is still under way, leave that to it."""
+    with _lock:
+        place = _blocks.index(block)
+        del _blocks[place]
+        if place < len(_blocks):
+            _blocks[place].before = block.before
+        elif block.before is None:
+            os.environ.pop(VARIABLE, None)
+        else:
+            os.environ[VARIABLE] = block.before

@@ -1,8 +1,9 @@
 """Retention: which bundles, cache tables and leftovers of a storage go, and their removal.
 
-A plan is made first and shown; carrying it out asks again, bundle by bundle, whether it may go, for an audit may have
-been accepted meanwhile. A bundle is never removed while it is its fleet's newest, accepted, compared with by name,
-still being written, or known to no MLflow server. Tables may go at any time: an audit that misses one makes it again.
+A plan is made first and shown; carrying it out asks again, before each bundle, whether another became complete in its
+fleet or was accepted, for audits go on meanwhile. What the newest compares with is read again when the fleet changed.
+A bundle is never removed while it is its fleet's newest, accepted, compared with by name, still being written, or
+known to no MLflow server. Tables may go at any time: an audit that misses one makes it again.
 """
 
 from __future__ import annotations
@@ -110,18 +111,21 @@ def plan_prune(base: str, rules: Rules, now: float) -> PrunePlan:
     return PrunePlan(tuple(remove), tuple(kept))
 
 
-def carry_out(plan: PrunePlan, base: str, rules: Rules, now: float) -> list[Item]:
+def carry_out(plan: PrunePlan, base: str, now: float) -> list[Item]:
     """Remove what was planned and may still go; returns what was removed."""
     gone = []
+    known: dict[str, list[str]] = {}
     held: dict[str, dict[str, str]] = {}
     for item in plan.remove:
         if item.kind == "bundle":
             _, fleet, name = item.path.split("/")
-            if fleet not in held:
-                held[fleet] = _in_use(base, fleet, _complete(base, fleet))
+            names = _complete(base, fleet, known.get(fleet, ()))
+            if names != known.get(fleet):
+                known[fleet], held[fleet] = names, _in_use(base, fleet, names)
             if name in held[fleet] or name == _accepted(base, fleet):
                 continue
             storage.remove(storage.join(base, item.path, BUNDLE))  # first: without it nobody takes it for complete
+            known[fleet] = [one for one in names if one != name]
         storage.remove(storage.join(base, item.path))
         gone.append(item)
     _merge_uses(base, {item.path.removeprefix("cache/") for item in gone}, now)
@@ -185,11 +189,12 @@ def _accepted(base: str, fleet: str) -> str:
     return found.folder if found is not None else ""
 
 
-def _complete(base: str, fleet: str) -> list[str]:
-    """Names of the bundles in a fleet's folder as it is now, the newest last."""
+def _complete(base: str, fleet: str, known: Sequence[str]) -> list[str]:
+    """Names of the bundles in a fleet's folder as it is now, the newest last; `known` ones are not looked into."""
     home = storage.join(base, "audits", fleet)
-    storage.forget_listing(home)
-    return [name for name in storage.listing(home) if storage.exists(storage.join(home, name, BUNDLE))]
+    storage.forget_listings(home)
+    names = storage.listing(home)
+    return [name for name in names if name in known or storage.exists(storage.join(home, name, BUNDLE))]
 
 
 def _unfinished(folders: dict[tuple[str, str], _Unit], complete: set[Any], now: float) -> Iterator[Item]:

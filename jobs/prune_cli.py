@@ -70,7 +70,7 @@ def prune(
             _show(plan)
         if removing and not yes:
             removing = typer.confirm(f"Remove {_told(len(plan.remove), plan.size)} from {storage}?", err=True)
-        gone = carry_out(plan, storage, rules, now) if removing else []
+        gone = carry_out(plan, storage, now) if removing else []
         if json:
             kept = [{"path": path, "why": why} for path, why in plan.kept]
             items = [asdict(item) for item in (plan.remove if dry_run else gone)]

@@ -79,6 +79,12 @@ def listing(url: str) -> list[str]:
         return []
 
 
+def forget_listings(url: str) -> None:
+    """As `forget_listing`, for all of that file system: some clients keep what lies below a forgotten folder."""
+    fs, _ = filesystem(url)
+    fs.invalidate_cache()
+
+
 def forget_listing(url: str) -> None:
     """Ask the storage itself the next time for what lies in a folder: an object store's client remembers its listings,
     and answers from them whether a file exists."""
@@ -236,3 +242,9 @@ def read_bytes(url: str, start: int | None = None, stop: int | None = None) -> b
 
 def _unreadable(url: str, error: OSError) -> StorageError:
     return StorageError(Problem(url, "a readable file", _plain(error)))
+
+
+def is_outage(error: StorageError) -> bool:
+    """Whether a file that may well be whole could not be read; not so when none is there, or its content is wrong."""
+    cause = error.__cause__
+    return isinstance(cause, OSError) and not isinstance(cause, FileNotFoundError | NotADirectoryError)

@@ -78,13 +78,16 @@ def write_trial(result: TrialResult, points: Sequence[EpochPoint], folder: str) 
 
 
 def read_trial(folder: str) -> TrialResult | None:
-    """The result of a trial; None when it has not ended, or its file is damaged or of another version."""
-    path = storage.join(folder, TRIAL)
-    if not storage.exists(path):
-        return None
+    """The result of a trial; None when it has not ended, or its file is damaged or of another version.
+
+    Raises:
+        StorageError: the file cannot be read, which says nothing about the trial.
+    """
     try:
-        return _read(path, _TRIAL)
-    except StorageError:
+        return _read(storage.join(folder, TRIAL), _TRIAL)
+    except StorageError as error:
+        if storage.is_outage(error):
+            raise
         return None
 
 

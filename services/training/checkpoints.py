@@ -74,14 +74,20 @@ def load_weights(url: str) -> dict[str, Tensor]:
 
 
 def is_whole(url: str) -> bool:
-    """Whether a safetensors file has the size that its header, all that is read of it, says; False without a file."""
+    """Whether a safetensors file has the size that its header, all that is read of it, says; False without a file.
+
+    Raises:
+        StorageError: it cannot be read, which says nothing about the file.
+    """
     try:
         size, _ = storage.stamp(url)
         length = int.from_bytes(storage.read_bytes(url, 0, 8), "little")
         if length > min(size - 8, SAFETENSORS_HEADER_LIMIT):
             return False
         return safetensors_size(storage.read_bytes(url, 8, 8 + length)) == size
-    except StorageError:
+    except StorageError as error:
+        if storage.is_outage(error):
+            raise
         return False
 
 

@@ -113,6 +113,8 @@ class Run:
         try:
             return load_weights(url)
         except StorageError as error:
+            if files.is_outage(error):
+                raise
             found, remedy = error.problems[0].found, f"remove {PROGRESS} beside it and train again"
             raise StorageError(Problem(url, "the selected weights of the epochs so far", found, remedy)) from error
 

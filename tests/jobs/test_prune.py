@@ -55,7 +55,7 @@ def pruned(base: str, **rules: Any) -> set[str]:
     """Last parts of the paths that went."""
     asked = Rules(**rules)
     plan = plan_prune(base, asked, NOW.timestamp())
-    return {item.path.rpartition("/")[2] for item in carry_out(plan, base, asked, NOW.timestamp())}
+    return {item.path.rpartition("/")[2] for item in carry_out(plan, base, NOW.timestamp())}
 
 
 def age(path: Path, days: float) -> None:
@@ -130,7 +130,7 @@ def test_an_audit_that_is_accepted_after_the_plan_stays(base: str) -> None:
     plan = plan_prune(base, asked, NOW.timestamp())
     assert len(plan.remove) == 1
     accept(base, "signs", old)
-    assert carry_out(plan, base, asked, NOW.timestamp()) == []
+    assert carry_out(plan, base, NOW.timestamp()) == []
     assert storage.exists(storage.join(base, "audits", "signs", old, "bundle.json"))
 
 
@@ -144,10 +144,54 @@ def test_an_audit_that_is_accepted_after_the_plan_stays_where_listings_are_remem
     plan = plan_prune(base, Rules(keep_last=1), NOW.timestamp())
     remembered = set(memory.store)
     monkeypatch.setattr(type(memory), "exists", lambda self, path: path in (remembered or set(self.store)))
-    monkeypatch.setattr(type(memory), "invalidate_cache", lambda self, path: remembered.clear())
+    monkeypatch.setattr(type(memory), "invalidate_cache", lambda self, path=None: remembered.clear())
     accept(base, "signs", old)
-    assert plan.remove and carry_out(plan, base, Rules(keep_last=1), NOW.timestamp()) == []
+    assert plan.remove and carry_out(plan, base, NOW.timestamp()) == []
     memory.store.clear()
+
+
+def test_an_audit_that_ends_after_the_plan_keeps_what_it_compares_with_where_listings_are_remembered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As in s3fs: a folder's listing says whether a file exists, and to forget a path keeps the folders below it."""
+    memory, base = fsspec.filesystem("memory"), "memory://ends/runs"
+    old = bundle(base, "signs", 50)
+    bundle(base, "signs", 1)
+    running = storage.join(base, "audits", "signs", f"{NOW:%Y%m%dT%H%M%SZ}-0a1b2c3d-00000000")
+    storage.write_bytes(storage.join(running, "tables", "000_m.parquet"), b"x")
+    plan = plan_prune(base, Rules(keep_last=1), NOW.timestamp())
+    memory_of = {folder: set(memory.ls(folder, detail=False)) for folder, _, _ in memory.walk("/ends")}
+
+    def exists(self: Any, path: str) -> bool:
+        return path in memory_of.get(path.rpartition("/")[0], self.store)
+
+    def invalidate_cache(self: Any, path: str | None = None) -> None:
+        for folder in [one for one in memory_of if path is None or f"{path}/".startswith(f"{one}/")]:
+            del memory_of[folder]
+
+    monkeypatch.setattr(type(memory), "exists", exists)
+    monkeypatch.setattr(type(memory), "invalidate_cache", invalidate_cache)
+    assert not storage.exists(storage.join(running, "bundle.json"))
+    assert bundle(base, "signs", 0, gates=(old[:25],)) == running.rpartition("/")[2]
+    assert plan.remove and carry_out(plan, base, NOW.timestamp()) == []
+    memory.store.clear()
+
+
+def test_an_audit_that_ends_during_the_removals_keeps_what_it_compares_with(
+    base: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second, third = bundle(base, "signs", 50), bundle(base, "signs", 40), bundle(base, "signs", 30)
+    bundle(base, "signs", 1)
+    plan = plan_prune(base, Rules(keep_last=1), NOW.timestamp())
+    real = storage.remove
+
+    def remove(url: str) -> None:
+        real(url)
+        if url.endswith(first):
+            bundle(base, "signs", 0, gates=(second[:25],))
+
+    monkeypatch.setattr(storage, "remove", remove)
+    assert [item.path.rpartition("/")[2] for item in carry_out(plan, base, NOW.timestamp())] == [first, third]
 
 
 @pytest.mark.parametrize("content", [b"{torn", b"[" * 100_000])
@@ -181,7 +225,7 @@ def test_a_storage_is_listed_once_and_each_bundle_costs_the_same(base: str, monk
         rules = Rules(keep_last=1)
         plan = plan_prune(home, rules, NOW.timestamp())
         assert len(plan.remove) == count - 1 and (asked["walk"], asked["listing"]) == (4, 0)
-        assert len(carry_out(plan, home, rules, NOW.timestamp())) == count - 1
+        assert len(carry_out(plan, home, NOW.timestamp())) == count - 1
         totals.append(asked.total())
     assert totals[1] < 2 * totals[0], totals
 
@@ -244,7 +288,7 @@ def test_after_pruning_everything_an_audit_gives_the_same_numbers(digits_fleet: 
     rules = Rules(cache_days=30)
     plan = plan_prune(fleet.config.storage, rules, later)
     assert {item.kind for item in plan.remove} == {"table"}
-    assert plan.size == sum(item.size for item in carry_out(plan, fleet.config.storage, rules, later))
+    assert plan.size == sum(item.size for item in carry_out(plan, fleet.config.storage, later))
     assert not list(Path(fleet.config.storage, "cache").rglob("*.parquet"))
     again = run_audit(fleet, Quiet()).result
     assert again.models[0].series == first.models[0].series
@@ -259,7 +303,7 @@ def test_a_table_pruned_in_the_middle_of_an_audit_is_made_again(digits_fleet: di
             if name == "measures" and not seen:
                 seen.append(name)
                 rules, later = Rules(cache_days=1), time.time() + 9 * DAY
-                carry_out(plan_prune(base, rules, later), base, rules, later)
+                carry_out(plan_prune(base, rules, later), base, later)
 
     digits_fleet["models"] = digits_fleet["models"][:1]
     undisturbed = run_audit(validate_fleet(digits_fleet), Quiet()).result

@@ -6,7 +6,7 @@ import os
 import sqlite3
 import warnings
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 from jobs.audit import run_audit, validate_sources
 from jobs.cli import app
 from jobs.fleetfile import validate_fleet
+from jobs.mlflow_uri import mlflow_sources
 from jobs.overtime.promote import ALIASES, promote
 from jobs.progress import Quiet
 from jobs.publish import audit_and_publish, publish
@@ -128,6 +129,31 @@ def test_a_store_that_was_never_made_holds_no_models_and_is_not_made(fleet: dict
         with pytest.raises(SourceError, match=r"tracking.uri: expected the MLflow store .* set tracking.uri or MLFLOW"):
             look(loaded)
     assert not list(Path.cwd().rglob("mlflow.db"))
+
+
+@pytest.mark.usefixtures("client")
+def test_an_audit_reads_the_store_that_its_fleet_names_whatever_the_process_set(
+    fleet: dict[str, Any], registry: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mlflow.tracking._tracking_service.utils._tracking_uri", f"sqlite:///{tmp_path / 'other.db'}")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'other.db'}")
+    loaded = validate_fleet({**fleet, "tracking": {"uri": registry}, "promote": None})
+    assert run_audit(loaded, Quiet()).result.models[0].outcome.value == "pass"
+    assert os.environ["MLFLOW_TRACKING_URI"] == f"sqlite:///{tmp_path / 'other.db'}"
+
+
+@pytest.mark.usefixtures("nothing_named")
+def test_of_two_audits_at_once_the_first_to_end_leaves_the_store_to_the_other(
+    fleet: dict[str, Any], registry: str
+) -> None:
+    config = validate_fleet({**fleet, "tracking": {"uri": registry}}).config
+    first, second = ExitStack(), ExitStack()
+    first.enter_context(mlflow_sources(config))
+    second.enter_context(mlflow_sources(config))
+    first.close()
+    assert os.environ["MLFLOW_TRACKING_URI"] == registry
+    second.close()
+    assert "MLFLOW_TRACKING_URI" not in os.environ
 
 
 def test_a_version_that_fails_moves_nothing(fleet: dict[str, Any], client: MlflowClient) -> None:

@@ -223,6 +223,19 @@ def test_weights_that_are_not_whole_are_no_finished_trial(left: int | None, tmp_
     assert last.state == "finished" and weights.read_bytes() == kept
 
 
+@pytest.mark.parametrize("name", ["model.safetensors", "trial.json"])
+def test_a_trial_that_cannot_be_read_just_now_is_not_trained_again(name: str, tmp_path: Path) -> None:
+    first = run_sweep(sweep(tmp_path, methods=["erm"]), QuietTraining()).result.trials[0]
+    file = Path(first.weights).parent / name
+    kept = file.rename(tmp_path / "kept")
+    file.symlink_to(file)  # root reads whatever the permissions; nobody opens a link to itself
+    heard = Heard()
+    with pytest.raises(StorageError, match="a readable file"):
+        run_sweep(sweep(tmp_path, methods=["erm"]), heard)
+    kept.replace(file)
+    assert run_sweep(sweep(tmp_path, methods=["erm"]), heard).result.outcome == "finished" and not heard.epochs
+
+
 def test_storage_that_was_moved_tells_where_its_networks_are_now(tmp_path: Path) -> None:
     run_sweep(sweep(tmp_path / "old", methods=["erm"]), QuietTraining())
     (tmp_path / "old").rename(tmp_path / "new")

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from services.errors import SourceError
-from services.loading.model_schemes.mlflow import resolve_mlflow
+from services.loading.model_schemes.mlflow import fetch, resolve_mlflow
 from services.loading.models import fingerprint, load_model
 from services.loading.samples import open_samples
 from services.records import ModelSpec, SampleSpec
@@ -88,6 +88,19 @@ def test_samples_that_a_run_logged(registry: dict[str, Any]) -> None:
     samples = open_samples(SampleSpec(f"mlflow:runs:/{registry['run']}/data/s.npz"))
     assert (len(samples), samples.shape) == (5, (1, 4, 4))
     assert np.array_equal(samples.images(1, 2).ravel() * 255, np.arange(16, 32) * 3)
+
+
+def test_the_store_that_the_environment_names_goes_before_the_one_that_the_process_set(
+    registry: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mlflow.tracking._tracking_service.utils._tracking_uri", f"sqlite:///{tmp_path / 'other.db'}")
+    assert resolve_mlflow("mlflow:models:/net@prod").startswith("mlflow:models:/net/1?source=m-")
+    assert load_model(ModelSpec("m", "mlflow:models:/net/2", allow_unpickling=True)).facts["mlflow"] == "models:/net/2"
+    logged = resolve_mlflow("mlflow:models:/net/2").partition("?source=")[2]
+    assert load_model(ModelSpec("m", f"mlflow:models:/{logged}", allow_unpickling=True)).network is not None
+    assert (fetch("models:/net@prod/MLmodel", "m")).is_file()
+    assert len(open_samples(SampleSpec(f"mlflow:runs:/{registry['run']}/data/s.npz"))) == 5
+    assert not (tmp_path / "other.db").exists()
 
 
 @pytest.mark.parametrize(

@@ -332,6 +332,18 @@ def test_a_damaged_checkpoint_is_named(tmp_path: Path) -> None:
         run(network(), epochs=1, storage=str(tmp_path))
 
 
+def test_selected_weights_that_cannot_be_read_just_now_cost_no_progress(tmp_path: Path) -> None:
+    run(network(), epochs=1, storage=str(tmp_path))
+    path = tmp_path / checkpoints.MODEL
+    kept = path.rename(tmp_path / "kept")
+    path.symlink_to(path)  # root reads whatever the permissions; nobody opens a link to itself
+    with pytest.raises(StorageError, match="a readable file") as told:
+        run(network(), epochs=1, storage=str(tmp_path))
+    assert not told.value.problems[0].remedy
+    kept.replace(path)
+    assert run(network(), epochs=1, storage=str(tmp_path)).resumed_at == 1
+
+
 def test_a_foreign_file_in_the_place_of_a_checkpoint_is_named(tmp_path: Path) -> None:
     checkpoints.save_weights(str(tmp_path / checkpoints.PROGRESS), network().state_dict())
     with pytest.raises(StorageError, match="the progress of a training run, found one without identity"):
