@@ -12,8 +12,8 @@ from services.errors import Problem
 def radius_problems(fleet: Fleet, shape: Sequence[int]) -> Iterator[Problem]:
     """Radii at which every image (C, H, W) reaches uniform grey, so that no classifier can withstand the ball.
 
-    In d = C H W pixels in [0, 1] that is ``sqrt(d) / 2`` in L2 and ``d / 2`` in L1. (An Linf radius above 1 is refused
-    when the file is read.)
+    In d = C H W pixels in [0, 1] that is ``sqrt(d) / 2`` in L2 and ``d / 2`` in L1, which only a threat model can name.
+    In Linf it is 1/2, but only a radius above 1 is refused, when the file is read.
     """
     size = math.prod(shape)
     most = {"L2": math.sqrt(size) / 2, "L1": size / 2}

@@ -20,6 +20,7 @@ PROMOTION = "promotion.json"
 SCHEMA_VERSION = 1
 EXPECTED = "an MLflow registry that moves an alias"
 REMEDY = "run classwise promote once it answers"
+STOPPED = "it was stopped before that"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +84,12 @@ def alias_version(tracking_uri: str, registered: str, alias: str) -> str:
         return _points_to(connect(tracking_uri), registered, alias)
 
 
-def move_alias(tracking_uri: str, plan: Promotion, audit_id: str) -> Promotion:
-    """Move the alias to the planned version and tag that version.
+def move_alias(tracking_uri: str, plan: Promotion, recorded: tuple[Promotion, ...]) -> Promotion:
+    """Move the alias to the planned version, which is not tagged yet.
 
     An alias that points elsewhere than when the audit began was moved by somebody else, and stays. MLflow has no
-    exchange under a condition: who moves it in the moment between look and move is overruled. A tag that is refused
-    leaves the alias moved.
+    exchange under a condition: who moves it in the moment between look and move is overruled. One that the same audit
+    moved before, as its `recorded` promotions tell, without tagging the version, counts as moved again.
 
     Raises:
         TrackingError: the registry cannot be reached, or refuses to move the alias.
@@ -97,18 +98,23 @@ def move_alias(tracking_uri: str, plan: Promotion, audit_id: str) -> Promotion:
         client = connect(tracking_uri)
         now = _points_to(client, plan.registered, plan.alias)
         if now == plan.version:
-            return plan.left("it points there already")
+            return plan.done(STOPPED) if _lacks_tag(plan, recorded) else plan.left("it points there already")
         if now != plan.before:
             came = f"version {plan.before}" if plan.before else "nowhere"
             return plan.left(f"somebody moved it during the audit, from {came} to {now or 'nowhere'}")
         client.set_registered_model_alias(plan.registered, plan.alias, plan.version)
-        try:
-            with translated(tracking_uri, EXPECTED):
-                told = f"{plan.alias} by {audit_id}"
-                client.set_model_version_tag(plan.registered, plan.version, "classwise.promoted", told)
-        except TrackingError as error:
-            return plan.done(untagged=error.problems[0].found)
-    return plan.done()
+    return plan.done(STOPPED)
+
+
+def tag_version(tracking_uri: str, moved: Promotion, audit_id: str) -> Promotion:
+    """Tag the version with who moved the alias; a tag that is refused leaves the alias moved."""
+    try:
+        with translated(tracking_uri, EXPECTED), bounded_calls(CALL_SECONDS):
+            told = f"{moved.alias} by {audit_id}"
+            connect(tracking_uri).set_model_version_tag(moved.registered, moved.version, "classwise.promoted", told)
+    except TrackingError as error:
+        return replace(moved, untagged=error.problems[0].found)
+    return replace(moved, untagged="")
 
 
 def write_promotions(found: tuple[Promotion, ...], folder: str) -> None:
@@ -120,6 +126,13 @@ def read_promotions(folder: str) -> tuple[Promotion, ...]:
     """What was promoted by the audit whose bundle lies in `folder`, and what was not; raises as `RecordFile.read`."""
     found = _FILE.read(folder)
     return found.promotions if found is not None else ()
+
+
+def _lacks_tag(plan: Promotion, recorded: tuple[Promotion, ...]) -> bool:
+    """Whether the audit moved that alias there, and the version does not say so."""
+    same = (plan.registered, plan.alias, plan.version)
+    moved = [one for one in recorded if one.moved and (one.registered, one.alias, one.version) == same]
+    return bool(moved and moved[-1].untagged)
 
 
 def _points_to(client: MlflowClient, registered: str, alias: str) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
@@ -57,22 +58,39 @@ class Service:
         self.settings = settings
         self.client = client
         self.followers = 0
-        self._one_by_one = threading.Lock()
+        self._submitting: set[str] = set()
+        self._changed = threading.Condition()
 
     def submit(self, body: bytes, content_type: str, key: str) -> AuditStatus:
         return self.start(admitted(fleet_data(body, content_type), self.settings), key)
 
     def start(self, fleet: Fleet, key: str) -> AuditStatus:
-        """Submit a fleet, when there is room for it."""
-        with self._one_by_one:  # else many that come at once all find the same room
-            self._require_room(fleet, key)
+        """Submit a fleet, when there is room for it.
+
+        Others may be submitted meanwhile; whoever submits the same fleet and key waits for the first.
+        """
+        with self._place(submission_of(fleet, key).id):
             return self.client.submit(fleet, key)
 
-    def _require_room(self, fleet: Fleet, key: str) -> None:
+    @contextmanager
+    def _place(self, name: str) -> Iterator[None]:
+        """A place for the audit while it is submitted; afterwards it is active, or the place is free again."""
+        with self._changed:  # one by one, else many that come at once all find the same room
+            self._changed.wait_for(lambda: name not in self._submitting)
+            self._require_room(name)
+            self._submitting.add(name)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._submitting.discard(name)
+                self._changed.notify_all()
+
+    def _require_room(self, name: str) -> None:
         active = self.client.active()
-        most = self.settings.limits.submissions
-        if len(active) >= most and submission_of(fleet, key).id not in active:
-            raise TooMany(Problem("submissions", f"at most {most} that wait or run", str(len(active)), "submit later"))
+        taken, most = active | self._submitting, self.settings.limits.submissions
+        if len(taken) >= most and name not in active:
+            raise TooMany(Problem("submissions", f"at most {most} that wait or run", str(len(taken)), "submit later"))
 
     def tail(self, name: str) -> str:
         return self.client.logs(name)[-self.settings.limits.log :]

@@ -17,7 +17,14 @@ from jobs.mlflow_uri import tracking_uri
 from jobs.yamlfile import Locator
 from services.errors import Problem, TrackingError
 from services.records import AuditResult, ModelResult, Outcome
-from tracking.mlflow_promotion import Promotion, alias_version, move_alias, read_promotions, write_promotions
+from tracking.mlflow_promotion import (
+    Promotion,
+    alias_version,
+    move_alias,
+    read_promotions,
+    tag_version,
+    write_promotions,
+)
 
 ALIASES = "aliases"
 """Key of an audit's checks: where each alias pointed when it began; None when that could not be found out."""
@@ -85,22 +92,26 @@ def promote(config: FleetConfig, result: AuditResult, folder: str, uri: str) -> 
 
     Raises:
         TrackingError: the registry cannot be reached or refuses.
-        StorageError: the record cannot be written.
+        StorageError: the record cannot be read (nothing was moved) or written.
     """
     models = {model.spec.name: model for model in result.models}
     known: Any = result.checks.get(ALIASES, {})
+    recorded = read_promotions(folder)
     done: list[Promotion] = []
     try:
         for target in targets(config):
             if target.model in models:
-                done.append(_promoted(target, models[target.model], known.get(target.key), result, uri))
-    finally:  # what was moved before the registry failed is on record, too
+                done.append(_promoted(target, models[target.model], known.get(target.key), recorded, uri))
+                done[-1] = tag_version(uri, done[-1], result.audit_id) if done[-1].moved else done[-1]
+    finally:  # what was moved before the registry failed, or before a stop, is on record, too
         if done:
-            write_promotions((*read_promotions(folder), *done), folder)
+            write_promotions((*recorded, *done), folder)
     return tuple(done)
 
 
-def _promoted(target: Target, model: ModelResult, before: str | None, result: AuditResult, uri: str) -> Promotion:
+def _promoted(
+    target: Target, model: ModelResult, before: str | None, recorded: tuple[Promotion, ...], uri: str
+) -> Promotion:
     resolved = _RESOLVED.match(model.spec.uri)
     plan = Promotion(target.model, target.registered, target.alias, resolved[2] if resolved else "", before or "")
     if model.outcome is not Outcome.PASS:
@@ -109,4 +120,4 @@ def _promoted(target: Target, model: ModelResult, before: str | None, result: Au
         return plan.left("no gate judged it" if plan.version else "its version is not known")
     if before is None:
         return plan.left("where the alias pointed when the audit began is not known")
-    return move_alias(uri, plan, result.audit_id)
+    return move_alias(uri, plan, recorded)

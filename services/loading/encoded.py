@@ -52,12 +52,20 @@ DAMAGE = (
 """What Pillow's decoders raise of files that are no images, as each format has it."""
 
 
-class CorruptImage(Exception):
+class Unusable(Exception):
     """One image that cannot be used, and why."""
 
 
+class CorruptImage(Unusable):
+    """It cannot be read: an error, or skipped."""
+
+
+class SmallImage(Unusable):
+    """It is smaller than the crop, and as valid as the others: always an error, for who skips it loses samples."""
+
+
 Look = Callable[[bytes], Image.Image]
-Found = tuple[bytes, Image.Image] | CorruptImage
+Found = tuple[bytes, Image.Image] | Unusable
 
 
 @dataclass(frozen=True)
@@ -92,16 +100,16 @@ class EncodedStore:
         """Check every selected image, keep the pixels where they fit in memory.
 
         Raises:
-            SourceError: corrupt images under "error", sizes or modes that differ; all kinds at once, with counts.
+            SourceError: corrupt images under "error", images smaller than the crop, sizes or modes that differ; all
+                kinds at once, with counts.
         """
         keep = self._fits(rows)
         seen = _Seen(hashlib.sha256(self._conversions().encode()))
         pixels: list[Pixels] = []
         look = self._decoded if keep or on_corrupt == "skip" else self._inspected
         for row, found in self._each(rows, look):
-            if isinstance(found, CorruptImage):
-                seen.corrupt.append(f"{self.name(row)} ({found})")
-                seen.kept.append(False)
+            if isinstance(found, Unusable):
+                seen.refuse(self.name(row), found)
                 continue
             seen.add(*found)
             pixels += [as_array(found[1])] if keep else []
@@ -118,7 +126,7 @@ class EncodedStore:
             data = self.fetch(row)
             try:
                 return data, look(data)
-            except CorruptImage as error:
+            except Unusable as error:
                 return error
 
         Image.init()  # Pillow registers its formats at the first need, which threads must not do side by side
@@ -136,7 +144,7 @@ class EncodedStore:
         for row in rows.tolist():
             try:
                 width, height = self._inspected(self.fetch(row)).size
-            except CorruptImage:
+            except Unusable:
                 continue
             return 3 * width * height * len(rows) <= KEEP_BYTES
         return True
@@ -145,7 +153,9 @@ class EncodedStore:
         def read(start: int, stop: int) -> NDArray[np.float32]:
             block = []
             for row, found in self._each(rows[start:stop], self._decoded):
-                if isinstance(found, CorruptImage):
+                if isinstance(found, SmallImage):
+                    raise SourceError(self._too_small([f"{self.name(row)} ({found})"])) from found
+                if isinstance(found, Unusable):
                     remedy = "set on_corrupt: skip, or mend the file"
                     raise SourceError(
                         Problem(self.where, "readable images", f"{self.name(row)} ({found})", remedy)
@@ -180,10 +190,18 @@ class EncodedStore:
         if seen.corrupt and on_corrupt == "error":
             found = f"{len(seen.corrupt)} corrupt: {_some(seen.corrupt)}"
             problems.insert(0, Problem(self.where, "readable images", found, "mend them or set on_corrupt: skip"))
+        if seen.small:
+            problems.append(self._too_small(seen.small))
         if not any(seen.kept) and not problems:
             problems.append(Problem(self.where, "at least one readable image", f"none of {len(seen.kept)}"))
         if problems:
             raise SourceError(problems)
+
+    def _too_small(self, images: list[str]) -> Problem:
+        height, width = self.crop or (0, 0)
+        found = f"{len(images)} smaller: {_some(images)}"
+        remedy = "raise resize or lower crop" if self.resize else "lower crop, or add resize=N where the scheme has it"
+        return Problem(self.where, f"images of at least {height}x{width} (height x width)", found, remedy)
 
 
 class _Seen:
@@ -194,6 +212,7 @@ class _Seen:
         self.sizes: Counter[tuple[int, int]] = Counter()
         self.modes: Counter[str] = Counter()
         self.corrupt: list[str] = []
+        self.small: list[str] = []
         self.kept: list[bool] = []
 
     def add(self, data: bytes, image: Image.Image) -> None:
@@ -201,6 +220,10 @@ class _Seen:
         self.sizes[image.size] += 1
         self.modes[image.mode] += 1
         self.kept.append(True)
+
+    def refuse(self, name: str, why: Unusable) -> None:
+        (self.small if isinstance(why, SmallImage) else self.corrupt).append(f"{name} ({why})")
+        self.kept.append(False)
 
     def shape(self) -> Shape:
         (width, height), mode = next(iter(self.sizes)), next(iter(self.modes))
@@ -255,11 +278,11 @@ def middle(image: Image.Image, size: tuple[int, int]) -> Image.Image:
     """The central (height, width): torchvision's `CenterCrop`, to the pixel, but nothing is padded.
 
     Raises:
-        CorruptImage: it is smaller.
+        SmallImage: it is smaller.
     """
     height, width = size
     if image.width < width or image.height < height:
-        raise CorruptImage(f"{image.width}x{image.height} pixels, smaller than the crop")
+        raise SmallImage(f"{image.height}x{image.width}")
     left, top = round((image.width - width) / 2), round((image.height - height) / 2)
     return image.crop((left, top, left + width, top + height))
 

@@ -45,7 +45,7 @@ class Faces:
 
 
 def open_celeba(uri: SourceUri, *, allowed_factories: tuple[str, ...]) -> Source:
-    """Open one split; `crop` cuts the central square of so many pixels before `size`."""
+    """Open one split; `crop` (a side, or HxW) cuts out the centre before `size`, and is not larger than the images."""
     options = uri.options(target=str, split=one_of(*SPLITS), crop=height_width, size=height_width)
     root = existing(uri.path(), uri.text, folder=True)
     faces = read_faces(root, options.get("split", "test"))

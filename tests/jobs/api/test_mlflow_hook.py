@@ -6,7 +6,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -19,13 +19,12 @@ from starlette.testclient import TestClient
 
 from jobs.api import hooks
 from jobs.api.hooks import PATH, Event, Receiver, Replayed, event_of, secret_of
-from jobs.api.routes import Service
+from jobs.api.routes import Service, TooMany
 from jobs.api.serve import build
 from jobs.api.settings import MlflowHookSettings, Settings, digests, plain
 from jobs.client import AuditClient
-from jobs.fleetfile import Fleet
+from jobs.service.backend import JobInfo, Phase
 from jobs.service.local_jobs import LocalJobs
-from jobs.service.status import AuditStatus, State
 from services.errors import ConfigError, Problem, ServiceError
 
 from .conftest import TOKEN
@@ -104,37 +103,96 @@ def signed(delivery: str, version: str) -> tuple[bytes, dict[str, str]]:
     return body.encode(), headers
 
 
-def test_a_slow_submission_holds_up_no_other_delivery_and_none_is_doubled(hooked: Settings) -> None:
+class SlowJobs(LocalJobs):
+    """Jobs that are noted instead of run; to start the first one takes until it may go on, and that may fail."""
+
+    def __init__(self, base: str, *, fails: bool = False) -> None:
+        super().__init__(base)
+        self.begun, self.go_on = threading.Event(), threading.Event()
+        self.started: list[str] = []
+        self._fails = fails
+        self._running: dict[str, JobInfo] = {}
+
+    def start(self, name: str, folder: str, metadata: Mapping[str, str], environment: Mapping[str, str]) -> None:
+        self.started.append(name)
+        if len(self.started) == 1:
+            self.begun.set()
+            assert self.go_on.wait(30)
+            if self._fails:
+                raise ServiceError(Problem("job server", "an answer", "none"))
+        self._running[name] = JobInfo(name, Phase.RUNNING, metadata=metadata)
+
+    def info(self, name: str) -> JobInfo | None:
+        return self._running.get(name)
+
+    def infos(self) -> list[JobInfo]:
+        return list(self._running.values())
+
+
+def receiver_of(hooked: Settings, jobs: SlowJobs, submissions: int = 20) -> Receiver:
     assert hooked.hooks.mlflow is not None
-    begun, go_on, started = threading.Event(), threading.Event(), []
+    limits = hooked.limits.model_copy(update={"submissions": submissions})
+    service = Service(hooked.model_copy(update={"limits": limits}), AuditClient(jobs, storage=hooked.storage))
+    return Receiver(hooked.hooks.mlflow, SECRET, service)
 
-    class Slow(Service):
-        def start(self, fleet: Fleet, key: str) -> AuditStatus:
-            started.append(key)
-            if key.startswith("mlflow digits 1 "):
-                begun.set()
-                assert go_on.wait(30)
-                if len(started) == 2:
-                    raise ServiceError(Problem("job server", "an answer", "none"))
-            return AuditStatus(key, State.QUEUED, key=key)
 
-    receiver = Receiver(hooked.hooks.mlflow, SECRET, Slow(hooked, AuditClient(LocalJobs(hooked.storage))))
+def test_a_slow_submission_holds_up_no_other_delivery_and_none_is_doubled(hooked: Settings) -> None:
+    jobs = SlowJobs(hooked.storage, fails=True)
+    receiver = receiver_of(hooked, jobs)
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(receiver.receive, *signed("a", "1"))
-        assert begun.wait(30)
+        assert jobs.begun.wait(30)
         try:
             other = pool.submit(receiver.receive, *signed("b", "2")).result(timeout=10)
-            assert other.audit == "mlflow digits 2 model_version.created"
+            assert other.audit == jobs.started[1] != jobs.started[0]
             with pytest.raises(ServiceError, match="again in a moment"):
                 receiver.receive(*signed("a", "1"))
         finally:
-            go_on.set()
+            jobs.go_on.set()
         with pytest.raises(ServiceError, match="job server"):
             first.result()
     assert receiver.receive(*signed("a", "1")).audit, "one that met a fault may come again"
     with pytest.raises(Replayed):
         receiver.receive(*signed("a", "1"))
-    assert len(started) == 3
+    assert len(jobs.started) == 3
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_an_audit_that_is_being_submitted_has_a_place_until_that_fails(hooked: Settings, fails: bool) -> None:
+    jobs = SlowJobs(hooked.storage, fails=fails)
+    receiver = receiver_of(hooked, jobs, submissions=1)
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(receiver.receive, *signed("a", "1"))
+        assert jobs.begun.wait(30)
+        try:
+            with pytest.raises(TooMany, match="at most 1 that wait or run, found 1"):
+                pool.submit(receiver.receive, *signed("b", "2")).result(timeout=10)
+        finally:
+            jobs.go_on.set()
+        if fails:
+            with pytest.raises(ServiceError, match="job server"):
+                first.result()
+            assert receiver.receive(*signed("b", "2")).audit == jobs.started[1]
+        else:
+            assert first.result().audit == jobs.started[0]
+            with pytest.raises(TooMany):
+                receiver.receive(*signed("b", "2"))
+
+
+def test_an_event_that_is_delivered_twice_at_once_is_submitted_once(hooked: Settings) -> None:
+    jobs = SlowJobs(hooked.storage)
+    receiver = receiver_of(hooked, jobs)
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(receiver.receive, *signed("a", "1"))
+        assert jobs.begun.wait(30)
+        second = pool.submit(receiver.receive, *signed("b", "1"))
+        try:
+            with pytest.raises(TimeoutError):
+                second.result(timeout=0.5)
+        finally:
+            jobs.go_on.set()
+        assert first.result() == second.result(timeout=10)
+    assert len(jobs.started) == 1
 
 
 def test_what_is_signed_and_starts_nothing(session: Session) -> None:

@@ -6,7 +6,7 @@ import os
 import sqlite3
 import warnings
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from jobs.mlflow_uri import mlflow_sources
 from jobs.overtime.promote import ALIASES, promote
 from jobs.progress import Quiet
 from jobs.publish import audit_and_publish, publish
-from services.errors import ConfigError, SourceError, TrackingError
+from services.errors import ConfigError, Interrupted, Problem, SourceError, TrackingError
 from services.training.architectures import small_cnn
 from services.training.checkpoints import load_weights
 from tracking.mlflow_promotion import read_promotions
@@ -33,6 +33,7 @@ from tracking.mlflow_promotion import read_promotions
 from .conftest import Notes
 
 pytestmark = pytest.mark.filterwarnings("ignore")
+PROMOTED = "classwise.promoted"
 GATES = [{"measure": "clean", "metric": "aggregate", "at_least": 0.8}]
 
 
@@ -86,6 +87,10 @@ def fleet(registry: str, tmp_path: Path) -> dict[str, Any]:
 
 def champion(client: MlflowClient) -> str:
     return str(client.get_model_version_by_alias("digits", "champion").version)
+
+
+def promoted_by(client: MlflowClient) -> str:
+    return str(client.get_model_version("digits", "2").tags.get(PROMOTED, ""))
 
 
 def test_a_version_that_passes_becomes_champion_on_record(fleet: dict[str, Any], client: MlflowClient) -> None:
@@ -210,24 +215,70 @@ def test_what_was_moved_before_the_registry_failed_is_on_record(
     assert kept.moved and kept.registered == "digits"
 
 
-def test_an_alias_that_was_moved_is_told_so_when_its_tag_was_refused(
-    fleet: dict[str, Any], registry: str, client: MlflowClient
-) -> None:
-    finished = run_audit(validate_fleet(fleet), Quiet())
+@contextmanager
+def tags_refused(registry: str) -> Iterator[None]:
+    """The registry takes no tag of a version during the block."""
     with closing(sqlite3.connect(registry.removeprefix("sqlite:///"))) as database, database:
         for change in ("INSERT", "UPDATE"):
             database.execute(
                 f"CREATE TRIGGER no_{change} BEFORE {change} ON model_version_tags BEGIN SELECT RAISE(ABORT, 'no'); END"
             )
     try:
-        (told,) = promote(validate_fleet(fleet).config, finished.result, finished.folder, registry)
+        yield
     finally:
         with closing(sqlite3.connect(registry.removeprefix("sqlite:///"))) as database, database:
             database.execute("DROP TRIGGER no_INSERT")
             database.execute("DROP TRIGGER no_UPDATE")
-    assert champion(client) == "2" and told.moved
-    assert str(told).startswith("digits@champion moved from version 1 to version 2; the version was not tagged")
-    assert read_promotions(finished.folder) == (told,)
+
+
+def test_an_alias_that_was_moved_is_told_so_when_its_tag_was_refused_and_the_tag_is_set_later(
+    fleet: dict[str, Any], registry: str, client: MlflowClient
+) -> None:
+    config = validate_fleet(fleet).config
+    finished = run_audit(validate_fleet(fleet), Quiet())
+    with tags_refused(registry):
+        (told,) = promote(config, finished.result, finished.folder, registry)
+        assert champion(client) == "2" and told.moved
+        assert str(told).startswith("digits@champion moved from version 1 to version 2; the version was not tagged")
+        assert read_promotions(finished.folder) == (told,)
+        (still,) = promote(config, finished.result, finished.folder, registry)
+        assert still.moved and still.untagged == told.untagged
+    (tagged,) = promote(config, finished.result, finished.folder, registry)
+    assert str(tagged) == "digits@champion moved from version 1 to version 2"
+    assert promoted_by(client) == f"champion by {finished.result.audit_id}"
+    (again,) = promote(config, finished.result, finished.folder, registry)
+    assert again.reason == "it points there already"
+    assert read_promotions(finished.folder) == (told, still, tagged, again)
+
+
+def test_a_version_that_somebody_else_made_champion_is_not_tagged(
+    fleet: dict[str, Any], registry: str, client: MlflowClient
+) -> None:
+    finished = run_audit(validate_fleet(fleet), Quiet())
+    client.set_registered_model_alias("digits", "champion", "2")
+    client.set_model_version_tag("digits", "2", PROMOTED, "")
+    (left,) = promote(validate_fleet(fleet).config, finished.result, finished.folder, registry)
+    assert (left.moved, left.reason, promoted_by(client)) == (False, "it points there already", "")
+
+
+def test_an_alias_whose_audit_was_stopped_at_its_tag_is_on_record_and_tagged_later(
+    fleet: dict[str, Any], registry: str, client: MlflowClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(*args: Any) -> None:
+        raise Interrupted(Problem("audit", "to end", "a request to stop"))
+
+    config = validate_fleet(fleet).config
+    finished = run_audit(validate_fleet(fleet), Quiet())
+    with monkeypatch.context() as patched:
+        patched.setattr(MlflowClient, "set_model_version_tag", stopped)
+        with pytest.raises(Interrupted):
+            promote(config, finished.result, finished.folder, registry)
+    assert champion(client) == "2"
+    (kept,) = read_promotions(finished.folder)
+    assert kept.moved and kept.untagged == "it was stopped before that"
+    (tagged,) = promote(config, finished.result, finished.folder, registry)
+    assert tagged.moved and not tagged.untagged
+    assert promoted_by(client) == f"champion by {finished.result.audit_id}"
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,8 @@ def test_one_attribute_is_the_label_and_the_others_are_groups(root: Path) -> Non
     np.testing.assert_allclose(samples.images(0, 1)[0, :, 5, 5] * 255, [80, 100, 200], atol=4)
     other = open_samples(SampleSpec(f"celeba:{root}?target=Smiling&crop=100&size=32"))
     assert other.content != samples.content, "another crop of the same files is another content"
+    wide = open_samples(SampleSpec(f"celeba:{root}?target=Smiling&crop=200x178"))
+    assert wide.shape == (3, 200, 178)
     train = open_samples(SampleSpec(f"celeba:{root}?target=Smiling&split=train"))
     assert (len(train), train.shape) == (2, (3, 218, 178))
     bright = open_samples(SampleSpec(f"celeba:{root}?target=Male&attributes=brightness", groups=("brightness",)))
@@ -67,6 +69,11 @@ def test_the_table_of_a_split_feeds_the_matrix_of_tasks_and_attributes(root: Pat
         (lambda r: (r / "list_attr_celeba.txt").unlink(), "target=Male", "expected a file at"),
         (lambda r: (r / "list_eval_partition.txt").write_text("000001.jpg 2\n"), "target=Male", "found 5 without"),
         (lambda r: (r / "img_align_celeba" / "000004.jpg").unlink(), "target=Male", "expected a file at"),
+        (
+            lambda r: None,
+            "target=Male&crop=200",
+            "at least 200x200 .* 4 smaller: 000003.jpg .218x178., .*; lower",
+        ),
         (lambda r: _append(r, "000007.jpg 1\n"), "target=Male", "6 lines, as its first line says, found 7"),
         (lambda r: _replace(r, "-1", "0"), "target=Male", "values of 1 or -1 a line"),
     ],

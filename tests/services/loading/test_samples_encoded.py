@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -110,18 +111,40 @@ def test_shorter_side_and_centre_are_torchvision_s(tmp_path: Path) -> None:
         assert np.array_equal(np.rint(samples.images(k, k + 1)[0] * 255), expected), shapes[k]
 
 
-def test_another_crop_is_another_content_and_a_small_image_is_named(folder: Path) -> None:
+def test_another_crop_is_another_content_and_a_narrow_image_is_named(folder: Path) -> None:
     crops = ("crop=4&size=6", "crop=5&size=6", "size=6", "resize=6", "resize=7&crop=6", "resize=9&crop=6")
     found = [open_samples(SampleSpec(f"imagefolder:{folder}?{crop}")) for crop in crops]
     assert {samples.shape for samples in found} == {(3, 6, 6)}
     assert len({samples.content for samples in found}) == len(crops)
-    with pytest.raises(SourceError, match=r"6 corrupt: ant/1.png \(8x8 pixels, smaller than the crop\)"):
-        open_samples(SampleSpec(f"imagefolder:{folder}?crop=9"))
     (folder / "cat" / "0.png").write_bytes(png(np.zeros((1, 3000, 3), np.uint8)))
     with pytest.raises(SourceError, match="3000x1 pixels would become 256 times 768000"):
         open_samples(SampleSpec(f"imagefolder:{folder}?resize=256&crop=8"))
     with pytest.raises(SourceError, match="a number of pixels such as 256"):
         open_samples(SampleSpec(f"imagefolder:{folder}?resize=8x9"))
+
+
+@pytest.mark.parametrize("on_corrupt", ["error", "skip"])
+def test_images_smaller_than_the_crop_are_not_corrupt_and_never_skipped(
+    folder: Path, on_corrupt: Literal["error", "skip"]
+) -> None:
+    (folder / "cat" / "0.png").write_bytes(png(np.zeros((9, 12, 3), np.uint8)))
+    (folder / "cat" / "2.png").write_bytes(b"<html>")
+    with pytest.raises(SourceError) as caught:
+        open_samples(SampleSpec(f"imagefolder:{folder}?crop=9x10", on_corrupt=on_corrupt))
+    small = r"expected images of at least 9x10 \(height x width\), found 4 smaller: ant/1.png \(8x8\), .*; lower crop"
+    assert re.search(small, str(caught.value)) and ("1 corrupt" in str(caught.value)) == (on_corrupt == "error")
+    with pytest.raises(SourceError, match=r"found 4 smaller: ant/1.png \(7x7\), .*; raise resize or lower crop"):
+        open_samples(SampleSpec(f"imagefolder:{folder}?resize=7&crop=7x8", on_corrupt="skip"))
+
+
+def test_an_image_that_became_smaller_than_the_crop_since_is_told(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("services.loading.encoded.KEEP_BYTES", 0)
+    samples = open_samples(SampleSpec(f"imagefolder:{folder}?crop=8", on_corrupt="skip"))
+    (folder / "cat" / "0.png").write_bytes(png(np.zeros((7, 8, 3), np.uint8)))
+    with pytest.raises(SourceError, match=r"at least 8x8 .*, found 1 smaller: cat/0.png \(7x8\)"):
+        samples.images(0, len(samples))
 
 
 def test_palette_is_named(folder: Path) -> None:
