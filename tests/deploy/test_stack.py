@@ -103,7 +103,8 @@ def test_a_worker_node_killed_in_mid_audit_changes_no_number(
     assert ended["state"] == "finished" and ended["outcome"] != "error", ended
 
     local = {**stack_fleet, "storage": str(tmp_path), "tracking": {"enabled": False}}
-    local["resources"] = {"runner": "local", "workers": 1, "shard": 300, "batch": 64}
+    same = {name: stack_fleet["resources"][name] for name in ("shard", "batch")}  # kernels may add by batch
+    local["resources"] = {"runner": "local", "workers": 1, "cpus": 1, **same}
     with console.reporter(quiet=True) as reporter:
         alone = tables(Path(audit_and_publish(validate_fleet(local), reporter).folder))
     there = tables(Path(ended["bundle"]))
