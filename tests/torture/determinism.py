@@ -20,7 +20,7 @@ from typing import Any
 LOGIT_BOUND = 1e-5
 """Largest difference of a logit over all settings that is promised, relative to the largest logit of its model."""
 SCORE_BOUND = 1e-5
-"""The same for the columns of GREAT, which are smooth functions of the logits."""
+"""The same for the columns of GREAT and an attack's margins, which are smooth functions of the logits."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ def compared(one: dict[str, dict[str, Any]], other: dict[str, dict[str, Any]]) -
                 exact.append(f"{key} {name} is missing")
             elif mine.tobytes() == yours.tobytes():
                 identical += 1
-            elif smooth:
+            elif smooth or name == "margin":  # what an attack leaves of the margin
                 gap = float(np.abs(mine - yours).max() / np.abs(mine).max())
                 logits, scores = (max(logits, gap), scores) if name == "logits" else (logits, max(scores, gap))
             else:
