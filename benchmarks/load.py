@@ -32,6 +32,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
+from deploy.drills.page import browser
+
 GROWTH = 0.1
 LIMIT_MIB = 1536
 REPORT_SECONDS = 3.0
@@ -184,24 +186,17 @@ def asked_of_mlflow(uri: str) -> None:
 
 def drawn(report: Path) -> float:
     """Seconds until Chromium has loaded and laid out the report; 0 where there is no Chromium."""
-    driver = shutil.which("chromedriver")
-    if driver is None:
+    if shutil.which("chromedriver") is None:
         print("report: not opened, chromedriver is not installed")
         return 0.0
-    from selenium import webdriver
-    from selenium.webdriver.chrome.service import Service
-
-    options = webdriver.ChromeOptions()
-    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1280,1000"):
-        options.add_argument(argument)
-    browser = webdriver.Chrome(service=Service(driver), options=options)
+    chromium = browser()
     times = []
     for _ in range(3):
         began = time.perf_counter()
-        browser.get(report.resolve().as_uri())
-        browser.execute_async_script("const done = arguments[0];" + TWO_FRAMES)
+        chromium.get(report.resolve().as_uri())
+        chromium.execute_async_script("const done = arguments[0];" + TWO_FRAMES)
         times.append(time.perf_counter() - began)
-    browser.quit()
+    chromium.quit()
     print(f"report: {report.stat().st_size / 1e6:.1f} MB, drawn after {', '.join(f'{each:.2f}' for each in times)} s")
     return min(times)
 

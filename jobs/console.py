@@ -18,7 +18,7 @@ import typer
 
 from jobs import stop
 from services import logs
-from services.errors import ClasswiseError, Interrupted, Problem, StorageError
+from services.errors import ClasswiseError, Interrupted, Problem, StorageError, one_line
 from services.records import SampleFacts
 from services.redaction import redacted
 
@@ -252,5 +252,5 @@ def _defect(error: BaseException) -> ClasswiseError:
         _log.error("unforeseen", exc_info=error)
     else:
         typer.echo(redacted("".join(traceback.format_exception(error)).rstrip("\n")), err=True)
-    found = f"{type(error).__name__}: {' '.join(str(error).split())[:500]}"
+    found = f"{type(error).__name__}: {one_line(error, 500)}"
     return ClasswiseError(Problem("classwise", "no unforeseen error", found, "report this defect of classwise"))

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from services.errors import one_line
+
 if TYPE_CHECKING:
     from jobs.config import FleetConfig
 
@@ -106,7 +108,7 @@ def _start(check: Check, around: Surroundings) -> _Run:
         try:
             run.findings.extend(check.look(around))
         except Exception as error:  # a check that breaks must not hide the others
-            text = " ".join(str(error).split())[:300]
+            text = one_line(error, 300)
             run.findings.append(Finding(check.name, "fail", f"{type(error).__name__}: {text}", "mend that first"))
 
     run.thread = threading.Thread(target=look, daemon=True, name=f"doctor-{check.name}")

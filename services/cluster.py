@@ -25,7 +25,7 @@ from ray.exceptions import RayError, RayTaskError
 
 from services import logs, metering
 from services.dispatch import REMEDY, Dispatcher, T
-from services.errors import ClasswiseError, Problem, ResourceError, WorkerError
+from services.errors import ClasswiseError, Problem, ResourceError, WorkerError, one_line
 from services.headwatch import HeadWatch
 from services.logs import LogSetting
 from services.ray_metrics import RayMirror
@@ -370,7 +370,7 @@ def _node_fits(node: dict[str, Any], ask: Ask) -> bool:
 
 
 def _unreachable(address: str | None, error: Exception) -> Problem:
-    text = " ".join(str(error).split())[:300] or type(error).__name__
+    text = one_line(error, 300) or type(error).__name__
     if "token" in text.lower() or "401" in text or "unauthenticated" in text.lower():
         remedy = "set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN (or RAY_AUTH_TOKEN_PATH) to the cluster's token"
     else:

@@ -163,3 +163,8 @@ class Interrupted(ClasswiseError):
     """A stop was asked for. Finished shards are kept and the same command goes on from them."""
 
     exit_code = 130
+
+
+def one_line(error: object, most: int = 200) -> str:
+    """The text of an error, usually another library's, in one line of at most so many characters."""
+    return " ".join(str(error).split())[:most]

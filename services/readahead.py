@@ -1,34 +1,17 @@
-"""Threads that read images: several that decode one batch, and one that reads the next batch in the meantime.
-
-Decoders and torch's kernels both let go of the interpreter, so a GPU does not wait for files. What is read, and in
-which order, does not depend on the number of threads.
-"""
+"""A thread that reads the next batch of images while the caller works on this one, so that no GPU waits for files."""
 
 from __future__ import annotations
 
-import os
-import sys
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from functools import cache
+from concurrent.futures import Future, wait
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from services.threads import pool
+
 if TYPE_CHECKING:
     from services.loading.protocols import Samples
-
-
-def cores() -> int:
-    """Threads to decode with: as many as torch was told to use, or where it was not loaded, the machine's cores."""
-    torch = sys.modules.get("torch")
-    return torch.get_num_threads() if torch else os.cpu_count() or 1
-
-
-@cache
-def pool(threads: int, name: str) -> ThreadPoolExecutor:
-    """The process' pool of that name and size."""
-    return ThreadPoolExecutor(threads, thread_name_prefix=name)
 
 
 class ReadAhead:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from services import logs, storage
-from services.errors import ClasswiseError, Problem, ResourceError, SourceError, WorkerError
+from services.errors import ClasswiseError, Problem, ResourceError, SourceError, WorkerError, one_line
 from services.measures.base import Columns, Measure, Scorer, Surroundings
 from services.measures.registry import measure_from
 from services.memory import is_out_of_memory, release
@@ -322,7 +322,7 @@ def _unexpected(task: ShardTask, error: BaseException) -> Problem:
 
 def raised_at(error: BaseException) -> str:
     """What was raised and in which line: the trace itself stays on the worker."""
-    text = " ".join(str(error).split())[:500]
+    text = one_line(error, 500)
     last = traceback.extract_tb(error.__traceback__)[-1:]
     line = "".join(f" ({PurePath(frame.filename).name}:{frame.lineno} in {frame.name})" for frame in last)
     return f"{type(error).__name__}: {text}{line}"

@@ -92,17 +92,11 @@ def migrated_store(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path],
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     """Headless Chromium, and its console in the log "browser"; the test is skipped where it is not installed."""
-    driver = shutil.which("chromedriver")
-    if driver is None:
+    if shutil.which("chromedriver") is None:
         pytest.skip("Chromium's driver (chromedriver) is not installed")
-    from selenium import webdriver
-    from selenium.webdriver.chrome.service import Service
+    from deploy.drills import page
 
-    options = webdriver.ChromeOptions()
-    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1280,1000"):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    found = webdriver.Chrome(service=Service(driver), options=options)
+    found = page.browser()
     yield found
     found.quit()
 

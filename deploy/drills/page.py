@@ -65,7 +65,7 @@ class OpenPage(threading.Thread):
 
 
 def browser() -> Any:
-    """Headless Chromium.
+    """Headless Chromium, and its console in the log "browser": for drills, benchmarks and tests.
 
     Raises:
         ResourceError: Selenium or Chromium's driver is not there.

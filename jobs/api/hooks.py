@@ -30,7 +30,7 @@ from jobs.fleetfile import KIND, Fleet, validate_fleet
 from jobs.service.submission import KEY_FORM
 from jobs.yamlfile import read_yaml
 from services import plainjson
-from services.errors import ClasswiseError, ConfigError, Problem, ServiceError
+from services.errors import ClasswiseError, ConfigError, Problem, ServiceError, one_line
 from services.records import digest_of
 
 PATH = "/v1/hooks/mlflow"
@@ -205,7 +205,7 @@ def event_of(body: bytes) -> Event | None:
             return None
         data = TypeAdapter(_Data).validate_python(raw.get("data"))
     except ValueError as error:
-        found = " ".join(str(error).split())[:200]
+        found = one_line(error)
         raise ConfigError(Problem("body", "an event of MLflow's registry", found)) from None
     return Event(kind, data.name, data.version, data.alias if head.entity.endswith("alias") else "")
 

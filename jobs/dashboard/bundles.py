@@ -17,7 +17,7 @@ from jobs.dashboard.records import AuditHead
 from jobs.dashboard.views import Scores, head
 from jobs.overtime.accepted import ACCEPTED_FILE
 from services import plainjson, storage
-from services.errors import ClasswiseError, Problem, StorageError, UnknownAudit
+from services.errors import ClasswiseError, Problem, StorageError, UnknownAudit, one_line
 from tracking.bundle import BUNDLE, read_bundle
 from tracking.classes import GroupRow, read_groups, read_scores
 from tracking.comparison import COMPARISON
@@ -197,6 +197,6 @@ def reachable(what: str) -> Iterator[None]:
     except Exception as error:
         if not isinstance(error, OSError) and type(error).__module__ == "builtins":
             raise
-        said = " ".join(str(error).split())[:300] or type(error).__name__
+        said = one_line(error, 300) or type(error).__name__
         remedy = "check that the storage is there and may be read"
         raise StorageError(Problem(what, "a storage that can be read", said, remedy)) from error

@@ -19,7 +19,7 @@ from sqlalchemy.exc import IntegrityError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from jobs.schedules.records import Firing, FiringState, Overlap, Schedule
-from services.errors import ConfigError, Problem, ServiceError
+from services.errors import ConfigError, Problem, ServiceError, one_line
 from services.records import Outcome
 from services.registry import did_you_mean
 from tracking.marker import without_secret
@@ -272,7 +272,7 @@ class Store:
         except IntegrityError:
             raise
         except (SQLAlchemyError, NoSuchModuleError, ImportError, OSError) as error:
-            found = " ".join(str(error).split())[:300]
+            found = one_line(error, 300)
             remedy = "check --db and that the database runs; PostgreSQL needs classwise[postgres]"
             raise ServiceError(Problem(self._shown, "a database that can be written", found, remedy)) from error
 

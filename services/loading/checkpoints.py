@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from services.errors import Problem, SourceError
+from services.errors import Problem, SourceError, one_line
 from services.loading.files import existing, file_kind
 
 NESTS = ("state_dict", "model_state_dict", "model", "net", "ema")
@@ -64,7 +64,7 @@ def _safetensors(path: Path, where: str) -> Any:
     try:
         return load_file(path)
     except (SafetensorError, OSError, ValueError, TypeError, LookupError, RuntimeError) as error:
-        found = " ".join(str(error).split())[:200]
+        found = one_line(error)
         problem = Problem(where, "a complete safetensors file", found, "the file is damaged; fetch it again")
         raise SourceError(problem) from error
 

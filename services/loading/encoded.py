@@ -22,7 +22,7 @@ from PIL import Image
 
 from services.errors import Problem, SourceError
 from services.loading.stores import Shape, Taken
-from services.readahead import cores, pool
+from services.threads import cores, pool
 
 PIXEL_LIMIT = 64_000_000
 """Images that claim more pixels than this are treated as corrupt (decompression bombs)."""

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from services.errors import ClasswiseError, Problem
+from services.errors import ClasswiseError, Problem, one_line
 from services.loading import checks, diagnosis
 from services.loading.contracted import ContractedNetwork
 from services.loading.protocols import LoadedModel
@@ -128,7 +128,7 @@ def batch_problems(
         alone = run(loaded.network, probe.images[:count], device, 1)
         pairs = run(loaded.network, probe.images[:count], device, 2)
     except Exception as error:
-        found = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        found = f"{type(error).__name__}: {one_line(error)}"
         remedy = "export it with a dynamic batch dimension"
         return [Problem(f"{loaded.spec.name} (batch)", "any batch size to work", found, remedy)]
     difference = float(max(np.abs(part - logits[:count]).max() for part in (alone, pairs)))

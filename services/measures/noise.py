@@ -28,7 +28,7 @@ from numpy.random import Philox
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from services.readahead import pool
+from services.threads import pool
 
 Noise = Literal["uniform", "gaussian", "laplace"]
 

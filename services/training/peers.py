@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeVar
 import torch
 from torch import Tensor
 
+from services.errors import one_line
 from services.training.evaluation import ClassCounts
 
 T = TypeVar("T")
@@ -109,7 +110,7 @@ def _together() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        raise PeerLost(" ".join(str(error).split())[:300]) from error
+        raise PeerLost(one_line(error, 300)) from error
 
 
 def added(parts: Sequence[ClassCounts]) -> ClassCounts:

@@ -13,7 +13,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from services.errors import Problem, SourceError
+from services.errors import Problem, SourceError, one_line
 from services.loading.exported import archive_of, code_in, members, tensors_only
 from services.loading.files import existing, file_kind, sha256
 from services.loading.models import ModelScheme, Opened, Request
@@ -109,7 +109,7 @@ def baked_train_mode(program: Any) -> list[str]:
 
 
 def _no_graph(name: str, path: Path, error: Exception) -> Problem:
-    found = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+    found = f"{type(error).__name__}: {one_line(error)}"
     return Problem(name, f"an exported graph at {path}", found, "export it again")
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from services.errors import Problem, SourceError
+from services.errors import Problem, SourceError, one_line
 from services.loading.checks import declared_output_problems
 from services.loading.files import existing, file_kind, sha256
 from services.loading.models import ModelScheme, Opened, Request
@@ -103,7 +103,7 @@ def _from_parquet(path: Path, where: str) -> dict[str, NDArray[Any]]:
     try:
         return _columns(read_parquet(path, where))
     except (pa.ArrowException, OSError, ValueError, TypeError) as error:
-        found = " ".join(str(error).split())[:200]
+        found = one_line(error)
         raise SourceError(Problem(f"{where} (logits)", LAYOUT, found, "write the file again")) from error
 
 

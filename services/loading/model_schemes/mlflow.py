@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from services.errors import Problem, SourceError
+from services.errors import Problem, SourceError, one_line
 from services.loading.files import sha256
 from services.loading.models import ModelScheme, Opened, Request
 from services.loading.uris import SourceUri, parse_uri
@@ -116,7 +116,7 @@ def _identity(version: Any) -> str:
 
 
 def _said(error: Exception) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+    return f"{type(error).__name__}: {one_line(error)}"
 
 
 def _open(folder: Path, request: Request) -> Opened:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from services.errors import Problem, SourceError
+from services.errors import Problem, SourceError, one_line
 from services.loading.files import existing, file_kind, sha256
 from services.loading.models import ModelScheme, Opened, Request
 from services.loading.uris import SourceUri
@@ -77,7 +77,7 @@ def _session(path: Path, request: Request) -> Any:
     try:
         return onnxruntime.InferenceSession(str(path), options, providers=providers)
     except Exception as error:
-        found = " ".join(str(error).split())[:200]
+        found = one_line(error)
         raise SourceError(Problem(name, f"an ONNX graph at {path}", found)) from error
 
 

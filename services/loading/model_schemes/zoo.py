@@ -8,7 +8,7 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from services.errors import Problem, SourceError
+from services.errors import Problem, SourceError, one_line
 from services.loading.model_schemes.factory import seeded
 from services.loading.uris import SourceUri
 from services.registry import did_you_mean
@@ -50,6 +50,6 @@ def build(make: Callable[[], Any], uri: SourceUri) -> Any:
     try:
         return seeded(make)
     except Exception as error:
-        found = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        found = f"{type(error).__name__}: {one_line(error)}"
         remedy = "without a network give ?weights=FILE; check num_classes"
         raise SourceError(Problem(uri.text, "the zoo to build it", found, remedy)) from error

@@ -6,7 +6,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from services.errors import Problem, SourceError
+from services.errors import Problem, SourceError, one_line
 from services.loading.sample_schemes.parquet import OPTIONS, from_table
 from services.loading.samples import Source
 from services.loading.uris import SourceUri, local_path
@@ -28,7 +28,7 @@ def open_hub(uri: SourceUri, *, allowed_factories: tuple[str, ...]) -> Source:
         dataset = _dataset(datasets, uri, options)
         undecoded = _undecoded(datasets, dataset)
     except Exception as error:
-        found = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        found = f"{type(error).__name__}: {one_line(error)}"
         raise SourceError(Problem(uri.text, "a dataset that opens", found)) from error
     table = undecoded.with_format("arrow")[:]
     return from_table(table, uri.text, {**_classes(dataset, options), **options}, str(dataset._fingerprint))

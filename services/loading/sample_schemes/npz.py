@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.archives import NPZ_DAMAGE
-from services.errors import Problem, SourceError
+from services.errors import Problem, SourceError, one_line
 from services.loading.files import existing, file_kind, sha256
 from services.loading.samples import Source
 from services.loading.stores import LabelsOnly, Store, array_store
@@ -59,7 +59,7 @@ def _array(archive: Any, name: str, where: str) -> NDArray[Any]:
     try:
         array: NDArray[Any] = archive[name]
     except MemoryError as error:
-        found = " ".join(str(error).split())[:200]
+        found = one_line(error)
         raise SourceError(Problem(f"{where} ({name})", "an array that fits in memory", found)) from error
     except NPZ_DAMAGE as error:
         if "allow_pickle" in str(error):

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services import plainjson
-from services.errors import Problem, SourceError
+from services.errors import Problem, SourceError, one_line
 from services.loading.encoded import EncodedStore
 from services.loading.files import existing, file_kind, sha256
 from services.loading.sample_schemes.imagefolder import CONVERSIONS, conversions
@@ -45,7 +45,7 @@ def open_parquet(uri: SourceUri, *, allowed_factories: tuple[str, ...]) -> Sourc
     try:
         table = pa.concat_tables([read_parquet(path, uri.text) for path in files], promote_options="default")
     except (pa.ArrowException, OSError, ValueError) as error:
-        found = " ".join(str(error).split())[:200]
+        found = one_line(error)
         raise SourceError(Problem(uri.text, "readable Parquet files of one schema", found)) from error
     content = hashlib.sha256("".join(sha256(path) for path in files).encode()).hexdigest()
     return from_table(table, uri.text, options, content)

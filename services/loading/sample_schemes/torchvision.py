@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from services.errors import Problem, SourceError
+from services.errors import Problem, SourceError, one_line
 from services.loading.model_schemes.zoo import package
 from services.loading.samples import Source
 from services.loading.stores import array_store
@@ -52,7 +52,7 @@ def _made(maker: Any, root: Path, split: str, where: str) -> Any:
     try:
         return maker(root=str(root), **part, **quiet)
     except (RuntimeError, ValueError, FileNotFoundError) as error:
-        found = " ".join(str(error).split())[:200]
+        found = one_line(error)
         remedy = "download it once with torchvision (download=True) and set ?root="
         raise SourceError(Problem(where, f"the dataset in {root}", found, remedy)) from error
 
