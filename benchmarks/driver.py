@@ -17,11 +17,11 @@ from pathlib import Path
 import numpy as np
 import yaml
 
-from services.loading.samples import open_samples
+from services.loading.samples.source import open_samples
 from services.records import SampleSpec
 from services.training.architectures import small_cnn
-from services.training.checkpoints import save_weights
-from services.training.loop import train
+from services.training.epochs.checkpoints import save_weights
+from services.training.epochs.loop import train
 from services.training.methods.erm import Erm
 
 LIMIT_GIB = 1.5
@@ -55,9 +55,9 @@ def write_fleet(folder: Path, classes: int, samples: int, models: int) -> Path:
 
 PEAK = """
 import json, sys, time
-from jobs.fleetfile import load_fleet
-from jobs.progress import Quiet
-from jobs.publish import audit_and_publish
+from jobs.fleetfile.reading import load_fleet
+from jobs.terminal.progress import Quiet
+from jobs.audit.publish import audit_and_publish
 started = time.perf_counter()
 audit_and_publish(load_fleet(sys.argv[1]), Quiet())
 lines = open("/proc/self/status").read().splitlines()  # ru_maxrss would count the process that forked this one

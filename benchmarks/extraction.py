@@ -20,13 +20,13 @@ import numpy as np
 import torch
 from PIL import Image
 
-from services.cluster import Ask, RayRunner
-from services.loading import encoded
-from services.loading.samples import open_samples
+from services.loading.samples import encoded
+from services.loading.samples.source import open_samples
 from services.records import ModelSpec, SampleSpec, ShardTask
-from services.shards import shard_name, shard_ranges
+from services.running.cluster import Ask, RayRunner
+from services.running.workers import Worker
+from services.storage.shards import shard_name, shard_ranges
 from services.training.architectures import cifar_resnet
-from services.workers import Worker
 
 BATCH, SHARD, COUNT = 250, 1000, 4000
 FACTORIES = ("services.training.*",)

@@ -24,13 +24,13 @@ from numpy.typing import NDArray
 from scipy.stats import spearmanr
 from torch import nn
 
-from services.fairness.projection import Axes, project
-from services.numerics import strokes
-from services.numerics.groupfair import gaps, matrix_counts
-from services.numerics.projection import Boundaries, projection_metrics
+from services.measures.latent.boundaries import Axes, project
+from services.numerics.attributes import strokes
+from services.numerics.attributes.groupfair import gaps, matrix_counts
+from services.numerics.attributes.tolerance import Boundaries, projection_metrics
 from services.training.architectures.registry import build
-from services.training.loop import train
-from services.training.mapperrecipe import MapperRecipe
+from services.training.epochs.loop import train
+from services.training.mapper_recipe import MapperRecipe
 from services.training.mappers import conditional_gan
 from services.training.mappers.loop import train_mapper
 from services.training.methods.erm import Erm

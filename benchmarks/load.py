@@ -44,9 +44,9 @@ TWO_FRAMES = "requestAnimationFrame(() => requestAnimationFrame(() => done(true)
 
 AUDIT = """
 import json, sys, threading, time
-from jobs.fleetfile import load_fleet
-from jobs.progress import Quiet
-from jobs.publish import audit_and_publish
+from jobs.fleetfile.reading import load_fleet
+from jobs.terminal.progress import Quiet
+from jobs.audit.publish import audit_and_publish
 
 class Counting(Quiet):
     shards, name = 0, "begin"

@@ -14,8 +14,8 @@ import numpy as np
 
 from services.numerics.calibration import POLICIES, Grid, calibrate
 from services.numerics.disparity import nrgc
-from services.numerics.intervals import Method, one_sided, simultaneous
-from services.numerics.metric_intervals import nrgc_range
+from services.numerics.intervals.means import Method, one_sided, simultaneous
+from services.numerics.intervals.metrics import nrgc_range
 from services.numerics.profile import Profile
 from services.numerics.scores import GREAT_BOUND, Activation, great_scores
 from services.numerics.temperature import ClassCurve

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from services.fairness.projection import Axes, cached_chunk, project
+from services.measures.latent.boundaries import Axes, cached_chunk, project
 from services.training.architectures import small_cnn
 
 LATENTS, STEPS, LEAST, MANY = 10, 20, 20.0, 500

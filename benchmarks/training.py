@@ -24,7 +24,7 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
 from services.training.architectures.registry import build
-from services.training.loop import train
+from services.training.epochs.loop import train
 from services.training.methods import method_from
 
 EPSILON, STEP, STEPS, DRAWS = 8 / 255, 2 / 255, 10, 20

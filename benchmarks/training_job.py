@@ -20,15 +20,15 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from services.cluster import Ask
-from services.sweeps import RaySweep
+from services.records.trials import Begun, DataFacts, TrialDone, TrialTask
+from services.running.cluster import Ask
+from services.running.sweeps import RaySweep
 from services.training.architectures.registry import build
-from services.training.data import checked
-from services.training.loop import train
+from services.training.data.images import checked
+from services.training.data.sets import TrainingSet
+from services.training.epochs.loop import train
 from services.training.methods import method_from
 from services.training.recipe import Recipe
-from services.training.sets import TrainingSet
-from services.trials import Begun, DataFacts, TrialDone, TrialTask
 
 BATCH, SIDE, CLASSES = 64, 32, 10
 NETWORK = {"channels": 3, "classes": CLASSES, "size": SIDE}

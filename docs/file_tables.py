@@ -10,8 +10,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from jobs.config import FleetConfig
-from jobs.sweepconfig import ELSEWHERE, MAPPERS_ELSEWHERE, SweepConfig
+from jobs.fleetfile.tree import FleetConfig
+from jobs.training.sweep_tree import ELSEWHERE, MAPPERS_ELSEWHERE, SweepConfig
 
 BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
 

@@ -15,14 +15,14 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from jobs import console, logsetting
+from jobs.comparison import cli as overtime
 from jobs.dashboard.cli import dashboard
-from jobs.doctor_cli import doctor
-from jobs.leaderboard_cli import leaderboard
-from jobs.overtime import cli as overtime
-from jobs.prune_cli import prune
+from jobs.leaderboard.cli import leaderboard
 from jobs.schedules import cli as schedules
-from jobs.service import cli as service
+from jobs.submission import cli as service
+from jobs.terminal import console, log_setting
+from jobs.upkeep.doctor_cli import doctor
+from jobs.upkeep.prune_cli import prune
 from services.errors import Interrupted
 
 app = typer.Typer(
@@ -56,10 +56,10 @@ Track = Annotated[bool, typer.Option("--track/--no-track", help="Log to MLflow, 
 
 
 @app.callback()
-def started(log_format: logsetting.Format = None, log_level: logsetting.Level = None) -> None:
+def started(log_format: log_setting.Format = None, log_level: log_setting.Level = None) -> None:
     """Audit fleets of image classifiers class by class. Exit codes: 0 pass, 1 fail, 2 error, 3 undecided."""
     with console.exits(json=False):
-        logsetting.start_logging(log_format, log_level)
+        log_setting.start_logging(log_format, log_level)
 
 
 @app.command()
@@ -75,10 +75,10 @@ def audit(
 ) -> None:
     """Audit a fleet: scores, intervals, verdict, bundle, report, MLflow."""
     with console.exits(json), console.junit_kept(junit), console.sarif_kept(sarif, fleet_file):
-        from jobs.fleetfile import load_fleet, overridden
+        from jobs.fleetfile.reading import load_fleet, overridden
 
         fleet = overridden(load_fleet(fleet_file), storage=storage, runner=runner, track=track)
-        from jobs.publish import audit_and_publish, sarif_target
+        from jobs.audit.publish import audit_and_publish, sarif_target
 
         target = sarif_target(sarif, fleet_file) if sarif is not None else None
         with console.reporter(quiet or json) as reporter:
@@ -113,24 +113,24 @@ def train(
 ) -> None:
     """Train a sweep of method x architecture x data set x seed, and audit what comes out."""
     with console.exits(json):
-        from jobs import traincli
+        from jobs.training import command
 
-        traincli.train(sweep_file, audit, storage=storage, runner=runner, track=track, json=json, quiet=quiet)
+        command.train(sweep_file, audit, storage=storage, runner=runner, track=track, json=json, quiet=quiet)
 
 
 @app.command()
 def validate(job_file: JobFile, audit: Template = None, json: Json = False) -> None:
     """Check a fleet file and its sources without running a model, or a sweep file up to its first epoch."""
     with console.exits(json):
-        from jobs.yamlfile import has_key
+        from jobs.fleetfile.yamlfile import has_key
 
         if has_key(job_file, "sweep"):
-            from jobs import traincli
+            from jobs.training import command
 
-            traincli.check(job_file, audit, json)
+            command.check(job_file, audit, json)
             return
-        from jobs.fleetfile import load_fleet
-        from jobs.generated import validate_sources
+        from jobs.audit.generated import validate_sources
+        from jobs.fleetfile.reading import load_fleet
 
         console.valid(load_fleet(job_file), validate_sources, json)
 
@@ -141,8 +141,8 @@ def schema(
 ) -> None:
     """Print the JSON Schema of the fleet file or of the sweep file, for editors."""
     with console.exits(json=False):
-        from jobs.fleetfile import json_schema
-        from jobs.sweepfile import sweep_schema
+        from jobs.fleetfile.reading import json_schema
+        from jobs.training.sweepfile import sweep_schema
 
         console.print_json(sweep_schema() if sweep else json_schema())
 
@@ -151,13 +151,13 @@ def schema(
 def show(bundle: Bundle, json: Json = False) -> None:
     """Print the verdict table of a finished audit, or the trials of a finished sweep."""
     with console.exits(json):
-        from tracking.training_bundle import is_sweep
+        from tracking.bundle.training_bundle import is_sweep
 
         if is_sweep(bundle):
-            from jobs import traincli
+            from jobs.training import command
 
-            traincli.show(bundle, json)
-        from jobs.publish import read_published
+            command.show(bundle, json)
+        from jobs.audit.publish import read_published
 
         console.finish(read_published(bundle), json)
 
@@ -171,7 +171,7 @@ def sync(
 ) -> None:
     """Upload a bundle or a sweep to MLflow, when it could not be reached before."""
     with console.exits(json=False):
-        from jobs.publish import sync_bundle
+        from jobs.audit.publish import sync_bundle
 
         console.say(sync_bundle(bundle, tracking_uri))
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from jobs.fleetfile import Fleet, overridden, validate_fleet
-from jobs.progress import Reporter
-from jobs.publish import Published, audit_and_publish
-from services import storage
+from jobs.audit.publish import Published, audit_and_publish
+from jobs.fleetfile.reading import Fleet, overridden, validate_fleet
+from jobs.terminal.progress import Reporter
 from services.records import SampleSpec, digest_of
+from services.storage import files
 
 if TYPE_CHECKING:
     from services.training.methods import Method
@@ -36,8 +36,8 @@ def run_demo(base: str, reporter: Reporter) -> Published:
     weights = {name: _trained(name, method, base, reporter) for name, method in _methods().items()}
     fleet = demo_fleet(base, weights)
     text = yaml.safe_dump(fleet.config.model_dump(mode="json", exclude_defaults=True), sort_keys=False)
-    file = storage.join(base, "demo", "digits.yaml")
-    storage.write_bytes(file, text.encode())
+    file = files.join(base, "demo", "digits.yaml")
+    files.write_bytes(file, text.encode())
     published = audit_and_publish(fleet, reporter)
     shown = f"all      classwise dashboard --storage {base}"
     return replace(published, where_to_look=(*published.where_to_look, f"fleet    {file}", shown))
@@ -80,16 +80,16 @@ def _methods() -> dict[str, Method]:
 def _trained(name: str, method: Method, base: str, reporter: Reporter) -> str:
     """Path of the weights, trained unless weights of the same method and recipe are there."""
     key = digest_of(method.model_dump(mode="json"), EPOCHS, WIDTH, TRAINING)[:8]
-    path = storage.join(base, "demo", f"{name}-{key}.safetensors")
-    if storage.exists(path):
+    path = files.join(base, "demo", f"{name}-{key}.safetensors")
+    if files.exists(path):
         return path
     reporter.note(f"training {name} on 898 digits ({method.name}, {EPOCHS} epochs)")
     import torch
 
-    from services.loading.samples import open_samples
+    from services.loading.samples.source import open_samples
     from services.training.architectures import small_cnn
-    from services.training.checkpoints import save_weights
-    from services.training.loop import train
+    from services.training.epochs.checkpoints import save_weights
+    from services.training.epochs.loop import train
 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)

@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from services.redaction import redacted
+from services.telemetry.redaction import redacted
 
 __all__ = [
     "ClasswiseError",

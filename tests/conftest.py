@@ -164,8 +164,8 @@ def log_board(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., list[st
     def log(audit: AuditResult, uri: str, extra: dict[str, dict[str, float]] | None = None) -> list[str]:
         from mlflow import MlflowClient
 
-        from tracking import artifacts
-        from tracking.mlflow_store import log_audit
+        from tracking.mlflow import artifacts
+        from tracking.mlflow.store import log_audit
 
         folder = str(tmp_path_factory.mktemp("bundle"))
         with pytest.MonkeyPatch.context() as patch:

@@ -9,11 +9,11 @@ import numpy as np
 from benchmarks.coverage.data import LEVELS, SLACK, Floats, Ints
 from benchmarks.coverage.judge import Cell, cell
 from benchmarks.coverage.metrics import lies_outside
-from jobs.assemble import Grouping
-from jobs.fairness import fairness_results
-from services.numerics.falsification import falsify
-from services.numerics.groupfair import METRICS, Gaps, GroupCounts, Metric, gaps
-from services.numerics.projection import Boundaries, count, projection_metrics
+from jobs.audit.judging.assemble import Grouping
+from jobs.audit.judging.attributes import fairness_results
+from services.numerics.attributes.groupfair import METRICS, Gaps, GroupCounts, Metric, gaps
+from services.numerics.attributes.tolerance import Boundaries, count, projection_metrics
+from services.numerics.refutation import falsify
 
 NAMES = {"dp": "DP", "eopp": "EOpp", "eodd": "EOdd", "aodd": "AOdd"}
 PEOPLE: dict[str, tuple[tuple[int, ...], Floats, Floats, Floats]] = {

@@ -1,4 +1,4 @@
-"""One mean: every method of `services.numerics.intervals`, two-sided, on each side alone, and at every look."""
+"""One mean: every method of `services.numerics.intervals.means`, two-sided, on each side alone, and at every look."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from benchmarks.coverage.data import BOUND, LEVELS, SHAPES, SIZES, SLACK, Shape
 from benchmarks.coverage.judge import Cell, cell
-from services.numerics.intervals import Method, one_sided
+from services.numerics.intervals.means import Method, one_sided
 
 METHODS: tuple[Method, ...] = ("betting", "empirical-bernstein", "hoeffding", "clopper-pearson")
 CHEAP = 10

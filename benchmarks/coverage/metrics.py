@@ -9,11 +9,11 @@ import numpy as np
 
 from benchmarks.coverage.data import BOUND, CLASSES, LEVELS, SLACK, Classes, Floats, Ints, coin, margins, point, stacked
 from benchmarks.coverage.judge import Cell, cell
-from services.estimates import Estimate
 from services.numerics.disparity import Disparity, disparity
 from services.numerics.gap import gap
-from services.numerics.intervals import Intervals, Method, one_sided
-from services.numerics.metric_intervals import aggregate_interval, metric_intervals, wcr_interval
+from services.numerics.intervals.means import Intervals, Method, one_sided
+from services.numerics.intervals.metrics import aggregate_interval, metric_intervals, wcr_interval
+from services.records.estimates import Estimate
 
 PENALTY = 0.5
 FUNCTIONS = ("rdi", "nrgc", "fp")

@@ -11,12 +11,12 @@ from scipy.stats import norm
 from benchmarks.coverage.data import LEVELS, SLACK, Floats, Ints
 from benchmarks.coverage.judge import Cell, cell
 from benchmarks.coverage.metrics import lies_outside
-from services.estimates import Estimate
 from services.measures.sampling.smoothed import SmoothingRule, certify
-from services.numerics.binomial import clopper_pearson, true_share_bounds
-from services.numerics.radius import certified_radius
+from services.numerics.intervals.binomial import clopper_pearson, true_share_bounds
+from services.numerics.intervals.radius import certified_radius
+from services.numerics.intervals.splitting import SplittingPlan, rare_event, summarise
 from services.numerics.seeds import over_seeds
-from services.numerics.splitting import SplittingPlan, rare_event, summarise
+from services.records.estimates import Estimate
 
 SIGMA = 0.25
 RADII = (0.25, 0.5)

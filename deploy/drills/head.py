@@ -12,7 +12,7 @@ from deploy.drills.stackside import Api, fleet, tell, wait_until
 from deploy.stack import processes
 from deploy.stack.layout import Layout
 from deploy.stack.parts import ROOT
-from jobs.fleetfile import validate_fleet
+from jobs.fleetfile.reading import validate_fleet
 from jobs.schedules.records import Firing, FiringState
 from jobs.schedules.scheduler import new_schedule, now_utc
 from jobs.schedules.store import Store

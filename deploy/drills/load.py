@@ -16,7 +16,7 @@ import requests
 from deploy.drills.page import OpenPage
 from deploy.drills.stackside import Api, fleet, spread, tell, wait_until
 from deploy.stack.layout import Layout
-from jobs.fleetfile import validate_fleet
+from jobs.fleetfile.reading import validate_fleet
 from jobs.schedules.records import Firing, FiringState, Overlap
 from jobs.schedules.scheduler import new_schedule, now_utc
 from jobs.schedules.store import Store

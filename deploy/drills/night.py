@@ -11,11 +11,11 @@ from zoneinfo import ZoneInfo
 
 from deploy.drills.stackside import fleet, tell
 from deploy.stack.layout import Layout
-from jobs.client import AuditClient, backend_for
-from jobs.fleetfile import validate_fleet
+from jobs.fleetfile.reading import validate_fleet
 from jobs.schedules.records import FiringState
 from jobs.schedules.scheduler import Scheduler, new_schedule
 from jobs.schedules.store import Store
+from jobs.submission.client import AuditClient, backend_for
 
 EVENING = datetime(2026, 10, 24, 18, tzinfo=UTC)
 MORNING = datetime(2026, 10, 25, 6, tzinfo=UTC)

@@ -33,11 +33,11 @@ def network(layout: Layout) -> Path:
     if not path.exists():
         import torch
 
-        from services.loading.samples import open_samples
+        from services.loading.samples.source import open_samples
         from services.records import SampleSpec
         from services.training.architectures import small_cnn
-        from services.training.checkpoints import save_weights
-        from services.training.loop import train
+        from services.training.epochs.checkpoints import save_weights
+        from services.training.epochs.loop import train
         from services.training.methods.erm import Erm
 
         samples = open_samples(SampleSpec("sklearn:digits?split=train"))

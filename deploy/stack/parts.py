@@ -19,7 +19,7 @@ import yaml
 from deploy.stack import databases
 from deploy.stack.layout import Layout, write_private
 from deploy.stack.processes import Part
-from jobs.service.ray_jobs import SLOTS
+from jobs.submission.ray_jobs import SLOTS
 from services.errors import Problem, ServiceError
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -16,8 +16,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from jobs.api.settings import Settings
-from jobs.fleetfile import Fleet, validate_fleet
-from jobs.overtime.promote import targets
+from jobs.comparison.promote import targets
+from jobs.fleetfile.reading import Fleet, validate_fleet
 from services.errors import ClasswiseError, NotAllowed, Problem
 from services.loading.factories import factory_name
 from services.loading.uris import SourceUri, parse_uri

@@ -22,12 +22,12 @@ from jobs.api.metrics import Measured, add_metrics
 from jobs.api.records import HealthBody, error_body
 from jobs.api.routes import Service, TooMany, audit_routes, said
 from jobs.api.settings import Settings
-from jobs.client import AuditClient
 from jobs.dashboard.page import PAGE_PATHS, page_routes
 from jobs.dashboard.routes import dashboard_routes
 from jobs.dashboard.serve import places_in
 from jobs.dashboard.sources import Sources
-from jobs.remembered import Remembered
+from jobs.submission.client import AuditClient
+from jobs.terminal.remembered import Remembered
 from services.errors import (
     ClasswiseError,
     ConfigError,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from jobs.fleetfile import KIND
-from jobs.yamlfile import Locator, parse_yaml
+from jobs.fleetfile.reading import KIND
+from jobs.fleetfile.yamlfile import Locator, parse_yaml
 from services.errors import ClasswiseError, ConfigError, Problem
 
 JSON = {"application/json"}

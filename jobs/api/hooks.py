@@ -26,12 +26,12 @@ from pydantic import BaseModel, Field, TypeAdapter
 
 from jobs.api.routes import Service, said
 from jobs.api.settings import MlflowHookSettings
-from jobs.fleetfile import KIND, Fleet, validate_fleet
-from jobs.service.submission import KEY_FORM
-from jobs.yamlfile import read_yaml
-from services import plainjson
+from jobs.fleetfile.reading import KIND, Fleet, validate_fleet
+from jobs.fleetfile.yamlfile import read_yaml
+from jobs.submission.submission import KEY_FORM
 from services.errors import ClasswiseError, ConfigError, Problem, ServiceError, one_line
 from services.records import digest_of
+from services.storage import plainjson
 
 PATH = "/v1/hooks/mlflow"
 TOLERANCE = 300.0

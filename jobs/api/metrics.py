@@ -15,9 +15,9 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, G
 
 from jobs.api.guard import App as Application
 from jobs.api.guard import Message, Receive, Scope, Send
-from jobs.client import AuditClient
-from jobs.remembered import Remembered
-from jobs.service.status import State
+from jobs.submission.client import AuditClient
+from jobs.submission.status import State
+from jobs.terminal.remembered import Remembered
 from services.errors import ClasswiseError
 
 PATH = "/metrics"

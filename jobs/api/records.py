@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 from pydantic import BaseModel, Field
 
-from jobs.service.status import AuditStatus, State
+from jobs.submission.status import AuditStatus, State
 from services.errors import ClasswiseError
 from services.records import Outcome
 

@@ -19,10 +19,10 @@ from jobs.api.allow import admitted
 from jobs.api.bodies import JSON, YAML, fleet_data
 from jobs.api.records import AuditBody, AuditList, ErrorBody, audit_body
 from jobs.api.settings import Settings
-from jobs.client import AuditClient
-from jobs.fleetfile import Fleet, json_schema
-from jobs.service.status import AuditStatus, State
-from jobs.service.submission import ID_FORM, KEY_FORM, submission_of
+from jobs.fleetfile.reading import Fleet, json_schema
+from jobs.submission.client import AuditClient
+from jobs.submission.status import AuditStatus, State
+from jobs.submission.submission import ID_FORM, KEY_FORM, submission_of
 from services.errors import Problem, ServiceError
 from services.records import AuditResult
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jobs.api.settings import Settings, digests, load_settings, plain
-from services import logs
 from services.errors import ConfigError, Problem, ServiceError
+from services.telemetry import logs
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -27,8 +27,8 @@ def build(data: Mapping[str, Any], tokens: Mapping[str, bytes]) -> FastAPI:
     """The application from settings as plain data; what a replica calls."""
     from jobs.api.app import create_app
     from jobs.api.hooks import secret_of
-    from jobs.client import AuditClient, backend_for
-    from jobs.service.ray_jobs import token_of
+    from jobs.submission.client import AuditClient, backend_for
+    from jobs.submission.ray_jobs import token_of
 
     settings = Settings.model_validate(data)
     backend = backend_for(

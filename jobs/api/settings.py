@@ -13,9 +13,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
-from jobs.config import Name, Part, Place
-from jobs.overtime.config import EnvName
-from jobs.yamlfile import Kind, read_yaml, validated
+from jobs.fleetfile.followups import EnvName
+from jobs.fleetfile.tree import Name, Part, Place
+from jobs.fleetfile.yamlfile import Kind, read_yaml, validated
 from services.errors import ConfigError, Problem
 
 TOKEN_LENGTH = 24

@@ -13,15 +13,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from jobs.comparison.accepted import ACCEPTED_FILE
 from jobs.dashboard.records import AuditHead
 from jobs.dashboard.views import Scores, head
-from jobs.overtime.accepted import ACCEPTED_FILE
-from services import plainjson, storage
 from services.errors import ClasswiseError, Problem, StorageError, UnknownAudit, one_line
-from tracking.bundle import BUNDLE, read_bundle
-from tracking.classes import GroupRow, read_groups, read_scores
-from tracking.comparison import COMPARISON
-from tracking.overview import OVERVIEW, ModelOverview, Overview, SeriesOverview, overview_of, parsed_overview
+from services.storage import files, plainjson
+from tracking.bundle.bundle import BUNDLE, read_bundle
+from tracking.bundle.classes import GroupRow, read_groups, read_scores
+from tracking.bundle.comparison import COMPARISON
+from tracking.bundle.overview import OVERVIEW, ModelOverview, Overview, SeriesOverview, overview_of, parsed_overview
 
 MEMORY = 16 << 20
 """Bytes of overviews, as they lie on disk, that are remembered; in memory they take several times as much."""
@@ -83,7 +83,7 @@ class Home:
         """
         if audit not in self.audits:
             raise UnknownAudit(Problem("audit", f"an audit of /v1/fleets/{self.fleet}/audits", repr(audit)[:120]))
-        return storage.join(self.url, audit)
+        return files.join(self.url, audit)
 
 
 class Bundles:
@@ -116,12 +116,12 @@ class Bundles:
     def known(self, fleet: str) -> Home:
         """The folder of a fleet that `fleets` named, listed."""
         names = [name for name in self._names("audits", fleet)[::-1] if name != ACCEPTED_FILE]
-        return Home(fleet, storage.join(self.base, "audits", fleet), tuple(names))
+        return Home(fleet, files.join(self.base, "audits", fleet), tuple(names))
 
     def is_complete(self, folder: str) -> bool:
         """Whether a folder that `Home` gave holds a bundle: its last file is there."""
         with reachable(self.base):
-            return storage.exists(storage.join(folder, BUNDLE))
+            return files.exists(files.join(folder, BUNDLE))
 
     def read(self, folder: str) -> Overview:
         """All of the audit in a folder that `Home` gave, but its classes.
@@ -145,42 +145,42 @@ class Bundles:
     def groups(self, folder: str, model: ModelOverview, series: SeriesOverview) -> list[GroupRow]:
         """The groups of one series of one model of the audit in `folder`."""
         with reachable(folder):
-            return read_groups(storage.join(folder, "tables", model.table), series.key, series.grouping)
+            return read_groups(files.join(folder, "tables", model.table), series.key, series.grouping)
 
     def scores(self, folder: str, model: ModelOverview, series: SeriesOverview) -> Scores:
         """Names and mean scores of those groups."""
         with reachable(folder):
-            return read_scores(storage.join(folder, "tables", model.table), series.key, series.grouping)
+            return read_scores(files.join(folder, "tables", model.table), series.key, series.grouping)
 
     def tested(self, folder: str) -> dict[str, Any] | None:
         """What the audit in `folder` says of its comparison with an earlier one; None without, or when damaged."""
         with reachable(folder):
-            path = storage.join(folder, COMPARISON)
-            if not storage.exists(path):
+            path = files.join(folder, COMPARISON)
+            if not files.exists(path):
                 return None
             try:
-                found = plainjson.parsed(storage.read_bytes(path), constant=lambda name: None)
+                found = plainjson.parsed(files.read_bytes(path), constant=lambda name: None)
             except ValueError:
                 return None
         return found if isinstance(found, dict) else None
 
     def _names(self, *parts: str) -> list[str]:
         """Names in a folder, without hidden ones; an object store's memory of its listing is not asked."""
-        url = storage.join(self.base, *parts)
+        url = files.join(self.base, *parts)
         with reachable(self.base):
-            storage.forget_listing(url)
-            return [name for name in storage.listing(url) if not name.startswith(".")]
+            files.forget_listing(url)
+            return [name for name in files.listing(url) if not name.startswith(".")]
 
 
 def _key(folder: str) -> Key:
-    return folder, storage.stamp(storage.join(folder, BUNDLE))
+    return folder, files.stamp(files.join(folder, BUNDLE))
 
 
 def _read(folder: str, size: int) -> tuple[int, Overview]:
     """The overview, and its length on disk; made from the bundle itself where there is none, or none of this bundle."""
-    path = storage.join(folder, OVERVIEW)
-    if storage.exists(path):
-        data = storage.read_bytes(path)
+    path = files.join(folder, OVERVIEW)
+    if files.exists(path):
+        data = files.read_bytes(path)
         found = parsed_overview(data)
         if found is not None and found.size == size:
             return len(data), found

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from jobs import console
+from jobs.terminal import console
 from services.errors import ConfigError, Problem
 
 _STORAGE = "Folder or URL that audits were written to."

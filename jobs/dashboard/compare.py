@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from jobs.dashboard.records import ClassDifference, Difference, ModelDifference
 from jobs.dashboard.views import metrics_of
 from services.records import Estimate
-from tracking.classes import GroupRow
-from tracking.overview import ModelOverview, Overview, SeriesOverview
-from tracking.tables import finite
+from tracking.bundle.classes import GroupRow
+from tracking.bundle.overview import ModelOverview, Overview, SeriesOverview
+from tracking.bundle.tables import finite
 
 NO_TEST = (
     "Whether two intervals overlap is not a test. Intervals that do not overlap speak for a difference, though among "

@@ -15,7 +15,7 @@ from pathlib import Path
 from fastapi import APIRouter, Request, Response
 
 from tracking.figures.palette import LINES
-from tracking.page import source
+from tracking.report.page import source
 
 STATIC = Path(__file__).parent / "static"
 KINDS = {".js": "text/javascript", ".css": "text/css"}

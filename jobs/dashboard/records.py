@@ -7,9 +7,9 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 from jobs.api.records import ProblemBody
-from jobs.service.status import State
-from services.estimates import Estimate
+from jobs.submission.status import State
 from services.records import GateResult, Outcome
+from services.records.estimates import Estimate
 
 Metric = Literal["aggregate", "wcr", "rdi", "nrgc", "fp"]
 Cell = list[float | None]

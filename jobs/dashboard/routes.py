@@ -45,9 +45,9 @@ from jobs.dashboard.views import (
     trend,
 )
 from services.errors import Problem, StorageError, UnknownAudit
-from tracking.classes import GroupRow
-from tracking.marker import uploads
-from tracking.overview import ModelOverview, Overview, SeriesOverview
+from tracking.bundle.classes import GroupRow
+from tracking.bundle.marker import uploads
+from tracking.bundle.overview import ModelOverview, Overview, SeriesOverview
 
 MOST_CLASSES = 2000
 MOST_BRACKETS = 40

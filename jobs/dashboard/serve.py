@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jobs.schedules.place import schedules_uri
-from services import storage
 from services.errors import ConfigError, Problem, TrackingError
+from services.storage import files
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -33,7 +33,7 @@ def places_of(base: str, tracking: str | None, schedules: str | None) -> Places:
     from jobs.dashboard.sources import Places
 
     url = base if "://" in base else str(Path(base).expanduser().absolute())
-    if storage.is_missing(url):
+    if files.is_missing(url):
         remedy = "name the folder that audits were written to, or run classwise demo"
         raise ConfigError(Problem("--storage", "the folder of a storage", url, remedy))
     return Places(url, _tracking(url, tracking), schedules_uri(schedules))
@@ -54,13 +54,13 @@ def local_app(places: Places, token: str) -> FastAPI:
 
     from jobs.api.app import add_errors
     from jobs.api.guard import Guard, Rates
-    from jobs.client import AuditClient
     from jobs.dashboard.page import PAGE_PATHS, page_routes
     from jobs.dashboard.routes import dashboard_routes
     from jobs.dashboard.sources import Sources
-    from jobs.service.local_jobs import LocalJobs
+    from jobs.submission.client import AuditClient
+    from jobs.submission.local_jobs import LocalJobs
 
-    jobs = LocalJobs(places.storage if storage.is_local(places.storage) else "classwise-runs")
+    jobs = LocalJobs(places.storage if files.is_local(places.storage) else "classwise-runs")
     sources = Sources(places, AuditClient(jobs, storage=places.storage))
     app = FastAPI(title="classwise dashboard", version="1", docs_url=None, redoc_url=None, openapi_url=None)
     add_errors(app)
@@ -95,7 +95,7 @@ def told(places: Places) -> list[str]:
     """What is read, a line each."""
     from jobs.dashboard.bundles import Bundles
     from jobs.dashboard.sources import is_made
-    from tracking.marker import without_secret
+    from tracking.bundle.marker import without_secret
 
     bundles = Bundles(places.storage)
     fleets = bundles.fleets()
@@ -108,7 +108,7 @@ def told(places: Places) -> list[str]:
 
 
 def _tracking(base: str, named: str | None) -> str:
-    from jobs.publish import tracking_uri
+    from jobs.audit.publish import tracking_uri
 
     try:
         return tracking_uri(base, named)

@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from jobs.client import AuditClient, AuditStatus
 from jobs.dashboard.bundles import Bundles
 from jobs.dashboard.records import (
     FailureBody,
@@ -21,11 +20,12 @@ from jobs.dashboard.records import (
     ScheduleList,
 )
 from jobs.dashboard.views import problem_body
-from jobs.remembered import Remembered
 from jobs.schedules.records import Firing, Schedule
-from jobs.service.told import read_progress
+from jobs.submission.client import AuditClient, AuditStatus
+from jobs.submission.heartbeat import read_progress
+from jobs.terminal.remembered import Remembered
 from services.errors import ConfigError, ServiceError, StorageError, UnknownAudit
-from tracking.marker import without_secret
+from tracking.bundle.marker import without_secret
 
 PROGRESS_SECONDS = 1.0
 FAILURE_SECONDS = 10.0
@@ -130,9 +130,9 @@ class Sources:
         uri = self.places.tracking
         if not is_made(uri):
             return LeaderboardBody(source=without_secret(uri), notes=["No audit was logged to MLflow yet."], boards=[])
-        from jobs.leaderboard import Request, make_leaderboard
-        from jobs.leaderboard_metrics import Choice
-        from tracking.leaderboard_page import board_data
+        from jobs.leaderboard.leaderboard import Request, make_leaderboard
+        from jobs.leaderboard.metrics import Choice
+        from tracking.leaderboard.page import board_data
 
         try:
             found = make_leaderboard(Request(tracking_uri=uri, choice=Choice(preset=preset)))

@@ -27,12 +27,12 @@ from jobs.dashboard.records import (
 from services.errors import ClasswiseError, ConfigError, Problem
 from services.records import WORST_FIRST, Estimate, Outcome
 from services.registry import did_you_mean
-from tracking.classes import GroupRow
-from tracking.fairness import GAPS
+from tracking.bundle.classes import GroupRow
+from tracking.bundle.fairness import GAPS
+from tracking.bundle.overview import ModelOverview, Overview, SeriesOverview
+from tracking.bundle.tables import finite
 from tracking.figures.views import BRACKET, L2
 from tracking.names import shorten
-from tracking.overview import ModelOverview, Overview, SeriesOverview
-from tracking.tables import finite
 
 METRICS: tuple[Metric, ...] = get_args(Metric)
 Found = Overview | ClasswiseError

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from jobs.overtime.config import When
-from services import storage
+from jobs.fleetfile.followups import When
 from services.records import AuditResult, ModelResult, Outcome
-from tracking.comparison import Comparison
-from tracking.comparison_words import drift_words
-from tracking.marker import uploads
-from tracking.report_data import worst_first
+from services.storage import files
+from tracking.bundle.comparison import Comparison
+from tracking.bundle.marker import uploads
+from tracking.report.comparison_words import drift_words
+from tracking.report.data import worst_first
 
 SCHEMA_VERSION = 1
 EVENT = "audit.finished"
@@ -84,7 +84,7 @@ def _links(folder: str) -> dict[str, str]:
     runs: dict[str, Any] = next(reversed(uploads(folder)), {})
     return {
         "bundle": folder,
-        "report": storage.join(folder, "report.html"),
+        "report": files.join(folder, "report.html"),
         "run": str(runs.get("url", "")),
         "run_id": str(runs.get("parent_run_id", "")),
     }

@@ -16,12 +16,12 @@ from datetime import UTC, datetime
 
 from pydantic import TypeAdapter
 
+from jobs.fleetfile.followups import NotifyConfig, shown_url, url_fault
 from jobs.notify.body import applies, body_of
 from jobs.notify.delivery import TOTAL_SECONDS, Attempt, deliver
-from jobs.overtime.config import NotifyConfig, shown_url, url_fault
 from services.records import AuditResult, digest_of
-from tracking.comparison import read_comparison
-from tracking.record_file import RecordFile
+from tracking.bundle.comparison import read_comparison
+from tracking.bundle.record_file import RecordFile
 
 NOTIFICATIONS = "notifications.json"
 SCHEMA_VERSION = 1

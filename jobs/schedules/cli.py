@@ -12,15 +12,15 @@ from zoneinfo import ZoneInfo
 
 import typer
 
-from jobs import console
-from jobs.options import FleetStorage, Json
 from jobs.schedules.place import schedules_uri
-from jobs.service.cli import Address, Authority, Insecure, client_for, placed, where
+from jobs.submission.cli import Address, Authority, Insecure, client_for, placed, where
+from jobs.terminal import console
+from jobs.terminal.options import FleetStorage, Json
 
 if TYPE_CHECKING:
-    from jobs.client import AuditClient
     from jobs.schedules.records import Firing, Schedule
     from jobs.schedules.store import Store
+    from jobs.submission.client import AuditClient
 
 app = typer.Typer(
     name="schedule",
@@ -47,7 +47,7 @@ def add(
 ) -> None:
     """Add a schedule."""
     with console.exits(json=False):
-        from jobs.fleetfile import load_fleet, overridden
+        from jobs.fleetfile.reading import load_fleet, overridden
         from jobs.schedules.records import Overlap
         from jobs.schedules.scheduler import new_schedule, now_utc
         from services.errors import ConfigError, Problem

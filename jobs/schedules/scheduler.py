@@ -12,17 +12,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from jobs.client import AuditClient
-from jobs.fleetfile import Fleet, validate_fleet
+from jobs.fleetfile.reading import Fleet, validate_fleet
 from jobs.schedules.cron import Cron
 from jobs.schedules.policy import Decision, decide
 from jobs.schedules.records import Firing, FiringState, Overlap, Schedule
 from jobs.schedules.store import Store
-from jobs.service.status import AuditStatus, State
-from jobs.service.submission import content_of, submission_of
+from jobs.submission.client import AuditClient
+from jobs.submission.status import AuditStatus, State
+from jobs.submission.submission import content_of, submission_of
 from services.errors import ClasswiseError, ConfigError, Problem, ServiceError, StorageError, UnknownAudit
-from tracking.comparison import read_comparison
-from tracking.comparison_words import summary
+from tracking.bundle.comparison import read_comparison
+from tracking.report.comparison_words import summary
 
 POLL_SECONDS = 2.0
 NAME_LENGTH = 100

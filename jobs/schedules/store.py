@@ -22,7 +22,7 @@ from jobs.schedules.records import Firing, FiringState, Overlap, Schedule
 from services.errors import ConfigError, Problem, ServiceError, one_line
 from services.records import Outcome
 from services.registry import did_you_mean
-from tracking.marker import without_secret
+from tracking.bundle.marker import without_secret
 
 CREATE_ATTEMPTS = 5
 

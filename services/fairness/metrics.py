@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.errors import MeasureError, Problem
-from services.numerics.groupfair import METRICS, GroupCounts, Metric, gaps, group_counts
+from services.numerics.attributes.groupfair import METRICS, GroupCounts, Metric, gaps, group_counts
 from services.records import Estimate
 
 

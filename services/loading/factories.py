@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from services.errors import ClasswiseError, Problem, SourceError
-from services.loading.files import sha256
+from services.loading.fingerprint import sha256
 from services.loading.uris import SourceUri, local_path, scalar
-from services.redaction import without_values
 from services.registry import did_you_mean
+from services.telemetry.redaction import without_values
 
 
 def factory_name(uri: SourceUri) -> tuple[str, str]:

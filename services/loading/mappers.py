@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from services.errors import MeasureError, Problem, SourceError
-from services.loading.models import SCHEMES, Request, fingerprint
+from services.loading.models.source import SCHEMES, Request, fingerprint
 from services.loading.uris import parse_uri
 from services.records import ModelSpec
 
@@ -89,7 +89,7 @@ class LoadedMapper:
 
     def reconstruction(self, images: torch.Tensor) -> Reconstruction:
         """How well these images come back."""
-        from services.fairness.projection import decoded
+        from services.measures.latent.boundaries import decoded
 
         latents = self.encode(images)
         import torch

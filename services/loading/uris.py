@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from services import plainjson
 from services.errors import Problem, SourceError
 from services.registry import did_you_mean
+from services.storage import plainjson
 
 Converter = Callable[[str], Any]
 

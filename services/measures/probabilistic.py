@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from services.measures.base import Network
     from services.measures.sampling.passes import Passes
     from services.measures.sampling.verdicts import Verdicts
-    from services.numerics.sequential import Boundary
+    from services.numerics.intervals.sequential import Boundary
 
 
 class Pr(PerturbationMeasure):
@@ -100,7 +100,7 @@ class VerdictMeasure(PerturbationMeasure):
         raise NotImplementedError
 
     def boundary(self) -> Boundary:
-        from services.numerics.sequential import mixture_boundary
+        from services.numerics.intervals.sequential import mixture_boundary
 
         return mixture_boundary(self.threshold, self.alpha, self.max_draws or math.ceil(100.0 / self.threshold))
 

@@ -12,14 +12,14 @@ from pydantic import Field, field_validator, model_validator
 from services.errors import MeasureError, Problem
 from services.measures.base import Columns, Measure, Scorer, Surroundings
 from services.records import Series
-from services.trials import LEAST_EXPLAINED
+from services.records.trials import LEAST_EXPLAINED
 
 if TYPE_CHECKING:
     import torch
 
-    from services.fairness.projection import Axes, Projected
     from services.loading.mappers import LoadedMapper, Reconstruction
     from services.measures.base import Network
+    from services.measures.latent.boundaries import Axes, Projected
 
 Index = Annotated[int, Field(ge=0)]
 
@@ -119,17 +119,17 @@ class Projection(Measure):
         self, network: Network, images: torch.Tensor, labels: torch.Tensor, ids: NDArray[np.int64], *, seed: int
     ) -> Columns:
         """Project one batch, on which the mapper is looked at as well."""
-        from services.loading.samples import DEFAULT_FACTORIES
+        from services.loading.samples.source import DEFAULT_FACTORIES
 
         surroundings = Surroundings(str(images.device), DEFAULT_FACTORIES, lambda: images)
         return self.scorer(surroundings)(network, images, labels, ids, seed=seed)
 
     def picture(self, network: Network, surroundings: Surroundings) -> bytes:
-        """A traversal from the centre of all latents: `services.traversals`."""
+        """A traversal from the centre of all latents: `services.storage.traversals`."""
         import torch
 
-        from services.fairness.traversal import traverse
         from services.loading.mappers import open_mapper
+        from services.measures.latent.traversal import traverse
 
         mapper = open_mapper(self.mapper, device=surroundings.device, allowed_factories=surroundings.allowed_factories)
         latents = mapper.encode(surroundings.probe()).shape[1]
@@ -152,8 +152,8 @@ class Projection(Measure):
         """Nothing is drawn here: neither `ids` nor `seed` matters."""
         import torch
 
-        from services.fairness.projection import cached_chunk, decoded, project
         from services.measures.attacks.logits import SMALLEST, margins, passes
+        from services.measures.latent.boundaries import cached_chunk, decoded, project
 
         latents = passes(mapper.encode, images)
         chunk = 16 * len(images) if images.is_cuda else min(cached_chunk(images[0].numel()), 2 * len(images))
@@ -208,7 +208,7 @@ class Projection(Measure):
         """
         import torch
 
-        from services.fairness.projection import Axes
+        from services.measures.latent.boundaries import Axes
 
         which = tuple(range(latents)) if self.dimensions == "all" else self.dimensions
         for field, columns in (("dimensions", which), ("names", self.names)):

@@ -11,15 +11,15 @@ from pydantic import Field
 
 from services.measures.base import Columns
 from services.measures.sampling.parameters import PerturbationMeasure, Rate
-from services.numerics.splitting import RareEvent, SplittingPlan, rare_event
+from services.numerics.intervals.splitting import RareEvent, SplittingPlan, rare_event
 from services.records import Series
 
 if TYPE_CHECKING:
     import torch
 
     from services.measures.base import Network
-    from services.measures.perturbation import Kind
     from services.measures.sampling.passes import Passes
+    from services.measures.sampling.perturbation import Kind
 
 RESAMPLING_STREAM = 32
 
@@ -28,7 +28,7 @@ class Rare(PerturbationMeasure):
     """Decades of safety: -log10 P(f(x + d) != y), cut to [0, -log10 kappa], by adaptive multilevel splitting.
 
     Thousands of passes where plain sampling needs millions, but an estimate with an interval and not a certificate
-    (`services.numerics.splitting`). Works for additive noise: d is a function of a standard normal latent. A sample
+    (`services.numerics.intervals.splitting`). Works for additive noise: d is a function of a standard normal latent. A sample
     whose every replicate ends below kappa / 10 is *censored*: it scores the bound, and its probability is given as that
     floor. Series a radius: the decades, and the binary `KEY/below` (upper limit below kappa). Columns besides:
     `KEY/probability`, `KEY/low`, `KEY/high` (level 1 - delta), `KEY/passes`, `KEY/censored`.
@@ -127,7 +127,7 @@ def _margins(passes: Passes, kind: Kind, row: int, latents: NDArray[np.float32],
 
 
 def _unit_ball(kind: Kind, latents: torch.Tensor) -> torch.Tensor:
-    """The unit draws of `services.measures.perturbation` as functions of standard normal latents."""
+    """The unit draws of `services.measures.sampling.perturbation` as functions of standard normal latents."""
     import torch
 
     if kind == "uniform":

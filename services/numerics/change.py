@@ -28,9 +28,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binom
 
-from services.numerics import betting
 from services.numerics.checks import Floats, Ints, as_indices, check_level, fault
-from services.numerics.intervals import Method, Sample, limits
+from services.numerics.intervals import betting
+from services.numerics.intervals.means import Method, Sample, limits
 from services.numerics.paired import as_pairs, holm
 from services.records import Estimate
 

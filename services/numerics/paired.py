@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from services.numerics import betting
 from services.numerics.checks import Floats, as_scores, check_bound, check_level, fault
-from services.numerics.intervals import Sample, limits
+from services.numerics.intervals import betting
+from services.numerics.intervals.means import Sample, limits
 from services.records import Estimate
 
 NO_PAIR = "no samples in common"

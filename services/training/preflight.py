@@ -17,15 +17,15 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from services.errors import ClasswiseError, ConfigError, PreflightError, Problem
+from services.records.trials import DataFacts
+from services.running.workers import raised_at
 from services.training.architectures.registry import ARCHITECTURES, build
-from services.training.batches import Images
-from services.training.forward import Forward
-from services.training.loop import require_held_out
+from services.training.data.batches import Images
+from services.training.data.sets import TrainingSet
+from services.training.epochs.forward import Forward
+from services.training.epochs.loop import require_held_out
 from services.training.methods.base import Batch, Method
 from services.training.recipe import Recipe
-from services.training.sets import TrainingSet
-from services.trials import DataFacts
-from services.workers import raised_at
 
 M = TypeVar("M")
 PROBE = 4

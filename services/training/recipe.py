@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from services.errors import ConfigError
-from services.training.averaging import Averaging
+from services.training.epochs.averaging import Averaging
 from services.training.methods.base import Budget
 from services.training.problems import from_validation
 

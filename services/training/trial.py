@@ -7,23 +7,23 @@ from typing import cast
 
 from services.errors import ClasswiseError, Problem, ResourceError, WorkerError
 from services.memory import is_out_of_memory
+from services.records.trials import Begun, EpochDone, EpochPoint, Shares, State, TrialDone, TrialReport, TrialTask
+from services.running.workers import raised_at, started
 from services.training.architectures.registry import build
-from services.training.evaluation import ClassCounts, EpochRecord
-from services.training.loop import epochs, prepared
+from services.training.data.sets import TrainingSet
+from services.training.epochs.evaluation import ClassCounts, EpochRecord
+from services.training.epochs.loop import epochs, prepared
+from services.training.epochs.peers import Peers
+from services.training.epochs.report import TrainReport
 from services.training.mappers.trial import mapper_events
 from services.training.methods import method_from
-from services.training.peers import Peers
 from services.training.recipe import Recipe
-from services.training.report import TrainReport
-from services.training.sets import TrainingSet
-from services.trials import Begun, EpochDone, EpochPoint, Shares, State, TrialDone, TrialReport, TrialTask
-from services.workers import raised_at, started
 
 Event = Begun | EpochDone | TrialDone
 
 
 class TrialWorker:
-    """Trains on one device, as a plain class: Ray knows it only through `services.sweeps`.
+    """Trains on one device, as a plain class: Ray knows it only through `services.running.sweeps`.
 
     Args:
         device: "cpu", "cuda", or "auto".

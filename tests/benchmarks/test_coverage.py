@@ -13,11 +13,11 @@ from benchmarks.coverage.data import BOUND, CLASSES, LEVELS, SHAPES, stacked
 from benchmarks.coverage.judge import Cell, broken, cell, table
 from services.numerics.change import changes as compared
 from services.numerics.change import worst_change
-from services.numerics.intervals import one_sided, simultaneous
-from services.numerics.metric_intervals import wcr_interval
+from services.numerics.intervals.means import one_sided, simultaneous
+from services.numerics.intervals.metrics import wcr_interval
+from services.numerics.intervals.sequential import mixture_boundary
+from services.numerics.intervals.spending import characteristics
 from services.numerics.paired import paired
-from services.numerics.sequential import mixture_boundary
-from services.numerics.spending import characteristics
 
 
 @pytest.mark.parametrize("part", [*PARTS])

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from jobs.api.settings import Settings
-from jobs.service.ray_jobs import SLOTS
+from jobs.submission.ray_jobs import SLOTS
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text())

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from jobs.api.settings import Settings
 from jobs.cli import app
-from jobs.service.ray_jobs import SLOTS
+from jobs.submission.ray_jobs import SLOTS
 from tests.deploy.manifests import FOLDER, all_manifests, check, pods
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -19,12 +19,12 @@ import yaml
 from deploy.stack import processes
 from deploy.stack.layout import Layout, free_ports
 from deploy.stack.parts import alive_nodes, variables
-from jobs import console
-from jobs.client import AuditClient
-from jobs.fleetfile import validate_fleet
-from jobs.publish import audit_and_publish
-from jobs.service.ray_jobs import RayJobs
-from jobs.service.status import State
+from jobs.audit.publish import audit_and_publish
+from jobs.fleetfile.reading import validate_fleet
+from jobs.submission.client import AuditClient
+from jobs.submission.ray_jobs import RayJobs
+from jobs.submission.status import State
+from jobs.terminal import console
 from services.records import Outcome
 from tests.deploy.conftest import ROOT, Stack, script
 from tests.deploy.manifests import all_manifests

@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from jobs.cli import app
-from jobs.service.ray_jobs import SLOTS
+from jobs.submission.ray_jobs import SLOTS
 
 FOLDER = Path(__file__).resolve().parents[2] / "deploy" / "systemd"
 UNITS = sorted(FOLDER.glob("*.service"))

@@ -160,7 +160,7 @@ def logits_parquet_seed() -> bytes:
 
 def _samples(uri: str) -> Callable[[Path], Any]:
     def opened(folder: Path) -> Any:
-        from services.loading.samples import open_samples
+        from services.loading.samples.source import open_samples
 
         samples = open_samples(SampleSpec(uri.format(folder)))
         return samples.images(0, 4)
@@ -170,7 +170,7 @@ def _samples(uri: str) -> Callable[[Path], Any]:
 
 def _model(uri: str) -> Callable[[Path], Any]:
     def opened(folder: Path) -> Any:
-        from services.loading.models import load_model
+        from services.loading.models.source import load_model
 
         return load_model(ModelSpec("m", uri.format(folder)))
 
@@ -179,7 +179,7 @@ def _model(uri: str) -> Callable[[Path], Any]:
 
 def _weights(file: str) -> Callable[[Path], Any]:
     def opened(folder: Path) -> Any:
-        from services.loading.checkpoints import load_weights
+        from services.loading.models.checkpoints import load_weights
 
         return load_weights(_network(), folder / file, where="m")
 
@@ -193,7 +193,7 @@ def _image_folder(folder: Path) -> Any:
 
 
 def _metadata(folder: Path) -> Any:
-    from services.loading.samples import open_samples
+    from services.loading.samples.source import open_samples
 
     (folder / "a").mkdir(exist_ok=True)
     (folder / "a" / "0.png").write_bytes(png())
@@ -201,27 +201,27 @@ def _metadata(folder: Path) -> Any:
 
 
 def _faces(folder: Path) -> Any:
-    from services.loading.sample_schemes.celeba import read_faces
+    from services.loading.samples.schemes.celeba import read_faces
 
     (folder / "list_eval_partition.txt").write_text("000001.jpg 2\n000002.jpg 2\n")
     return read_faces(folder, "test")
 
 
 def _partition(folder: Path) -> Any:
-    from services.loading.sample_schemes.celeba import read_faces
+    from services.loading.samples.schemes.celeba import read_faces
 
     (folder / "list_attr_celeba.txt").write_text("1\nSmiling Young\n000001.jpg 1 -1\n")
     return read_faces(folder, "test")
 
 
 def _fleet(folder: Path) -> Any:
-    from jobs.fleetfile import load_fleet
+    from jobs.fleetfile.reading import load_fleet
 
     return load_fleet(folder / "fleet.yaml")
 
 
 def _sweep(folder: Path) -> Any:
-    from jobs.sweepfile import load_sweep
+    from jobs.training.sweepfile import load_sweep
 
     return load_sweep(folder / "sweep.yaml")
 
@@ -233,7 +233,7 @@ def _settings(folder: Path) -> Any:
 
 
 def _published(folder: Path) -> Any:
-    from jobs.leaderboard_published import read_published
+    from jobs.leaderboard.published import read_published
 
     return read_published(folder / "published.json")
 
@@ -241,7 +241,7 @@ def _published(folder: Path) -> Any:
 def _body(kind: str) -> Callable[[Path], Any]:
     def opened(folder: Path) -> Any:
         from jobs.api.bodies import fleet_data
-        from jobs.fleetfile import validate_fleet
+        from jobs.fleetfile.reading import validate_fleet
 
         return validate_fleet(fleet_data((folder / "body").read_bytes(), kind), source="body")
 
@@ -249,14 +249,14 @@ def _body(kind: str) -> Callable[[Path], Any]:
 
 
 def _bundle(folder: Path) -> Any:
-    from tracking.bundle import read_bundle
+    from tracking.bundle.bundle import read_bundle
 
     return read_bundle(str(folder))
 
 
 def _training(reader: str) -> Callable[[Path], Any]:
     def opened(folder: Path) -> Any:
-        from tracking import training_bundle
+        from tracking.bundle import training_bundle
 
         return getattr(training_bundle, reader)(str(folder))
 
@@ -264,31 +264,31 @@ def _training(reader: str) -> Callable[[Path], Any]:
 
 
 def _progress(folder: Path) -> Any:
-    from services.training.checkpoints import load_progress
+    from services.training.epochs.checkpoints import load_progress
 
     return load_progress(str(folder))
 
 
 def _marker(folder: Path) -> Any:
-    from tracking.marker import uploads
+    from tracking.bundle.marker import uploads
 
     return uploads(str(folder))
 
 
 def _ending(folder: Path) -> Any:
-    from jobs.service.submission import read_ending
+    from jobs.submission.submission import read_ending
 
     return read_ending(str(folder))
 
 
 def _submitted(folder: Path) -> Any:
-    from jobs.service.submission import read_fleet
+    from jobs.submission.submission import read_fleet
 
     return read_fleet(str(folder))
 
 
 def _process(folder: Path) -> Any:
-    from jobs.service.local_jobs import LocalJobs
+    from jobs.submission.local_jobs import LocalJobs
 
     home = folder / "submissions" / "shop-0123456789abcdef"
     home.mkdir(parents=True, exist_ok=True)
@@ -297,7 +297,7 @@ def _process(folder: Path) -> Any:
 
 
 def _shard(folder: Path) -> Any:
-    from services.shards import read_shard
+    from services.storage.shards import read_shard
 
     return read_shard(str(folder / "shard.parquet"))
 
@@ -317,7 +317,7 @@ def _cron(folder: Path) -> Any:
 
 
 def _pictures(folder: Path) -> Any:
-    from services.traversals import Traversal
+    from services.storage.traversals import Traversal
 
     return Traversal.from_bytes((folder / "traversals.npz").read_bytes(), "traversals.npz")
 
@@ -346,7 +346,7 @@ def _shard_seed() -> bytes:
 
 
 def _traversal_seed() -> bytes:
-    from services.traversals import Traversal
+    from services.storage.traversals import Traversal
 
     images, labels = np.zeros((1, 3, 4, 4, 1), np.uint8), np.zeros((1, 3), int)
     moves = np.zeros((1, 2))

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from jobs.cli import app
 from services.training.architectures import small_cnn
-from services.training.checkpoints import load_weights
+from services.training.epochs.checkpoints import load_weights
 
 pytestmark = pytest.mark.filterwarnings("default::DeprecationWarning", "default::FutureWarning")
 

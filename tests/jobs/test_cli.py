@@ -127,7 +127,7 @@ def test_a_config_error_exits_2_within_two_seconds_and_starts_nothing(tmp_path: 
     code = (
         "import sys\nfrom jobs.cli import main\nsys.argv = ['classwise', 'audit', sys.argv[1]]\n"
         "try:\n    main()\nexcept SystemExit as stop:\n"
-        "    heavy = [m for m in ('ray', 'torch', 'mlflow', 'jobs.audit') if m in sys.modules]\n"
+        "    heavy = [m for m in ('ray', 'torch', 'mlflow', 'jobs.audit.audit') if m in sys.modules]\n"
         "    print(stop.code, heavy)\n"
     )
     before = os.times()
@@ -274,7 +274,8 @@ def test_a_stop_that_a_network_turns_into_an_error_is_still_a_stop(
 
 STOPPED = """
 import sys
-from jobs import cli, console
+from jobs.terminal import console
+from jobs import cli
 
 @cli.app.command()
 def stopped() -> None:

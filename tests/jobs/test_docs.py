@@ -13,14 +13,14 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from jobs.fleetfile import json_schema, load_fleet, validate_fleet
-from jobs.sweepfile import load_sweep, sweep_schema, validate_sweep
-from jobs.trainaudit import load_template
-from jobs.yamlfile import has_key
+from jobs.fleetfile.reading import json_schema, load_fleet, validate_fleet
+from jobs.fleetfile.yamlfile import has_key
+from jobs.training.sweepfile import load_sweep, sweep_schema, validate_sweep
+from jobs.training.train_audit import load_template
 from services.errors import ConfigError
-from services.loading.models import SCHEMES as MODEL_SCHEMES
-from services.loading.samples import SCHEMES as SAMPLE_SCHEMES
-from services.measures.registry import MEASURES
+from services.loading.models.source import SCHEMES as MODEL_SCHEMES
+from services.loading.samples.source import SCHEMES as SAMPLE_SCHEMES
+from services.measures.catalogue import MEASURES
 from services.training.datasets import DATASETS
 from services.training.methods import METHODS
 from services.training.networks import ARCHITECTURES

@@ -61,9 +61,9 @@ def audited(weights: Path, storage: Path, setting: Setting) -> dict[str, Any]:
     """Run one setting in this process; a path to the tables of each model, by measure, and the forward passes."""
     import torch
 
-    from jobs.audit import run_audit
-    from jobs.fleetfile import validate_fleet
-    from jobs.progress import Quiet
+    from jobs.audit.audit import run_audit
+    from jobs.fleetfile.reading import validate_fleet
+    from jobs.terminal.progress import Quiet
 
     from .fleet import fleet_of
 
@@ -85,7 +85,7 @@ def _series(result: Any) -> str:
 
 def tables(storage: Path) -> dict[str, dict[str, Any]]:
     """Columns of every table in the cache, by its key."""
-    from services.shards import chain, finished_ranges, read_table
+    from services.storage.shards import chain, finished_ranges, read_table
 
     found = {}
     for folder in sorted((storage / "cache").glob("[ls]*/*/*")):

@@ -19,7 +19,7 @@ from .faults import Fault, Injector
 from .forks import Ended, in_fork
 
 FINISHED = (0, 1, 3)
-HEAVY = ("torch", "jobs.publish", "mlflow", "tracking.mlflow_store", "tracking.report", "sklearn.datasets")
+HEAVY = ("torch", "jobs.audit.publish", "mlflow", "tracking.mlflow.store", "tracking.report.report", "sklearn.datasets")
 """Imported before the first child, so that it is done once; what else a driver imports, the first one tells."""
 Deeds = dict[str, Callable[[], object]]
 
@@ -37,7 +37,7 @@ def audit(fleet_file: str, injector: Injector | None = None) -> dict[str, Any]:
 def sync(storage: str) -> dict[str, Any]:
     """Upload what MLflow was not told."""
     from jobs import cli
-    from tracking.bundle import list_bundles
+    from tracking.bundle.bundle import list_bundles
 
     folders = list_bundles(storage, "torture")
     return {"code": max(_exit_code(partial(cli.sync, folder)) for folder in folders)}
@@ -240,7 +240,7 @@ def _modules() -> list[str]:
 
 def _draw(storage: str) -> None:
     """Draw the pictures of the audit here, once: children inherit them in the product's own cache."""
-    from tracking.bundle import list_bundles, read_bundle
+    from tracking.bundle.bundle import list_bundles, read_bundle
     from tracking.figures.png import png_bytes
     from tracking.figures.save import figure_files, model_charts
 
@@ -256,8 +256,8 @@ def _import(name: str) -> None:
 
 
 def _uploaded(storage: Path) -> bool:
-    from tracking.bundle import list_bundles
-    from tracking.marker import uploads
+    from tracking.bundle.bundle import list_bundles
+    from tracking.bundle.marker import uploads
 
     return all(uploads(folder) for folder in list_bundles(str(storage), "torture"))
 

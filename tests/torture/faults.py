@@ -89,11 +89,11 @@ class Injector:
         """Wrap what the driver calls."""
         from mlflow import MlflowClient
 
-        from jobs.session import Session
-        from services import storage
-        from services.workers import Worker
+        from jobs.audit.session import Session
+        from services.running.workers import Worker
+        from services.storage import files
 
-        write, counted = storage.write, Worker._counted
+        write, counted = files.write, Worker._counted
 
         def faulty_write(url: str, fill: Callable[[IO[bytes]], object]) -> None:
             kind = self._passes("write")
@@ -104,8 +104,8 @@ class Injector:
         def faulty_network(worker: Worker, loaded: Any) -> Callable[[Any], Any]:
             return self._wrapped("network", counted(worker, loaded))
 
-        storage.write = faulty_write
-        storage.read_bytes = self._wrapped("read", storage.read_bytes)
+        files.write = faulty_write
+        files.read_bytes = self._wrapped("read", files.read_bytes)
         if self._fault is None or self._fault.point != "shard":  # Ray would send the wrapped class to its workers
             Worker._counted = faulty_network  # type: ignore[method-assign]
         Session._count = self._wrapped("shard", Session._count)  # type: ignore[method-assign]

@@ -25,11 +25,11 @@ def train_weights(folder: Path) -> None:
     """Train the four for a few seconds and save them, each under its name."""
     import torch
 
-    from services.loading.samples import open_samples
+    from services.loading.samples.source import open_samples
     from services.records import SampleSpec
     from services.training.architectures import small_cnn
-    from services.training.checkpoints import save_weights
-    from services.training.loop import train
+    from services.training.epochs.checkpoints import save_weights
+    from services.training.epochs.loop import train
     from services.training.methods.erm import Erm
 
     from .networks import dense_bn

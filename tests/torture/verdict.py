@@ -43,10 +43,10 @@ def _first(found: dict[str, Any], wanted: dict[str, Any]) -> str:
 
 def _bundles(storage: str) -> dict[str, Any]:
     """The one complete audit: its verdicts, numbers and per-sample scores; folders that are none are counted."""
-    from jobs.scores import read_kept_scores
-    from services import storage as files
-    from tracking.bundle import fleet_folder, list_bundles, read_bundle
-    from tracking.marker import uploads
+    from jobs.audit.scores import read_kept_scores
+    from services.storage import files as files
+    from tracking.bundle.bundle import fleet_folder, list_bundles, read_bundle
+    from tracking.bundle.marker import uploads
 
     folders = list_bundles(storage, "torture")
     told: dict[str, Any] = {"bundles": len(folders), "folders": len(files.listing(fleet_folder(storage, "torture")))}
@@ -72,7 +72,7 @@ def _plain(model: Any) -> str:
 
 
 def _table(folder: Path) -> str:
-    from services.shards import chain, finished_ranges, read_table
+    from services.storage.shards import chain, finished_ranges, read_table
 
     ranges = chain(10**9, finished_ranges(str(folder)))
     return _digest(read_table(str(folder), ranges[-1][1])) if ranges else "empty"

@@ -28,9 +28,9 @@ from services.records import (
     ThreatModel,
     digest_of,
 )
-from tracking import artifacts
-from tracking.leaderboard import Board, Entry, Metric, Standing
-from tracking.mlflow_store import LoggedRuns, log_audit
+from tracking.leaderboard.records import Board, Entry, Metric, Standing
+from tracking.mlflow import artifacts
+from tracking.mlflow.store import LoggedRuns, log_audit
 
 BOUND = math.sqrt(math.pi / 2)
 GREAT = Series("great", "GREAT score (sigmoid, T=1)", BOUND, unit="L2 distance")

@@ -71,10 +71,10 @@ def _submitted(home: Path) -> None:
     """A submission whose audit ran in this process, so that no other process's names get in."""
     import yaml
 
-    from jobs.fleetfile import load_fleet
-    from jobs.service import submitted
-    from jobs.service.submission import submission_of, write_fleet
-    from tracking.training_bundle import read_sweep
+    from jobs.fleetfile.reading import load_fleet
+    from jobs.submission import submitted
+    from jobs.submission.submission import submission_of, write_fleet
+    from tracking.bundle.training_bundle import read_sweep
 
     uri = read_sweep(str(home / "runs" / "training" / "past-training")).trials[0].uri
     fleet = yaml.safe_load(TEMPLATE.replace("HOME", str(home)))

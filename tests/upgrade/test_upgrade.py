@@ -60,7 +60,7 @@ def test_bundles_are_shown(home: Path) -> None:
 
 
 def test_a_sweep_is_shown_and_its_trial_found_done(home: Path) -> None:
-    from tracking.training_bundle import read_curves, read_sweep, read_trial
+    from tracking.bundle.training_bundle import read_curves, read_sweep, read_trial
 
     folder = home / "runs" / "training" / "past-training"
     assert "finished" in run("show", folder).stdout
@@ -71,7 +71,7 @@ def test_a_sweep_is_shown_and_its_trial_found_done(home: Path) -> None:
 
 
 def test_progress_of_a_training_is_resumed(home: Path) -> None:
-    from services.training.checkpoints import load_progress
+    from services.training.epochs.checkpoints import load_progress
 
     found = load_progress(str(next((home / "runs" / "training").glob("*/*/progress.safetensors")).parent))
     assert found is not None and found.stopped == "finished" and len(found.records) == 10

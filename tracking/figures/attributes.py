@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from services import storage
-from services.fairness_records import METRICS
 from services.records import AuditResult, LatentDimension, ModelResult, ProjectionResult
-from services.traversals import Traversal
-from tracking.fairness import GAPS, attributes, fairness_of, projection_of, projections
+from services.records.fairness import METRICS
+from services.storage import files
+from services.storage.traversals import Traversal
+from tracking.bundle.fairness import GAPS, attributes, fairness_of, projection_of, projections
+from tracking.bundle.tables import finite
 from tracking.figures.charts import Chart, Dots, Heatmap, Line, Marks, Panel, Radar, Strip, Strips
 from tracking.figures.views import places
 from tracking.names import file_name
-from tracking.tables import finite
 
 MOST = 40
 RADAR_LINES = 5
@@ -163,7 +163,7 @@ def _strip(one: LatentDimension, found: Traversal, row: int, classes: tuple[str,
 def traversal_path(folder: str, index: int, model: ModelResult, told: ProjectionResult) -> str:
     """Where a bundle keeps the traversal of a model."""
     name = f"{index:03d}_{file_name(model.spec.name)}_{file_name(told.series.rpartition('/')[0])}.npz"
-    return storage.join(folder, "traversals", name)
+    return files.join(folder, "traversals", name)
 
 
 def traversal_charts(folder: str, index: int, model: ModelResult, classes: tuple[str, ...]) -> dict[str, Chart]:
@@ -175,8 +175,8 @@ def traversal_charts(folder: str, index: int, model: ModelResult, classes: tuple
     found: dict[str, Chart] = {}
     for told in model.projection:
         path = traversal_path(folder, index, model, told)
-        if storage.exists(path):
-            chart = strips(model, told, Traversal.from_bytes(storage.read_bytes(path), path), classes)
+        if files.exists(path):
+            chart = strips(model, told, Traversal.from_bytes(files.read_bytes(path), path), classes)
             if chart is not None:
                 found[f"traversal_{file_name(told.series.rpartition('/')[0])}"] = chart
     return found

@@ -11,11 +11,11 @@ from html import escape
 from math import ceil, log10
 from typing import Any
 
+from tracking.bundle.tables import finite
 from tracking.figures.charts import Chart, Cloud, Dots, Heatmap, Lines, Marks, Panel, Radar, Scatter
 from tracking.figures.labels import spread
 from tracking.figures.palette import GREY, LINES, style
 from tracking.names import shorten
-from tracking.tables import finite
 
 SYMBOLS = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "x", "star")
 _MAX_HOVER = 300

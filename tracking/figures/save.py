@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from services import storage
 from services.records import AuditResult, ModelResult
+from services.storage import files
+from tracking.bundle.summary import lenses
 from tracking.figures import views
 from tracking.figures.attributes import attribute_charts, model_attribute_charts
 from tracking.figures.charts import Chart
 from tracking.figures.png import png_bytes
 from tracking.names import file_name
-from tracking.summary import lenses
 
 FIGURES = "figures"
 MOST_LENSES = 3
@@ -52,20 +52,20 @@ def figure_files(audit: AuditResult, history: Sequence[AuditResult] = ()) -> dic
     """
     found: dict[str, Chart] = {}
     for lens in lenses(audit)[:MOST_LENSES]:
-        folder = storage.join(FIGURES, file_name(lens))
-        found |= {storage.join(folder, f"{name}.png"): chart for name, chart in fleet_charts(audit, lens).items()}
+        folder = files.join(FIGURES, file_name(lens))
+        found |= {files.join(folder, f"{name}.png"): chart for name, chart in fleet_charts(audit, lens).items()}
         trend = views.trends(history, audit, lens)
         found |= {trend_file(lens): trend} if trend else {}
     for about, charts in attribute_charts(audit).items():
-        folder = storage.join(FIGURES, file_name(about))
-        found |= {storage.join(folder, f"{name}.png"): chart for name, chart in charts.items()}
+        folder = files.join(FIGURES, file_name(about))
+        found |= {files.join(folder, f"{name}.png"): chart for name, chart in charts.items()}
     curve = views.calibration(audit.calibration)
-    return {**found, storage.join(FIGURES, "calibration.png"): curve} if curve else found
+    return {**found, files.join(FIGURES, "calibration.png"): curve} if curve else found
 
 
 def trend_file(lens: str) -> str:
     """Where the trend of a series lies within an audit's folder, if the fleet has earlier audits."""
-    return storage.join(FIGURES, file_name(lens), "trends.png")
+    return files.join(FIGURES, file_name(lens), "trends.png")
 
 
 def write_figures(result: AuditResult, folder: str, history: Sequence[AuditResult] = ()) -> list[str]:
@@ -76,6 +76,6 @@ def write_figures(result: AuditResult, folder: str, history: Sequence[AuditResul
     """
     paths = []
     for name, chart in figure_files(result, history).items():
-        paths.append(storage.join(folder, name))
-        storage.write_bytes(paths[-1], png_bytes(chart))
+        paths.append(files.join(folder, name))
+        files.write_bytes(paths[-1], png_bytes(chart))
     return paths

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from services.records import AuditResult, CalibrationResult, Estimate, GroupScore, ModelResult, SeriesResult
+from tracking.bundle.summary import find, lens_rank
+from tracking.bundle.tables import finite
 from tracking.figures.charts import Cloud, Dots, Heatmap, Line, Lines, Marks, Panel, Radar, Scatter
-from tracking.summary import find, lens_rank
-from tracking.tables import finite
 
 MOST = 40
 RADAR_AXES = 24

@@ -19,7 +19,7 @@ const pair = (title, note, rows, get, label) => rows.length ? figure(title, note
   { name: "after", colour: LINES[0], symbol: "diamond", cells: rows.map((row) => cell(get(row)?.after)) },
 ], label)) : null;
 
-// What the later audit itself tested against its accepted one (tracking/comparison.py): what changed, with p-values of
+// What the later audit itself tested against its accepted one (tracking/bundle/comparison.py): what changed, with p-values of
 // all comparisons together. A file of another form is shown as it is, two levels deep.
 const plain = (value) => value === null || typeof value !== "object" ? String(value) : Array.isArray(value) ? value.map(plain).join(", ") : Object.entries(value).map(([key, inner]) => `${key} ${plain(inner)}`).join(", ");
 const raw = (found) => el("dl", { class: "tested" }, Object.entries(found).flatMap(([key, value]) => [el("dt", {}, cut(key)), el("dd", {}, cut(plain(value), 2000))]));

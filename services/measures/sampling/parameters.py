@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from services.measures.base import Measure
-from services.measures.epsilons import Written, check_pixel_units
-from services.measures.noise import Noise
-from services.measures.perturbation import Functional, Kind
+from services.measures.radii import Written, check_pixel_units
+from services.measures.sampling.noise import Noise
+from services.measures.sampling.perturbation import Functional, Kind
 
 DEFAULT_STRENGTHS: dict[str, tuple[float, ...]] = {
     "rotation": (5.0, 15.0, 30.0),
@@ -44,7 +44,7 @@ class PerturbationMeasure(Measure):
         noise: distribution of additive noise; only with perturbation "noise".
         perturbation: "noise", or a functional perturbation.
         radii: strengths, increasing: radius of the Linf ball in [0, 1] pixel units (also sigma or b of the clipped
-            Gaussian or Laplace), degrees, pixels, brightness or blur as `services.measures.perturbation` says.
+            Gaussian or Laplace), degrees, pixels, brightness or blur as `services.measures.sampling.perturbation` says.
             "8/255" is understood. Left out: 8/255, 0.08, 0.1 and 0.12 for noise.
     """
 

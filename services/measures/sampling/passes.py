@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from services.measures.noise import unit_noise
-from services.measures.perturbation import Kind, perturb, unit_draws
+from services.measures.sampling.noise import unit_noise
+from services.measures.sampling.perturbation import Kind, perturb, unit_draws
 
 Ints = NDArray[np.int64]
 SMALLEST_PASS = 64

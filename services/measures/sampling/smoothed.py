@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.measures.sampling.passes import Ints, Passes, pairs
-from services.numerics.radius import probability_at, sequential_radius
-from services.numerics.sequential import log_evidence_above, log_evidence_below
+from services.numerics.intervals.radius import probability_at, sequential_radius
+from services.numerics.intervals.sequential import log_evidence_above, log_evidence_below
 
 FIRST_LOOK = 32
 LARGEST_CHUNK = 1024
@@ -44,7 +44,7 @@ def successes(passes: Passes, sigma: float, rows: Ints, first: Ints, counts: Int
 
 @dataclass(frozen=True)
 class SmoothingRule:
-    """When a sample's certificate is settled; see `services.measures.smoothing.Radius`."""
+    """When a sample's certificate is settled; see `services.measures.radius.Radius`."""
 
     sigma: float
     alpha: float

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.measures.sampling.passes import Ints, pairs
-from services.numerics.sequential import Boundary
+from services.numerics.intervals.sequential import Boundary
 
 Failed = Callable[[Ints, Ints], NDArray[np.bool_]]
 """Maps pairs (rows, draws) to whether each failed."""

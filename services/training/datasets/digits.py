@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from services.loading.sample_schemes.sklearn import digits
-from services.loading.selection import split_half
+from services.loading.samples.schemes.sklearn import digits
+from services.loading.samples.selection import split_half
 from services.training.datasets import Dataset, Part, Split
 
 

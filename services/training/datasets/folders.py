@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from services.errors import Problem, SourceError
-from services.loading.encoded import KEEP_BYTES, EncodedStore
-from services.loading.sample_schemes.imagefolder import images_in
+from services.loading.samples.encoded import KEEP_BYTES, EncodedStore
+from services.loading.samples.schemes.imagefolder import images_in
 from services.training.datasets import Dataset, Part, Split
 
 BLOCK = 256

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from services.errors import ConfigError, Problem
-from services.training.mapperrecipe import MapperRecipe
+from services.training.mapper_recipe import MapperRecipe
 from services.training.mappers.adam import Adam
 from services.training.mappers.blocks import Down, MapperModule, Up
 

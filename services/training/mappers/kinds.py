@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.errors import ClasswiseError, Problem
-from services.loading.measured import Asked, attribute_values, check_shape
+from services.loading.samples.attributes import Asked, attribute_values, check_shape
+from services.records.trials import CLASS, DataFacts
 from services.training.architectures.registry import seeded
+from services.training.data.sets import TrainingSet
 from services.training.mappers.blocks import MapperModule
 from services.training.mappers.gan import conditional_gan
 from services.training.mappers.vae import vae
-from services.training.sets import TrainingSet
-from services.trials import CLASS, DataFacts
 
 _KINDS: dict[str, Callable[..., MapperModule]] = {"vae": vae, "conditional_gan": conditional_gan}
 LEAST_SPREAD = 1e-9

@@ -13,7 +13,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from services.training.mapperrecipe import MapperRecipe
+from services.training.mapper_recipe import MapperRecipe
 from services.training.mappers.blocks import MapperModule
 from services.training.mappers.run import MapperReport, MapperRun
 

@@ -16,16 +16,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from services import storage as files
 from services.errors import ConfigError, Problem, SourceError
 from services.loading.mappers import Reconstruction, reconstruction
-from services.numerics.disentanglement import Disentanglement, mutual_information_gap
+from services.numerics.attributes.disentanglement import Disentanglement, mutual_information_gap
 from services.records import digest_of
-from services.training.batches import Epoch, Images
-from services.training.checkpoints import MODEL, PROGRESS, load_tensors, plain, save_weights
-from services.training.data import Labelled, checked, identity_of
+from services.storage import files as files
+from services.training.data.batches import Epoch, Images
+from services.training.data.images import Labelled, checked, identity_of
+from services.training.epochs.checkpoints import MODEL, PROGRESS, load_tensors, plain, save_weights
 from services.training.keys import Purpose, generator, number
-from services.training.mapperrecipe import MapperRecipe
+from services.training.mapper_recipe import MapperRecipe
 from services.training.mappers.adam import Adam
 from services.training.mappers.blocks import MapperModule
 from services.training.mappers.gan import ConditionalGan, GanObjective

@@ -10,14 +10,7 @@ from typing import Any
 import torch
 
 from services.errors import PreflightError, Problem
-from services.training.batches import Images
-from services.training.mapperrecipe import MapperRecipe
-from services.training.mappers.gan import ConditionalGan
-from services.training.mappers.kinds import Conditions, build, conditions_of
-from services.training.mappers.run import MapperEpoch, MapperReport, MapperRun, objective_of
-from services.training.preflight import Probed, SavedBytes, built, probe_rows
-from services.training.sets import TrainingSet
-from services.trials import (
+from services.records.trials import (
     LEAST_EXPLAINED,
     Begun,
     EpochDone,
@@ -29,7 +22,14 @@ from services.trials import (
     TrialReport,
     TrialTask,
 )
-from services.workers import raised_at
+from services.running.workers import raised_at
+from services.training.data.batches import Images
+from services.training.data.sets import TrainingSet
+from services.training.mapper_recipe import MapperRecipe
+from services.training.mappers.gan import ConditionalGan
+from services.training.mappers.kinds import Conditions, build, conditions_of
+from services.training.mappers.run import MapperEpoch, MapperReport, MapperRun, objective_of
+from services.training.preflight import Probed, SavedBytes, built, probe_rows
 
 
 def mapper_events(task: TrialTask, data: TrainingSet) -> Iterator[Begun | EpochDone | TrialDone]:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from services.training.mapperrecipe import MapperRecipe
+from services.training.mapper_recipe import MapperRecipe
 from services.training.mappers.adam import Adam
 from services.training.mappers.blocks import Down, MapperModule, Up
 

@@ -57,7 +57,7 @@ class AtPr(Method):
     def step(self, network: torch.nn.Module, batch: Batch) -> StepResult:
         from torch.nn.functional import cross_entropy
 
-        from services.training.boundary import farthest
+        from services.training.losses.boundary import farthest
 
         robust = network(farthest(network, batch, self.drawn(batch.generator), self.retreat))
         return StepResult(cross_entropy(robust, batch.labels), robust=robust.detach())

@@ -2,7 +2,7 @@
 
 Parameters are a frozen pydantic model, so that a sweep file is validated by the very class that trains, and its
 canonical JSON identifies a checkpoint. Modules of methods import torch inside functions or through
-`services.training.losses`, never here: a sweep file is validated in the driver before any heavy import.
+`services.training.losses.terms`, never here: a sweep file is validated in the driver before any heavy import.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from services.training.evaluation import EpochRecord
+    from services.training.epochs.evaluation import EpochRecord
 
 State = dict[str, tuple[float, ...]]
 """What a class-wise method remembers from epoch to epoch: vectors of K numbers by name. It is kept in checkpoints."""

@@ -33,7 +33,7 @@ class Bat(Method):
     uniformity: float = Field(default=1.0, ge=0)
 
     def step(self, network: torch.nn.Module, batch: Batch) -> StepResult:
-        from services.training.boundary import balanced_terms
+        from services.training.losses.boundary import balanced_terms
 
         loss, clean, beyond = balanced_terms(network, batch, self.budget, self.beta, self.uniformity)
         return StepResult(loss.mean(), clean=clean.detach(), robust=beyond.detach())

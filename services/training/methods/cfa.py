@@ -12,7 +12,7 @@ from services.training.methods.base import Batch, Method, RandomBudget, State, S
 if TYPE_CHECKING:
     import torch
 
-    from services.training.evaluation import EpochRecord
+    from services.training.epochs.evaluation import EpochRecord
 
 
 class Cfa(Method):
@@ -63,7 +63,7 @@ class Cfa(Method):
         return tuple((self.beta_base + share) * self.beta for share in robust)
 
     def step(self, network: torch.nn.Module, batch: Batch) -> StepResult:
-        from services.training.pairs import class_wise_terms
+        from services.training.losses.pairs import class_wise_terms
 
         robust = batch.state.get("robust", (1 - self.radius_base,) * batch.classes)
         betas = self.betas(robust if batch.state else (1 - self.beta_base,) * batch.classes)

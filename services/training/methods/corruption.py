@@ -25,7 +25,7 @@ class Corruption(Method):
     def step(self, network: torch.nn.Module, batch: Batch) -> StepResult:
         from torch.nn.functional import cross_entropy
 
-        from services.training.noise import perturbed
+        from services.training.losses.noise import perturbed
 
         logits = network(perturbed(batch.images, self.kind, self.radius, batch.generator))
         return StepResult(cross_entropy(logits, batch.labels))

@@ -25,7 +25,7 @@ class Faal(Method):
     from it where a batch is not balanced. There the objective is a sum over samples, which multiplies m_k by the count
     of class k; and a class that the batch lacks counts as 0, above every class that is mostly right, and so takes
     weight that reaches no sample. Here m_k and L_k are means over a class, and a class that the batch lacks takes no
-    part. The maximum is found by `services.training.risk.likelihood_ball_weights` instead of a general convex solver.
+    part. The maximum is found by `services.training.losses.risk.likelihood_ball_weights` instead of a general convex solver.
     MART as the base, and perturbation of the weights, are left out.
     """
 
@@ -38,8 +38,8 @@ class Faal(Method):
     by: Literal["margin", "loss"] = "margin"
 
     def step(self, network: torch.nn.Module, batch: Batch) -> StepResult:
-        from services.training.losses import margin
-        from services.training.pairs import base_terms, worst_distribution
+        from services.training.losses.pairs import base_terms, worst_distribution
+        from services.training.losses.terms import margin
 
         losses, clean, robust = base_terms(network, batch, self.base, self.budget, self.beta)
         judged = losses if self.by == "loss" else margin(robust.softmax(1), batch.labels)

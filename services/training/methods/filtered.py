@@ -40,7 +40,7 @@ class Filtered(Method):
         return self.base.budget
 
     def step(self, network: torch.nn.Module, batch: Batch) -> StepResult:
-        from services.training.pairs import filtered_terms, hurt, unsafe
+        from services.training.losses.pairs import filtered_terms, hurt, unsafe
 
         rule = hurt if self.by == "loss" else partial(unsafe, gap=self.margin)
         loss, clean = filtered_terms(network, batch, self.base.budget, self.base.beta, self.probe, rule)

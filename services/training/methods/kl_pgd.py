@@ -19,7 +19,7 @@ class KlPgd(Method):
     def step(self, network: torch.nn.Module, batch: Batch) -> StepResult:
         from torch.nn.functional import cross_entropy
 
-        from services.training.pairs import craft_by_divergence
+        from services.training.losses.pairs import craft_by_divergence
 
         robust = network(craft_by_divergence(network, batch, self.budget))
         return StepResult(cross_entropy(robust, batch.labels), robust=robust.detach())

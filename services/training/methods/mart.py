@@ -29,8 +29,8 @@ class Mart(Method):
     weight: float = Field(default=5.0, ge=0)
 
     def step(self, network: torch.nn.Module, batch: Batch) -> StepResult:
-        from services.training.losses import boosted_cross_entropy, divergence, misclassification_weight
-        from services.training.pairs import adversarial_pair
+        from services.training.losses.pairs import adversarial_pair
+        from services.training.losses.terms import boosted_cross_entropy, divergence, misclassification_weight
 
         clean, robust = adversarial_pair(network, batch, self.budget)
         pulled = divergence(clean, robust) * misclassification_weight(clean, batch.labels)

@@ -37,8 +37,8 @@ class Clp(Method):
 def _paired(network: torch.nn.Module, batch: Batch, budget: Budget, weight: float, *, judged: str) -> StepResult:
     from torch.nn.functional import cross_entropy
 
-    from services.training.losses import softmax_distance
-    from services.training.pairs import adversarial_pair
+    from services.training.losses.pairs import adversarial_pair
+    from services.training.losses.terms import softmax_distance
 
     clean, robust = adversarial_pair(network, batch, budget)
     fit = cross_entropy(robust if judged == "robust" else clean, batch.labels)

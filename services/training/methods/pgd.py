@@ -19,7 +19,7 @@ class Pgd(Method):
     def step(self, network: torch.nn.Module, batch: Batch) -> StepResult:
         from torch.nn.functional import cross_entropy
 
-        from services.training.pairs import craft_by_loss
+        from services.training.losses.pairs import craft_by_loss
 
         logits = network(craft_by_loss(network, batch, self.budget))
         return StepResult(cross_entropy(logits, batch.labels), robust=logits.detach())

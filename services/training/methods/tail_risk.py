@@ -27,14 +27,14 @@ class _TailRisk(Method):
 class Cvar(_TailRisk):
     """`mean_i CVaR_{1 - tail}(CE(f(x_i + d), y_i))` over the draws d: the mean of the worst `tail * draws` losses.
 
-    The empirical optimum is exact, see `services.training.risk`. The draws are ranked without gradients in evaluation
+    The empirical optimum is exact, see `services.training.losses.risk`. The draws are ranked without gradients in evaluation
     mode and only those with weight are differentiated, which is the same gradient at a fraction of the cost.
     """
 
     name: Literal["cvar"] = "cvar"
 
     def step(self, network: torch.nn.Module, batch: Batch) -> StepResult:
-        from services.training.pairs import tail_loss
+        from services.training.losses.pairs import tail_loss
 
         return StepResult(tail_loss(network, batch, self.kind, self.radius, self.draws, self.tail))
 
@@ -42,15 +42,15 @@ class Cvar(_TailRisk):
 class Evar(_TailRisk):
     """`mean_i EVaR_{1 - tail}(CE(f(x_i + d), y_i))` over the draws d.
 
-    The dual form, see `services.training.risk`: every draw counts, the worse the more. The source searches the
+    The dual form, see `services.training.losses.risk`: every draw counts, the worse the more. The source searches the
     parameters of the perturbation as well; here, as in PRB, its distribution is fixed.
     """
 
     name: Literal["evar"] = "evar"
 
     def step(self, network: torch.nn.Module, batch: Batch) -> StepResult:
-        from services.training.pairs import draw_losses
-        from services.training.risk import evar_weights
+        from services.training.losses.pairs import draw_losses
+        from services.training.losses.risk import evar_weights
 
         losses = draw_losses(network, batch, self.kind, self.radius, self.draws)
         return StepResult((evar_weights(losses.detach(), self.tail) * losses).sum(1).mean())

@@ -24,7 +24,7 @@ class Trades(Method):
     beta: float = Field(default=6.0, ge=0)
 
     def step(self, network: torch.nn.Module, batch: Batch) -> StepResult:
-        from services.training.pairs import trades_terms
+        from services.training.losses.pairs import trades_terms
 
         loss, clean, robust = trades_terms(network, batch, self.budget, self.beta)
         return StepResult(loss.mean(), clean=clean.detach(), robust=robust.detach())

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from services.training.evaluation import EpochRecord
+    from services.training.epochs.evaluation import EpochRecord
 
 
 class Wat(Method):
@@ -45,7 +45,7 @@ class Wat(Method):
         return {"costs": (0.0,) * (classes + 1)}
 
     def held_losses(self, network: torch.nn.Module, batch: Batch) -> Tensor:
-        from services.training.pairs import base_terms
+        from services.training.losses.pairs import base_terms
 
         return base_terms(network, batch, self.base, self.budget, self.beta)[0]
 
@@ -63,8 +63,8 @@ class Wat(Method):
         return tuple((len(costs) - 1) * value / sum(raised) for value in raised)
 
     def step(self, network: torch.nn.Module, batch: Batch) -> StepResult:
-        from services.training.losses import of_class
-        from services.training.pairs import base_terms
+        from services.training.losses.pairs import base_terms
+        from services.training.losses.terms import of_class
 
         *of_classes, of_mean = self.weights(batch.state["costs"])
         loss, clean, robust = base_terms(network, batch, self.base, self.budget, self.beta)

@@ -108,7 +108,7 @@ def test_health_needs_no_token_and_tells_no_secret(caller: TestClient) -> None:
 
 
 def test_the_schema_is_the_fleet_files(caller: TestClient) -> None:
-    from jobs.fleetfile import json_schema
+    from jobs.fleetfile.reading import json_schema
 
     assert caller.get("/v1/schema").json() == json.loads(json.dumps(json_schema()))
 

@@ -39,7 +39,7 @@ def with_model(fleet: dict[str, Any], uri: str, **more: Any) -> dict[str, Any]:
     "uri",
     [
         "factory:os:system?command=id",
-        "factory:services.training.run:main",
+        "factory:services.training.epochs.run:main",
         "factory:services.training.architectures._private:f",
         "factory:services.training.architectures:_hidden",
         "factory:services.training.architectures:small_cnn?weights=/etc/passwd",

@@ -22,9 +22,9 @@ from jobs.api.hooks import PATH, Event, Receiver, Replayed, event_of, secret_of
 from jobs.api.routes import Service, TooMany
 from jobs.api.serve import build
 from jobs.api.settings import MlflowHookSettings, Settings, digests, plain
-from jobs.client import AuditClient
-from jobs.service.backend import JobInfo, Phase
-from jobs.service.local_jobs import LocalJobs
+from jobs.submission.backend import JobInfo, Phase
+from jobs.submission.client import AuditClient
+from jobs.submission.local_jobs import LocalJobs
 from services.errors import ConfigError, Problem, ServiceError
 
 from .conftest import TOKEN

@@ -16,8 +16,8 @@ from starlette.testclient import TestClient
 from jobs.api.app import READY_SECONDS
 from jobs.api.metrics import ApiMetrics
 from jobs.api.settings import Settings
-from jobs.client import AuditClient
-from jobs.remembered import Remembered
+from jobs.submission.client import AuditClient
+from jobs.terminal.remembered import Remembered
 
 from .test_api import UNKNOWN, ended
 
@@ -77,7 +77,7 @@ def test_refusals_are_counted_too(app: FastAPI, caller: TestClient) -> None:
 
 
 def test_ready_says_what_is_not(caller: TestClient, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jobs.remembered.monotonic", count(step=READY_SECONDS).__next__)
+    monkeypatch.setattr("jobs.terminal.remembered.monotonic", count(step=READY_SECONDS).__next__)
     assert caller.get("/ready").json()["status"] == "ready"
     storage = Path(settings.storage)
     for child in sorted(storage.rglob("*"), reverse=True):

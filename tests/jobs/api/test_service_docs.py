@@ -20,8 +20,8 @@ from pydantic import BaseModel
 
 from jobs.api.settings import Settings, load_settings
 from jobs.schedules.records import FiringState
-from jobs.service.cli import COMMANDS
-from jobs.service.status import State
+from jobs.submission.cli import COMMANDS
+from jobs.submission.status import State
 from tests.ports import free_port
 
 from .conftest import TOKEN

@@ -12,12 +12,12 @@ import pytest
 from starlette.testclient import TestClient
 
 from jobs.dashboard.serve import local_app, places_of
-from jobs.service.submission import Ending, write_ending
-from jobs.service.told import Telling
-from services.estimates import Estimate
+from jobs.submission.heartbeat import Telling
+from jobs.submission.submission import Ending, write_ending
 from services.records import AuditResult, FairnessResult, GateResult, ModelSpec, Outcome, Receipt, SampleSpec, ShardTask
-from tracking.bundle import folder_of, write_bundle
-from tracking.process import this_driver
+from services.records.estimates import Estimate
+from tracking.bundle.bundle import folder_of, write_bundle
+from tracking.mlflow.process import this_driver
 
 TOKEN = "t" * 40
 FLEET = "robust"
@@ -99,7 +99,7 @@ class Clock:
 
 
 class Audit:
-    """An audit that runs, as `jobs.service.local_jobs` sees one: this very process is its driver."""
+    """An audit that runs, as `jobs.submission.local_jobs` sees one: this very process is its driver."""
 
     def __init__(self, base: Path, inner: Any) -> None:
         self.folder = base / "submissions" / ID
@@ -127,7 +127,7 @@ class Audit:
 @pytest.fixture
 def running(base: Path) -> Audit:
     """An audit that has begun its measures."""
-    from jobs.progress import Quiet
+    from jobs.terminal.progress import Quiet
 
     audit = Audit(base, Quiet())
     audit.telling.stage("measures", 4, 2)

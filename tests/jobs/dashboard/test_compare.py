@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobs.dashboard.compare import cautions, class_differences, difference
-from services.estimates import Estimate, GroupScore
 from services.records import AuditResult
-from tracking.classes import GroupRow
-from tracking.overview import overview_of
+from services.records.estimates import Estimate, GroupScore
+from tracking.bundle.classes import GroupRow
+from tracking.bundle.overview import overview_of
 
 numbers = st.floats(-5, 5)
 intervals = st.tuples(numbers, numbers, numbers).map(sorted)

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from jobs.client import AuditClient
-from jobs.progress import Quiet
-from jobs.service.local_jobs import LocalJobs
-from jobs.service.told import read_progress
-from services import storage
+from jobs.submission.client import AuditClient
+from jobs.submission.heartbeat import read_progress
+from jobs.submission.local_jobs import LocalJobs
+from jobs.terminal.progress import Quiet
+from services.storage import files
 
 from .conftest import Audit
 
@@ -56,7 +56,7 @@ def test_slow_storage_is_written_to_more_seldom(base: Path, monkeypatch: pytest.
         writes.append(url)
         audit.clock.now += 1.0
 
-    monkeypatch.setattr(storage, "write_bytes", slow)
+    monkeypatch.setattr(files, "write_bytes", slow)
     audit.telling.stage("measures", 100, 1)
     for _ in range(30):
         audit.shard()

@@ -10,8 +10,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from jobs.dashboard import bundles as reading
-from services import storage
 from services.errors import StorageError
+from services.storage import files
 
 from .conftest import AUDITS, FLEET, HOSTILE, ID, Audit, root_of, write
 
@@ -140,7 +140,7 @@ def test_no_schedule_and_no_mlflow_are_said_and_none_is_made(caller: TestClient,
 def test_schedules_are_told_with_their_next_firing(caller: TestClient, base: Path, digits: dict[str, Any]) -> None:
     from datetime import UTC, datetime
 
-    from jobs.fleetfile import validate_fleet
+    from jobs.fleetfile.reading import validate_fleet
     from jobs.schedules.records import Overlap
     from jobs.schedules.scheduler import new_schedule
     from jobs.schedules.store import Store
@@ -250,8 +250,8 @@ def test_lists_read_overviews_and_remember_a_bounded_number(
     "path", ["fleets", "audits", "trend", "audits/{new}", "audits/{new}/classes", "audits/{new}/models/0", "comparison"]
 )
 def test_a_request_lists_no_folder_twice(path: str, caller: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    ids, listed, listing = root_of(caller), [], storage.listing
-    monkeypatch.setattr(storage, "listing", lambda url: [listed.append(url), listing(url)][1])
+    ids, listed, listing = root_of(caller), [], files.listing
+    monkeypatch.setattr(files, "listing", lambda url: [listed.append(url), listing(url)][1])
     query = {"before": ids[AUDITS[0]], "after": ids[AUDITS[2]]} if path == "comparison" else {}
     asked = path if path == "fleets" else f"fleets/{FLEET}/{path.format(new=ids[AUDITS[2]])}"
     get(caller, asked, **query)

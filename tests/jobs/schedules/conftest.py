@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from jobs.fleetfile import Fleet, validate_fleet
+from jobs.fleetfile.reading import Fleet, validate_fleet
 from jobs.schedules.store import Store
 
-SERVERS = Path(__file__).resolve().parents[2] / "tracking" / "test_mlflow_server.py"
+SERVERS = Path(__file__).resolve().parents[2] / "tracking" / "mlflow" / "test_server.py"
 
 
 def _servers() -> ModuleType:

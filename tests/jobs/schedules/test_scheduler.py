@@ -18,18 +18,18 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from jobs.audit import run_audit
+from jobs.audit.audit import run_audit
 from jobs.cli import app
-from jobs.client import AuditClient
-from jobs.fleetfile import Fleet, validate_fleet
-from jobs.overtime.accepted import accept
-from jobs.progress import Quiet
+from jobs.comparison.accepted import accept
+from jobs.fleetfile.reading import Fleet, validate_fleet
 from jobs.schedules.policy import Decision, decide
 from jobs.schedules.records import Firing, FiringState, Overlap
 from jobs.schedules.scheduler import Scheduler, new_schedule
 from jobs.schedules.store import Store
-from jobs.service.local_jobs import LocalJobs
-from jobs.service.status import State
+from jobs.submission.client import AuditClient
+from jobs.submission.local_jobs import LocalJobs
+from jobs.submission.status import State
+from jobs.terminal.progress import Quiet
 from services.errors import Problem, ServiceError
 from services.records import Outcome
 

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 import pytest
 import sqlalchemy as sa
 
-from jobs.fleetfile import Fleet
+from jobs.fleetfile.reading import Fleet
 from jobs.schedules.records import FiringState, Overlap, Schedule
 from jobs.schedules.scheduler import new_schedule
 from jobs.schedules.store import Store

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from jobs.sweepfile import Sweep, validate_sweep
+from jobs.training.sweepfile import Sweep, validate_sweep
 
 BUDGET = {"epsilon": 0.1, "step": 0.05, "steps": 2}
 

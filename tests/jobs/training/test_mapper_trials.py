@@ -13,23 +13,23 @@ import torch
 from typer.testing import CliRunner
 
 from jobs.cli import app
-from jobs.sweepfile import Sweep, validate_sweep
-from jobs.train import Trained, run_sweep
-from jobs.trainplan import plan_training
-from jobs.trainreport import QuietTraining
+from jobs.training.report import QuietTraining
+from jobs.training.run_sweep import Trained, run_sweep
+from jobs.training.sweep_plan import plan_training
+from jobs.training.sweepfile import Sweep, validate_sweep
 from services.errors import ClasswiseError, ConfigError, Interrupted, PreflightError
 from services.loading.mappers import open_mapper
-from services.loading.samples import open_samples
+from services.loading.samples.source import open_samples
 from services.records import SampleSpec
-from services.training.checkpoints import load_weights
-from services.training.data import Labelled
-from services.training.mapperrecipe import MapperRecipe
+from services.records.trials import EpochPoint, MapperFacts, TrialResult
+from services.training.data.images import Labelled
+from services.training.data.sets import TrainingSet
+from services.training.epochs.checkpoints import load_weights
+from services.training.mapper_recipe import MapperRecipe
 from services.training.mappers.kinds import attribute_problems, build, fitted, measure
 from services.training.mappers.loop import train_mapper
 from services.training.mappers.trial import probe_mapper
-from services.training.sets import TrainingSet
-from services.trials import EpochPoint, MapperFacts, TrialResult
-from tracking.training_bundle import read_curves, read_sweep, read_trial
+from tracking.bundle.training_bundle import read_curves, read_sweep, read_trial
 
 pytestmark = [
     pytest.mark.filterwarnings("default::DeprecationWarning", "default::FutureWarning"),

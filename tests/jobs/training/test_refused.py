@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jobs.sweepfile import overridden
-from jobs.train import run_sweep
-from jobs.trainreport import QuietTraining
+from jobs.training.report import QuietTraining
+from jobs.training.run_sweep import run_sweep
+from jobs.training.sweepfile import overridden
 from services.errors import ClasswiseError, PreflightError, StorageError
 
 from .helpers import sweep

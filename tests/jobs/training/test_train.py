@@ -16,23 +16,23 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from jobs import train, trainplan
 from jobs.cli import app
-from jobs.train import Trained, run_sweep
-from jobs.trainreport import QuietTraining
-from jobs.traintell import network_of
-from jobs.trialresult import trial_result
+from jobs.training import run_sweep, sweep_plan
+from jobs.training.mlflow_trials import network_of
+from jobs.training.report import QuietTraining
+from jobs.training.run_sweep import Trained, run_sweep
+from jobs.training.trial_result import trial_result
 from services.errors import ClasswiseError, ConfigError, Interrupted, StorageError
-from services.loading.models import load_model
+from services.loading.models.source import load_model
 from services.records import ModelSpec
+from services.records.trials import EpochPoint, TrialReport, TrialResult
 from services.training.architectures.registry import build
-from services.training.checkpoints import load_weights
-from services.training.loop import train as train_bare
+from services.training.data.sets import read_set
+from services.training.epochs.checkpoints import load_weights
+from services.training.epochs.loop import train as train_bare
 from services.training.methods import method_from
-from services.training.sets import read_set
 from services.training.trial import TrialWorker
-from services.trials import EpochPoint, TrialReport, TrialResult
-from tracking.training_bundle import read_curves, read_sweep, read_trial
+from tracking.bundle.training_bundle import read_curves, read_sweep, read_trial
 
 from .helpers import BUDGET, sweep
 
@@ -136,7 +136,7 @@ def test_what_is_trained_is_not_trained_again_and_what_changed_is(tmp_path: Path
     keys = {trial.key for trial in changed.result.trials}
     recipe = {"epochs": 3, "batch": 32, "lr": 0.2}
     plans = [
-        trainplan.plan_training(sweep(tmp_path, methods=["erm"], **change))
+        sweep_plan.plan_training(sweep(tmp_path, methods=["erm"], **change))
         for change in (
             {"recipe": recipe},
             {"datasets": [{"name": "digits", "limit": 200, "holdout": 0.2, "seed": 3}]},
@@ -145,7 +145,7 @@ def test_what_is_trained_is_not_trained_again_and_what_changed_is(tmp_path: Path
         )
     ]
     assert all(item.task.key not in keys for plan in plans for item in plan.trials)
-    same = trainplan.plan_training(sweep(tmp_path, methods=["erm"], resources={"runner": "ray", "threads": 2}))
+    same = sweep_plan.plan_training(sweep(tmp_path, methods=["erm"], resources={"runner": "ray", "threads": 2}))
     assert same.trials[0].task.key in keys
 
 
@@ -189,7 +189,7 @@ def test_a_trial_that_diverged_later_keeps_its_last_good_weights(done: Trained) 
 def test_a_trial_that_raises_costs_itself_only_and_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = trainplan.plan_training(sweep(tmp_path))
+    plan = sweep_plan.plan_training(sweep(tmp_path))
     folder = Path(plan.trials[0].task.folder)
     folder.mkdir(parents=True)
     (folder / "progress.safetensors").write_bytes(b"half a file")
@@ -266,7 +266,10 @@ def test_show_says_what_it_can_show(tmp_path: Path) -> None:
 
 
 def test_two_commands_do_not_train_one_sweep(tmp_path: Path) -> None:
-    with train._alone(str(tmp_path / "training" / "small")), pytest.raises(StorageError, match="one command at a time"):
+    with (
+        run_sweep._alone(str(tmp_path / "training" / "small")),
+        pytest.raises(StorageError, match="one command at a time"),
+    ):
         run_sweep(sweep(tmp_path), QuietTraining())
 
 
@@ -346,7 +349,7 @@ def test_remote_storage_holds_all_that_local_storage_does(store: str) -> None:
 
 
 def test_a_network_that_cannot_be_logged_costs_nothing_else(store: str, done: Trained) -> None:
-    from tracking.mlflow_training import TrainingLog
+    from tracking.mlflow.training import TrainingLog
 
     def broken(result: TrialResult) -> torch.nn.Module:
         raise RuntimeError("data-dependent control flow")

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from services.errors import ClasswiseError
 from services.loading.mappers import mapper_fingerprint, open_mapper
-from services.training.checkpoints import save_weights
+from services.training.epochs.checkpoints import save_weights
 from services.training.mappers import vae
 
 BANDS = "factory:services.fairness.synthetic:Bands?factors=2"

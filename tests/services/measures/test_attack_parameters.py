@@ -12,10 +12,10 @@ from pydantic import ValidationError
 
 from services.measures.autoattack import AutoAttackSurvival
 from services.measures.base import Measure
+from services.measures.catalogue import MEASURES, measure_from
 from services.measures.cw import Cw
 from services.measures.minimal import Minimal
 from services.measures.pgd import Pgd
-from services.measures.registry import MEASURES, measure_from
 from services.measures.square import Square
 
 WITHIN: list[type[Any]] = [Pgd, Cw, Square, AutoAttackSurvival]
@@ -89,7 +89,7 @@ def test_default_steps() -> None:
 
 def test_parameters_are_read_without_torch() -> None:
     names = ["pgd", "cw", "square", "autoattack", "minimal"]
-    code = f"import sys; from services.measures.registry import MEASURES as M; [M.get(n)() for n in {names}]; "
+    code = f"import sys; from services.measures.catalogue import MEASURES as M; [M.get(n)() for n in {names}]; "
     subprocess.run([sys.executable, "-c", code + "sys.exit('torch' in sys.modules)"], check=True, timeout=60)
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from services.errors import MeasureError
+from services.measures.catalogue import MEASURES, measure_from
 from services.measures.clean import Clean
-from services.measures.registry import MEASURES, measure_from
 
 
 def test_columns() -> None:

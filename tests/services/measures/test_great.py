@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from services.measures.catalogue import MEASURES, measure_from
 from services.measures.great import Great
-from services.measures.registry import MEASURES, measure_from
 from services.numerics.scores import GREAT_BOUND, great_scores
 
 

@@ -4,9 +4,9 @@ import torch
 from pydantic import ValidationError
 
 from services.measures.binomial import Binomial
+from services.measures.catalogue import MEASURES, measure_from
 from services.measures.probabilistic import Pr, ProbAcc
-from services.measures.registry import MEASURES, measure_from
-from services.numerics.sequential import mixture_boundary
+from services.numerics.intervals.sequential import mixture_boundary
 
 RADIUS = 0.1
 
@@ -42,7 +42,7 @@ def test_pr_of_known_failure_probabilities():
 
 @pytest.mark.parametrize("kind", ["uniform", "gaussian", "laplace"])
 def test_pr_equals_a_naive_loop(kind):
-    from services.measures.perturbation import perturb, unit_draws
+    from services.measures.sampling.perturbation import perturb, unit_draws
 
     generator = torch.Generator().manual_seed(1)
     images, weights = torch.rand(5, 1, 4, 4, generator=generator), torch.randn(16, 3, generator=generator)

@@ -10,12 +10,12 @@ import torch
 from pydantic import ValidationError
 
 from services.errors import ClasswiseError, MeasureError, SourceError
-from services.fairness.columns import boundaries_of
 from services.fairness.synthetic import BandClassifier, Bands, analytic_moves
 from services.measures.base import Columns, Surroundings
+from services.measures.catalogue import measure_from
+from services.measures.latent.columns import boundaries_of
 from services.measures.projection import Projection
-from services.measures.registry import measure_from
-from services.numerics.projection import projection_metrics
+from services.numerics.attributes.tolerance import projection_metrics
 
 BANDS = "factory:services.fairness.synthetic:Bands"
 WEIGHTS, BIAS = (1.0, -0.4, 0.2), 0.15
@@ -129,7 +129,7 @@ def test_bad_parameters_are_refused(options: dict[str, Any], message: str) -> No
 
 
 def test_the_cache_key_follows_the_mapper_and_a_changed_one_is_refused(tmp_path: Any) -> None:
-    from services.training.checkpoints import save_weights
+    from services.training.epochs.checkpoints import save_weights
 
     path = tmp_path / "bands.safetensors"
     mapper = Bands(2)

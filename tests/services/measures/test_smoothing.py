@@ -3,7 +3,7 @@ import pytest
 import torch
 from scipy.stats import norm
 
-from services.measures.smoothing import Radius
+from services.measures.radius import Radius
 
 SIGMA, ALPHA = 0.25, 0.001
 
@@ -34,7 +34,7 @@ def test_radius_is_below_the_true_one_and_near_it(method):
 
 
 def test_published_counts_agree_with_a_naive_certify():
-    from services.measures.noise import unit_noise
+    from services.measures.sampling.noise import unit_noise
 
     images, labels, ids = samples([0.2])
     found = Radius(draws=500).from_model(half_space, images, labels, ids, seed=4)

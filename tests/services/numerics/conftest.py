@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from services.numerics.sequential import mixture_boundary
+from services.numerics.intervals.sequential import mixture_boundary
 
 
 @pytest.fixture(autouse=True)

@@ -7,9 +7,9 @@ import pytest
 from scipy.stats import binomtest
 
 from services.errors import MeasureError
-from services.numerics import betting
 from services.numerics.change import changes, decide, worst_change
-from services.numerics.intervals import Sample, limits
+from services.numerics.intervals import betting
+from services.numerics.intervals.means import Sample, limits
 from services.numerics.paired import holm
 from services.records import Estimate
 

@@ -10,19 +10,19 @@ import numpy as np
 import pytest
 
 from services.errors import MeasureError
+from services.numerics.attributes.disentanglement import mutual_information_gap
+from services.numerics.attributes.groupfair import class_counts, gaps, group_counts, matrix_counts
 from services.numerics.change import changes, decide, worst_change
 from services.numerics.checks import as_indices, as_scores, check_bound, check_level, check_temperature, fault
 from services.numerics.composite import check_weights, composite, pareto_front
 from services.numerics.confusion import chance_p_value, class_order, confusion_matrix
-from services.numerics.disentanglement import mutual_information_gap
 from services.numerics.disparity import disparity
-from services.numerics.falsification import falsify
-from services.numerics.groupfair import class_counts, gaps, group_counts, matrix_counts
-from services.numerics.intervals import Intervals, Sample, limits, one_sided, simultaneous
+from services.numerics.intervals.means import Intervals, Sample, limits, one_sided, simultaneous
+from services.numerics.intervals.metrics import aggregate_interval, not_separated, wcr_interval
 from services.numerics.masking import Observations, find_masking
-from services.numerics.metric_intervals import aggregate_interval, not_separated, wcr_interval
 from services.numerics.paired import paired
 from services.numerics.ranks import reranking, spearman
+from services.numerics.refutation import falsify
 from services.numerics.seeds import over_seeds
 from services.records import Estimate
 

@@ -11,13 +11,13 @@ import pytest
 
 from services.errors import MeasureError
 from services.numerics import profile
+from services.numerics.attributes.colour import brightness, colour
+from services.numerics.attributes.strokes import slant
+from services.numerics.attributes.tolerance import Boundaries, metrics_by_group, projection_metrics
 from services.numerics.calibration import Grid, calibrate
-from services.numerics.colour import brightness, colour
 from services.numerics.composite import composite
 from services.numerics.profile import Profile
-from services.numerics.projection import Boundaries, metrics_by_group, projection_metrics
 from services.numerics.scores import check_activation, check_logits, great_scores
-from services.numerics.strokes import slant
 from services.numerics.temperature import ClassCurve, TemperatureNodes, class_sums
 
 NAN, INF = math.nan, math.inf

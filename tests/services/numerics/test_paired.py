@@ -8,8 +8,8 @@ from scipy.stats import binom, binomtest
 from statsmodels.stats.multitest import multipletests
 
 from services.errors import MeasureError
-from services.numerics import betting
-from services.numerics.intervals import Sample, limits
+from services.numerics.intervals import betting
+from services.numerics.intervals.means import Sample, limits
 from services.numerics.paired import Paired, holm, paired
 from services.records import Estimate
 

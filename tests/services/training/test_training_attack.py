@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from services.training.attack import by_cross_entropy, by_divergence, craft
+from services.training.losses.attack import by_cross_entropy, by_divergence, craft
+from services.training.losses.noise import draws, perturbed
 from services.training.methods.base import Budget
-from services.training.noise import draws, perturbed
 
 
 def network() -> nn.Sequential:

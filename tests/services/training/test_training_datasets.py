@@ -15,9 +15,9 @@ from PIL import Image
 from scipy.io import savemat
 
 from services.errors import ConfigError, SourceError
+from services.records.trials import DataSpec
+from services.training.data.sets import read_set
 from services.training.datasets import open_dataset
-from services.training.sets import read_set
-from services.trials import DataSpec
 
 RNG = np.random.default_rng(0)
 

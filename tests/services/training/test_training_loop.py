@@ -16,10 +16,10 @@ import torch
 from torch import nn
 
 from services.errors import ConfigError, SourceError, StorageError
-from services.training import checkpoints
-from services.training.batches import Images
-from services.training.evaluation import EpochRecord, evaluate
-from services.training.loop import TrainReport, train
+from services.training.data.batches import Images
+from services.training.epochs import checkpoints
+from services.training.epochs.evaluation import EpochRecord, evaluate
+from services.training.epochs.loop import TrainReport, train
 from services.training.methods import METHODS, method_from
 from services.training.methods.base import Batch, Budget, Method, StepResult
 from services.training.recipe import Recipe

@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from services.training.averaging import Ema, FairEma, averaged
-from services.training.batches import Epoch, Images, cropped
-from services.training.evaluation import ClassCounts, EpochRecord, correct, evaluate, held_losses
+from services.training.data.batches import Epoch, Images, cropped
+from services.training.data.splits import holdout
+from services.training.epochs.averaging import Ema, FairEma, averaged
+from services.training.epochs.evaluation import ClassCounts, EpochRecord, correct, evaluate, held_losses
+from services.training.epochs.selection import best_epoch, is_out_of_patience
+from services.training.epochs.sgd import Sgd
 from services.training.methods.base import Batch, Budget, Method
-from services.training.selection import best_epoch, is_out_of_patience
-from services.training.sgd import Sgd
-from services.training.splits import holdout
 
 CPU = torch.device("cpu")
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from services.training.batches import Epoch, Images
-from services.training.evaluation import ClassCounts
-from services.training.peers import Alone, added
+from services.training.data.batches import Epoch, Images
+from services.training.epochs.evaluation import ClassCounts
+from services.training.epochs.peers import Alone, added
 
 
 @pytest.mark.parametrize(("count", "batch", "workers"), [(64, 16, 2), (67, 16, 3), (33, 16, 2), (35, 16, 2)])

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize, stats
 
-from services.training.risk import cvar_weights, evar_weights, kl_ball_weights, likelihood_ball_weights
+from services.training.losses.risk import cvar_weights, evar_weights, kl_ball_weights, likelihood_ball_weights
 
 # Multiples of 1/8: a difference below the resolution of float32 is a tie to the code and not to the oracle.
 VALUES = st.lists(st.integers(-160, 160).map(lambda eighths: eighths / 8), min_size=2, max_size=12)

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from services.errors import ConfigError
-from services.loading.models import load_model
-from services.loading.samples import open_samples
+from services.loading.models.source import load_model
+from services.loading.samples.source import open_samples
 from services.records import InputContract, ModelSpec, SampleSpec
 from services.training.architectures import cifar_resnet, sequential, small_cnn
 

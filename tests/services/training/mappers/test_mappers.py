@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from services.errors import ClasswiseError, ConfigError, SourceError
-from services.loading.samples import open_samples
+from services.loading.samples.source import open_samples
 from services.records import SampleSpec
 from services.training.architectures import small_cnn
-from services.training.loop import train
-from services.training.mapperrecipe import MapperRecipe
+from services.training.epochs.loop import train
+from services.training.mapper_recipe import MapperRecipe
 from services.training.mappers import conditional_gan, generated, vae
 from services.training.mappers.adam import Adam
 from services.training.mappers.loop import train_mapper

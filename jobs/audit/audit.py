@@ -1,0 +1,325 @@
+"""The audit: from a fleet file to a bundle on disk.
+
+The flow is design.md's. Every stage asks the cache first; what is there is not done again. The driver opens the
+samples, and holds labels, one model's score columns at a time, and sums; never logits.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from jobs.audit import plan, tables, temperature, unfinished, versions
+from jobs.audit.identity import fixed_version, with_published
+from jobs.audit.judging.assemble import groupings
+from jobs.audit.judging.fleet_checks import fleet_checks, fleet_notes
+from jobs.audit.judging.gates import worst
+from jobs.audit.judging.model_result import Judge, shown_spec
+from jobs.audit.session import RunnerFactory, Session, runner_for
+from jobs.comparison.non_inferiority import find_baselines
+from jobs.comparison.promote import ALIASES, aliases_now
+from jobs.comparison.record import record_comparison
+from jobs.fleetfile.followups import without_queries
+from jobs.fleetfile.mlflow_uri import mlflow_sources
+from jobs.fleetfile.radii import radius_problems
+from jobs.fleetfile.reading import Fleet
+from jobs.fleetfile.tree import FleetConfig
+from jobs.terminal.progress import Reporter
+from services.errors import ClasswiseError, ConfigError, Interrupted, PreflightError, Problem, SourceError
+from services.loading.models.source import fingerprint
+from services.loading.protocols import Samples
+from services.loading.samples.source import open_samples
+from services.measures.base import Measure
+from services.measures.great import Great
+from services.records import (
+    AuditResult,
+    CalibrationResult,
+    ModelResult,
+    ModelSpec,
+    Outcome,
+    SampleFacts,
+    digest_of,
+)
+from services.storage import files, plainjson
+from services.telemetry import counters, logs
+from services.telemetry.redaction import redacted, redacted_tree
+from tracking.bundle.bundle import write_bundle
+
+_log = logging.getLogger("classwise.audit")
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A finished audit and the folder of its bundle."""
+
+    result: AuditResult
+    folder: str
+
+
+def run_audit(
+    fleet: Fleet, reporter: Reporter, *, runner: RunnerFactory | None = None, publishing: bool = False
+) -> Finished:
+    """Audit a fleet and write its bundle.
+
+    Args:
+        publishing: `jobs.audit.publish.publish` comes next; until it is done, the same audit is gone on with.
+
+    Raises:
+        ClasswiseError: nothing long was started (configuration, sources, preflight, resources), or a worker failed for
+            good; finished shards are in the cache and the same call goes on from them.
+        Interrupted: a stop was asked for.
+    """
+    try:
+        with logs.about(fleet=fleet.config.fleet), mlflow_sources(fleet.config):
+            finished = _run(fleet, reporter, runner or (lambda: runner_for(fleet.config)))
+            if not publishing:
+                unfinished.end(finished.folder)
+            return finished
+    except KeyboardInterrupt:
+        remedy = "run the same command again; it goes on from the finished shards"
+        raise Interrupted(Problem("audit", "to finish", "a request to stop", remedy)) from None
+
+
+def _run(fleet: Fleet, reporter: Reporter, factory: RunnerFactory) -> Finished:
+    config, started = fleet.config, _now()
+    files.require_writable(config.storage, "storage")
+    samples = _opened(fleet)
+    context = _context(config, samples)
+    baselines, aliases = find_baselines(config), aliases_now(config)
+    audit_id = _audit_id(started, digest_of(config.model_dump(mode="json"), samples.digest))
+    stop_on_fault = config.on_model_fault == "stop"
+    with logs.about(audit_id=audit_id), Session(factory, reporter, stop_on_fault=stop_on_fault) as session:
+        logs.event(_log, logging.INFO, "audit begins", models=len(config.models), samples=len(samples))
+        specs, digests = _identify(config, session)
+        plans = [plan.plan_model(spec, digests[spec.name], (), context) for spec in specs if session.alive(spec.name)]
+        facts = _preflight(plans, fleet.measures, context, session)
+        tables.note_use(tables.folders_of(plans, context), context, audit_id)
+        tables.fill_logits(plans, context, session)
+        alive = [item for item in plans if session.alive(item.spec.name)]
+        calibration = temperature.calibrate(config.temperature, alive, fleet.measures, samples, context, session)
+        measures = _calibrated(fleet.measures, calibration)
+        plans = [plan.plan_model(item.spec, item.digest, measures, context) for item in alive]
+        tables.note_use(session.used | tables.folders_of(plans, context), context, audit_id)
+        tables.fill_scores(plans, context, session)
+        tables.fill_pictures(plans, context, session)
+        content = digest_of(config.model_dump(mode="json"), samples.digest, digests, versions.installed())
+        begun = unfinished.begin(config.storage, config.fleet, audit_id, content)
+        if begun.result is not None:
+            return Finished(begun.result, begun.folder)
+        audit_id, folder = begun.audit_id, begun.folder
+        judge = Judge(fleet, samples, context, tuple(groupings(samples, config.groups)), baselines, folder)
+        models = _judge_all(specs, plans, facts, session, judge)
+        result = AuditResult(
+            audit_id=audit_id,
+            fleet=config.fleet,
+            started=_iso(started),
+            finished=_iso(_now()),
+            outcome=worst(model.outcome for model in models),
+            samples=_sample_facts(redacted(config.samples.uri), samples),
+            models=models,
+            calibration=calibration,
+            config=redacted_tree(without_queries(config.model_dump(mode="json"))),
+            versions={**versions.installed(), **versions.of_measures(measures)},
+            checks={**fleet_checks(models), "measure_versions": versions.of_series(measures), ALIASES: aliases},
+            notes=fleet_notes(models, calibration),
+            baseline=next((b.result.audit_id for b in baselines.values() if b is not None), ""),
+        )
+        result = record_comparison(result, folder, config, baselines)
+        write_bundle(result, folder)
+        _tell(result, folder, (_now() - started).total_seconds())
+    return Finished(result, folder)
+
+
+def _tell(result: AuditResult, folder: str, seconds: float) -> None:
+    counters.METER.count(counters.AUDITS, outcome=result.outcome.value)
+    counters.METER.count(counters.AUDIT_SECONDS, seconds)
+    forwards = sum(model.forwards for model in result.models)
+    told = {"outcome": result.outcome.value, "seconds": round(seconds, 3), "forwards": forwards, "bundle": folder}
+    logs.event(_log, logging.INFO, "audit done", **told)
+
+
+def validate_sources(fleet: Fleet) -> SampleFacts:
+    """Open the samples and fingerprint every model and every file of a measure, without running any.
+
+    Raises:
+        ClasswiseError: with the faults of all models at once.
+    """
+    config = fleet.config
+    files.filesystem(config.storage)
+    with mlflow_sources(config):
+        samples = _opened(fleet)
+        if problems := list(_source_problems(fleet)):
+            raise SourceError(problems)
+    return _sample_facts(redacted(config.samples.uri), samples)
+
+
+def _opened(fleet: Fleet) -> Samples:
+    """The samples; where they are at fault, or radii against them, the other sources are looked at all the same."""
+    config = fleet.config
+    try:
+        samples = open_samples(config.sample_spec(), allowed_factories=config.factories)
+    except ClasswiseError as error:
+        raise SourceError([*error.problems, *_source_problems(fleet)]) from error
+    if problems := list(radius_problems(fleet, samples.shape)):
+        raise ConfigError([*problems, *_source_problems(fleet)])
+    return samples
+
+
+def _source_problems(fleet: Fleet) -> Iterator[Problem]:
+    """What keeps models, and files that measures name, from being found: of all of them."""
+    looks: list[Callable[[], str]] = [partial(fingerprint, spec) for spec in fleet.config.model_specs()]
+    for look in (*looks, *(measure.content for measure in fleet.measures)):
+        try:
+            look()
+        except ClasswiseError as error:
+            yield from error.problems
+
+
+def _context(config: FleetConfig, samples: Samples) -> plan.Context:
+    """What the plans of all models have in common."""
+    return plan.Context(
+        config.sample_spec(),
+        samples.digest,
+        len(samples),
+        files.join(config.storage, "cache"),
+        config.resources.shard,
+        config.resources.batch,
+        config.seed,
+    )
+
+
+# --- stages -----------------------------------------------------------------------------------------------------
+
+
+def _identify(config: FleetConfig, session: Session) -> tuple[list[ModelSpec], dict[str, str]]:
+    """Resolve aliases once, fill in published figures, and fingerprint."""
+    resolved, digests = [], {}
+    for spec in config.model_specs():
+        try:
+            known = with_published(fixed_version(spec), config.samples.uri)
+            digests[spec.name] = fingerprint(known)
+            resolved.append(known)
+        except ClasswiseError as error:
+            session.fault(spec.name, error.problems)
+            resolved.append(spec)
+    session.check(SourceError)
+    return resolved, digests
+
+
+def _preflight(
+    plans: Sequence[plan.ModelPlan], measures: Sequence[Measure], context: plan.Context, session: Session
+) -> dict[str, dict[str, Any]]:
+    """Facts by model name; a model that passed before with the same content is not run again."""
+    facts: dict[str, dict[str, Any]] = {}
+    paths = {item.spec.name: plan.preflight_path(item.spec, item.digest, context) for item in plans}
+    for item in plans:
+        if (known := _kept_facts(paths[item.spec.name])) is not None:
+            facts[item.spec.name] = known
+    tasks = [plan.preflight_task(item, context) for item in plans if item.spec.name not in facts]
+    for receipt in session.run("preflight", tasks):
+        name = receipt.task.model.name
+        problems = [Problem(*problem) for problem in receipt.facts.pop("problems")]
+        if problems:
+            session.fault(name, problems)
+        else:
+            facts[name] = receipt.facts
+            files.write_bytes(paths[name], json.dumps(receipt.facts, allow_nan=False).encode())
+    for name, found in facts.items():
+        unable = [problem for measure in measures for problem in _unable(name, found, measure)]
+        if unable:
+            session.fault(name, unable)
+    session.check(PreflightError)
+    return facts
+
+
+def _unable(name: str, facts: dict[str, Any], measure: Measure) -> Iterator[Problem]:
+    """What a measure needs and the model cannot give: the network itself, or gradients through it."""
+    if measure.needs == "model" and not facts["runs"]:
+        remedy = f"leave {measure.name} out, or give the model itself"
+        yield Problem(f"{name}, {measure.name}", "a network to run", "a table of logits", remedy)
+    elif measure.gradients and not facts["differentiable"]:
+        remedy = f"leave {measure.name} out (square, pr and radius need no gradients), or give a PyTorch source"
+        yield Problem(f"{name}, {measure.name}", "a network with gradients", "one without", remedy)
+
+
+def _kept_facts(path: str) -> dict[str, Any] | None:
+    """Facts of an earlier preflight; a damaged file counts as none, for the probe costs one batch."""
+    if not files.exists(path):
+        return None
+    try:
+        known = plainjson.parsed(files.read_bytes(path))
+    except ValueError:
+        return None
+    return known if isinstance(known, dict) else None
+
+
+def _calibrated(measures: Sequence[Measure], calibration: CalibrationResult) -> tuple[Measure, ...]:
+    """The measures with the chosen temperature; a measure with its own temperature keeps it."""
+    chosen = calibration.temperature
+    return tuple(
+        measure.model_copy(update={"temperature": chosen})
+        if isinstance(measure, Great) and chosen is not None and "temperature" not in measure.model_fields_set
+        else measure
+        for measure in measures
+    )
+
+
+def _judge_all(
+    specs: Sequence[ModelSpec],
+    plans: Sequence[plan.ModelPlan],
+    facts: dict[str, dict[str, Any]],
+    session: Session,
+    judge: Judge,
+) -> tuple[ModelResult, ...]:
+    """One result a model, in the fleet file's order; a model with faults has outcome error."""
+    by_name = {item.spec.name: item for item in plans}
+    results = []
+    for index, spec in enumerate(specs):
+        name = spec.name
+        if not session.alive(name):
+            reasons = tuple(str(problem) for problem in session.faults[name])
+            results.append(ModelResult(shown_spec(spec), "", Outcome.ERROR, reasons))
+            continue
+        result = tables.judged(by_name[name], index, judge, session)
+        forwards, seconds = session.forwards.get(name, 0), session.seconds.get(name, 0.0)
+        known = {**facts.get(name, {}), **result.facts}
+        results.append(replace(result, facts=known, forwards=forwards, seconds=seconds))
+    return tuple(results)
+
+
+# --- small things -----------------------------------------------------------------------------------------------
+
+
+def _sample_facts(uri: str, samples: Samples) -> SampleFacts:
+    counts = np.bincount(samples.labels, minlength=len(samples.classes))
+    return SampleFacts(
+        uri=uri,
+        digest=samples.digest,
+        count=len(samples),
+        shape=tuple(samples.shape),
+        classes=tuple(samples.classes),
+        counts=tuple(int(count) for count in counts),
+        skipped=dict(samples.skipped),
+        content=samples.content,
+    )
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _iso(moment: datetime) -> str:
+    return moment.isoformat(timespec="milliseconds")
+
+
+def _audit_id(started: datetime, digest: str) -> str:
+    """Sortable by time and unique: two audits that start in one second differ by process."""
+    return f"{started:%Y%m%dT%H%M%SZ}-{digest_of(digest, started.isoformat(), os.getpid())[:8]}"

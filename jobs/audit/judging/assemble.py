@@ -1,0 +1,257 @@
+"""From per-sample scores to profiles, disparity, intervals and sentences: the same for every series and grouping."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypedDict
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jobs.audit.plan import ModelPlan
+from jobs.audit.scores import Scores
+from jobs.fleetfile.tree import FleetConfig, crossed
+from services.errors import MeasureError, Problem
+from services.loading.protocols import Samples
+from services.measures.base import Measure
+from services.numerics.disparity import Disparity, disparity
+from services.numerics.intervals.means import Intervals, Method, simultaneous
+from services.numerics.intervals.metrics import aggregate_interval, metric_intervals, not_separated, wcr_interval
+from services.numerics.profile import Profile
+from services.records import Estimate, GroupScore, Series, SeriesResult
+
+NOT_MEANS = frozenset({"id", "label", "predicted", "broken_by", "attack", "verdict"})
+"""Extra columns that are codes: their mean means nothing."""
+OF_A_DIMENSION = frozenset({"down", "up", "down_censored", "up_censored", "centre", "unit"})
+"""Columns of one latent dimension, which `jobs.audit.judging.attributes` sums up."""
+SATURATED_SHARE = 0.01
+OFFSET_SHIFT = 0.1
+NONE_CORRECT = "no correctly classified samples"
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """A partition of the samples: codes (N,) in [0, K) and K names."""
+
+    name: str
+    codes: NDArray[np.int64]
+    names: tuple[str, ...]
+
+
+def groupings(samples: Samples, columns: Sequence[str]) -> list[Grouping]:
+    """The classes, and each column or crossing of two columns asked for."""
+    single = {"class": Grouping("class", samples.labels, tuple(samples.classes))}
+    found = [single["class"]]
+    for column in columns:
+        sides = crossed(column)
+        for side in sides:
+            if side not in single:
+                single[side] = _by_column(samples, side)
+        found.append(single[column] if len(sides) == 1 else crossing(column, *(single[side] for side in sides)))
+    return found
+
+
+def crossing(name: str, one: Grouping, two: Grouping) -> Grouping:
+    """Every pair of a group of one and a group of the other: a cell without samples stays, as an undefined group."""
+    names = tuple(f"{first} / {second}" for first in one.names for second in two.names)
+    return Grouping(name, one.codes * len(two.names) + two.codes, names)
+
+
+def _by_column(samples: Samples, column: str) -> Grouping:
+    names, codes = np.unique(samples.groups[column], return_inverse=True)
+    return Grouping(column, codes.astype(np.int64), tuple(str(name) for name in names))
+
+
+def series_results(
+    item: ModelPlan, scores: Scores, groups: Sequence[Grouping], config: FleetConfig
+) -> Iterator[SeriesResult]:
+    """One result a series of the model's measures and a grouping."""
+    for table in item.tables:
+        if table.measure is None:
+            continue
+        extras = extras_of(scores, table.measure)
+        for series in table.measure.series():
+            for grouping in groups:
+                yield series_result(series, scores[series.key], extras, grouping, config)
+
+
+def series_result(
+    series: Series, values: NDArray[Any], extras: Scores, grouping: Grouping, config: FleetConfig
+) -> SeriesResult:
+    """Profile, disparity and intervals of scores (N,) by group (N,).
+
+    A conditional series counts the correctly classified samples only; both counts are kept.
+    """
+    counted = _counted(series, values, extras)
+    scores, codes, n_groups = values[counted], grouping.codes[counted], len(grouping.names)
+    how = _options(series, config)
+    mixed = _stratified(config) and "class" not in crossed(grouping.name)
+    if how["method"] == "betting" and mixed:
+        how["method"] = "empirical-bernstein"  # so many of each class: no one mean in a group, which betting asks for
+    profile = Profile.from_scores(scores, codes, n_groups, bound=series.bound)
+    found = disparity(profile.means, profile.defined, penalty=config.fp_lambda)
+    box = simultaneous(scores, codes, n_groups, **how)
+    value = found.wcr.value
+    wcr = found.wcr if value is None else wcr_interval(value, scores, codes, n_groups, mixed=mixed, **how)
+    metrics = metric_intervals(found, box, wcr)
+    aggregate, _ = aggregate_of(series, values, extras, config, delta=how["delta"])
+    near = not_separated(box, found.worst[0]) if found.worst else ()
+    totals = _totals(series, values, counted, extras)
+    return SeriesResult(
+        series=series,
+        grouping=grouping.name,
+        aggregate=aggregate,
+        rdi=metrics.rdi,
+        nrgc=metrics.nrgc,
+        wcr=metrics.wcr,
+        fp=metrics.fp,
+        worst=tuple(grouping.names[k] for k in found.worst),
+        not_separated=tuple(grouping.names[k] for k in near),
+        missing=tuple(grouping.names[k] for k in found.missing),
+        groups=tuple(_rows(profile, box, _extra_means(extras, grouping), grouping, series)),
+        method=box.method,
+        delta=how["delta"],
+        extras=totals,
+        notes=tuple(_notes(series, found, box, aggregate, totals, grouping)),
+    )
+
+
+def aggregate_of(
+    series: Series, values: NDArray[Any], extras: Scores, config: FleetConfig, *, delta: float
+) -> tuple[Estimate, int]:
+    """Mean of the scores that count, with its interval at level delta, and how many those are."""
+    scores = values[_counted(series, values, extras)]
+    how: _Options = {**_options(series, config), "delta": delta}
+    found = aggregate_interval(scores, stratified=_stratified(config), **how)
+    if found.value is None and series.conditional:
+        found = replace(found, reason=NONE_CORRECT)
+    return found, len(scores)
+
+
+def _stratified(config: FleetConfig) -> bool:
+    """Whether the numbers of samples a class were fixed in advance."""
+    return config.samples.per_class is not None or config.samples.limit is not None
+
+
+def extras_of(scores: Scores, measure: Measure) -> Scores:
+    """A measure's columns besides its series, as it named them."""
+    prefix = f"{measure.series()[0].key}:"
+    return {name.removeprefix(prefix): values for name, values in scores.items() if name.startswith(prefix)}
+
+
+class _Options(TypedDict):
+    """What all intervals of a series have in common."""
+
+    bound: float
+    delta: float
+    method: Method | None
+    binary: bool
+    seed: int
+
+
+def _options(series: Series, config: FleetConfig) -> _Options:
+    return {
+        "bound": series.bound,
+        "delta": config.intervals.delta,
+        "method": None if series.binary else config.intervals.method,
+        "binary": series.binary,
+        "seed": config.seed,
+    }
+
+
+def _totals(
+    series: Series, values: NDArray[Any], counted: NDArray[np.bool_], extras: Scores
+) -> dict[str, float | None]:
+    """Means of the extra columns over all samples; of a conditional series also its mean with 0 where it is wrong."""
+    totals = {name: _mean(column) for name, column in _numeric(extras)}
+    if series.conditional:
+        totals["accuracy_weighted"] = float(np.where(counted, values, 0.0).mean()) if len(values) else None
+    return totals
+
+
+def _counted(series: Series, values: NDArray[Any], extras: Scores) -> NDArray[np.bool_]:
+    if not series.conditional:
+        return np.ones(len(values), dtype=bool)
+    if "correct" not in extras:
+        place = f"{series.key} (conditional)"
+        raise MeasureError(Problem(place, "a column `correct` beside it", ", ".join(sorted(extras)) or "none"))
+    return extras["correct"].astype(bool)
+
+
+def _rows(
+    profile: Profile, box: Intervals, means: dict[str, list[float | None]], grouping: Grouping, series: Series
+) -> Iterator[GroupScore]:
+    n_all = np.bincount(grouping.codes, minlength=len(grouping.names))
+    absent = NONE_CORRECT if series.conditional else "no samples"
+    for k, name in enumerate(grouping.names):
+        n = int(profile.counts[k])
+        estimate = (
+            Estimate(
+                float(profile.means[k]),
+                float(box.low[k]),
+                float(box.high[k]),
+                "the interval covers the whole range" if box.vacuous[k] else "",
+                bool(box.vacuous[k]),
+            )
+            if n
+            else Estimate(None, reason=absent if n_all[k] else "no samples")
+        )
+        yield GroupScore(k, name, n, int(n_all[k]), estimate, {key: column[k] for key, column in means.items()})
+
+
+def _numeric(extras: Scores) -> Iterator[tuple[str, NDArray[np.float64]]]:
+    for name, column in extras.items():
+        last = name.rpartition("/")[2]
+        if last not in NOT_MEANS and last not in OF_A_DIMENSION and column.ndim == 1 and column.dtype.kind in "bfiu":
+            yield name, column.astype(np.float64)
+
+
+def _mean(column: NDArray[np.float64]) -> float | None:
+    """Mean of the finite values; None when there are none."""
+    finite = column[np.isfinite(column)]
+    return float(finite.mean()) if finite.size else None
+
+
+def _extra_means(extras: Scores, grouping: Grouping) -> dict[str, list[float | None]]:
+    size = len(grouping.names)
+    means: dict[str, list[float | None]] = {}
+    for name, column in _numeric(extras):
+        finite = np.isfinite(column)
+        counts = np.bincount(grouping.codes[finite], minlength=size)
+        sums = np.bincount(grouping.codes[finite], weights=column[finite], minlength=size)
+        means[name] = [float(s / n) if n else None for s, n in zip(sums, counts, strict=True)]
+    return means
+
+
+def _notes(
+    series: Series,
+    found: Disparity,
+    box: Intervals,
+    aggregate: Estimate,
+    totals: dict[str, float | None],
+    grouping: Grouping,
+) -> Iterator[str]:
+    """Plain sentences that a reader of the numbers must know."""
+    saturated, correct = totals.get("saturated"), totals.get("correct")
+    if saturated and correct and saturated / correct > SATURATED_SHARE:
+        yield (
+            f"{saturated / correct:.0%} of the correct samples' margins saturate: "
+            "their scores tie, and a small disparity may only say so."
+        )
+    shifted = totals.get("offset_free")
+    if shifted is not None and aggregate.value and abs(shifted - aggregate.value) > OFFSET_SHIFT * aggregate.value:
+        yield (
+            f"Removing each sample's mean logit moves the score from {aggregate.value:.4g} to {shifted:.4g}: "
+            "compare sigmoid scores of models with different offsets with care."
+        )
+    vacuous = int(box.vacuous.sum())
+    if vacuous:
+        yield f"{vacuous} of {int(box.defined.sum())} groups have vacuous intervals: too few samples to say anything."
+    if found.missing:
+        yield f"{len(found.missing)} of {len(grouping.names)} groups are undefined and in no metric."
+    if len(found.worst) > 1:
+        yield f"{len(found.worst)} groups tie for the worst."
+    finite = totals.get("finite")
+    if finite is not None and finite < 1.0:
+        yield f"{1.0 - finite:.2%} of the samples have NaN or infinite logits and count as wrong."

@@ -1,0 +1,65 @@
+"""Gates: pure judgements on bounds, and how they add up to a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from jobs.fleetfile.tree import GateConfig
+from services.records import WORST_FIRST, Estimate, GateResult, Outcome
+
+
+def worst(outcomes: Iterable[Outcome]) -> Outcome:
+    """The outcome of a whole: error before fail before undecided before pass; pass when there is nothing."""
+    found = set(outcomes)
+    return next((outcome for outcome in WORST_FIRST if outcome in found), Outcome.PASS)
+
+
+def gate_text(gate: GateConfig) -> str:
+    """The gate as a sentence: "great wcr >= 0.05"."""
+    what = f"{gate.measure} {gate.metric}" + (f" by {gate.grouping}" if gate.grouping != "class" else "")
+    if gate.at_least is not None:
+        return f"{what} >= {gate.at_least:g}"
+    if gate.at_most is not None:
+        return f"{what} <= {gate.at_most:g}"
+    return f"{what} not worse than {gate.not_worse_than} by more than {gate.margin:g}"
+
+
+def judge(gate: GateConfig, estimate: Estimate) -> GateResult:
+    """Judge a threshold gate on the bounds of an estimate.
+
+    `at_least` t passes when low >= t, fails when high < t; `at_most` t passes when high <= t, fails when low > t; in
+    between the audit is undecided. A bound that is missing clears nothing. An undefined estimate is an error: a gate
+    that cannot be judged must not look like one that was.
+    """
+    text = gate_text(gate)
+    if estimate.value is None:
+        return GateResult(text, Outcome.ERROR, estimate, estimate.reason or "the number is undefined")
+    if gate.at_least is not None:
+        return _at_least(text, gate.at_least, estimate)
+    if gate.at_most is not None:
+        return _at_most(text, gate.at_most, estimate)
+    return _at_least(text, -gate.margin, estimate)
+
+
+def _at_least(text: str, threshold: float, estimate: Estimate) -> GateResult:
+    low, high = estimate.low, estimate.high
+    if low is not None and low >= threshold:
+        return GateResult(text, Outcome.PASS, estimate, f"lower bound {low:.4g} clears {threshold:g}")
+    if high is not None and high < threshold:
+        return GateResult(text, Outcome.FAIL, estimate, f"upper bound {high:.4g} is below {threshold:g}")
+    return GateResult(text, Outcome.UNDECIDED, estimate, _between(threshold, estimate))
+
+
+def _at_most(text: str, threshold: float, estimate: Estimate) -> GateResult:
+    low, high = estimate.low, estimate.high
+    if high is not None and high <= threshold:
+        return GateResult(text, Outcome.PASS, estimate, f"upper bound {high:.4g} is within {threshold:g}")
+    if low is not None and low > threshold:
+        return GateResult(text, Outcome.FAIL, estimate, f"lower bound {low:.4g} exceeds {threshold:g}")
+    return GateResult(text, Outcome.UNDECIDED, estimate, _between(threshold, estimate))
+
+
+def _between(threshold: float, estimate: Estimate) -> str:
+    low = "-" if estimate.low is None else f"{estimate.low:.4g}"
+    high = "-" if estimate.high is None else f"{estimate.high:.4g}"
+    return f"{threshold:g} lies within the interval [{low}, {high}]; more samples would decide"

@@ -1,0 +1,162 @@
+"""Is the GREAT score of a model true? Its claims held against the nearest adversarial examples the audit knows.
+
+Every measure that attacks adds to that knowledge: `minimal` gives distances, and a sample that PGD, CW, Square or
+AutoAttack broke within radius e has an adversarial at L2 distance e at most (Linf: ``e * sqrt(d)``, d the pixels of the
+image times channels).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from jobs.audit.judging.assemble import Grouping
+from jobs.audit.plan import ModelPlan
+from jobs.audit.scores import Scores
+from services.measures.autoattack import AutoAttackSurvival
+from services.measures.base import Measure
+from services.measures.great import Great
+from services.measures.minimal import Minimal
+from services.measures.pgd import Pgd
+from services.measures.square import Square
+from services.numerics.checks import Bools, Floats
+from services.numerics.refutation import Falsification, falsify
+from services.records import FalsifiedResult, GroupScore
+
+ROUNDING = 1e-5
+"""Relative allowance for a ball's radius: AutoAttack's package projects in float32 and keeps to it only so far."""
+FALSE = 0.5
+"""Share of refuted claims above which a note calls the score false."""
+EMPTY = 0.1
+"""A median claim below this share of the median distance found says next to nothing."""
+
+
+@dataclass(frozen=True)
+class Distances:
+    """What the audit knows of n samples of one model.
+
+    Attributes:
+        nearest: (n,) L2 distance of the nearest adversarial known; infinite where none is.
+        limit: how far `minimal` searched.
+        correct: (n,) correctly classified, as `minimal` saw it.
+    """
+
+    nearest: Floats
+    limit: float
+    correct: Bools
+
+
+def falsified_results(
+    item: ModelPlan, scores: Scores, groups: Sequence[Grouping], shape: tuple[int, ...], delta: float
+) -> tuple[FalsifiedResult, ...]:
+    """The falsified share of each GREAT series of a model by each grouping; empty without `minimal`.
+
+    Args:
+        item: the model's plan, which says what was measured.
+        scores: its per-sample scores, (n,) a column.
+        groups: the groupings.
+        shape: (C, H, W) of the images as the attacks saw them.
+        delta: of the intervals.
+    """
+    measures = [table.measure for table in item.tables if table.measure is not None]
+    known = known_distances(measures, scores, math.prod(shape))
+    if known is None:
+        return ()
+    great = [measure for measure in measures if isinstance(measure, Great)]
+    return tuple(_result(measure.key, known, scores, grouping, delta) for measure in great for grouping in groups)
+
+
+def known_distances(measures: Sequence[Measure], scores: Scores, pixels: int) -> Distances | None:
+    """The smallest distance that any measure knows of each sample; None without `minimal`."""
+    minimal = next((measure for measure in measures if isinstance(measure, Minimal)), None)
+    if minimal is None:
+        return None
+    (series,) = minimal.series()
+    nearest = np.where(scores[f"{series.key}:censored"] > 0, np.inf, scores[series.key])
+    for key, radius in _radii(measures, pixels):
+        nearest = np.where(scores[key] > 0, nearest, np.minimum(nearest, radius * (1 + ROUNDING)))
+    return Distances(nearest, minimal.search_limit, scores[f"{series.key}:correct"] > 0)
+
+
+def _radii(measures: Sequence[Measure], pixels: int) -> Iterator[tuple[str, float]]:
+    """Series key and L2 radius of every ball in which an attack looked."""
+    for measure in measures:
+        if isinstance(measure, Pgd | AutoAttackSurvival | Square):
+            norm = "Linf" if isinstance(measure, Square) else measure.norm
+            stretch = 1.0 if norm == "L2" else math.sqrt(pixels)
+            for series, radius in zip(measure.series(), measure.epsilons, strict=True):
+                yield series.key, radius * stretch
+
+
+def _result(key: str, known: Distances, scores: Scores, grouping: Grouping, delta: float) -> FalsifiedResult:
+    """Samples count that are correctly classified in both measures: a pass in another batch may round otherwise."""
+    claims, unknown = scores[key].astype(np.float64), np.isinf(known.nearest)
+    correct = known.correct & (scores[f"{key}:correct"] > 0)
+    found = falsify(
+        claims,
+        np.where(unknown, known.limit, known.nearest),
+        correct,
+        unknown,
+        grouping.codes,
+        classes=len(grouping.names),
+        delta=delta,
+    )
+    overall = _medians(claims[correct], known.nearest[correct])
+    return FalsifiedResult(
+        series=key,
+        grouping=grouping.name,
+        overall=found.overall,
+        groups=tuple(_rows(found, claims, known.nearest, correct, grouping)),
+        falsified=sum(found.falsified),
+        counted=sum(found.counted),
+        untested=sum(found.untested),
+        delta=delta,
+        notes=tuple(_notes(key, found, *overall, known.limit)),
+    )
+
+
+def _rows(
+    found: Falsification, claims: Floats, nearest: Floats, correct: Bools, grouping: Grouping
+) -> Iterator[GroupScore]:
+    n_all = np.bincount(grouping.codes, minlength=len(grouping.names))
+    for k, name in enumerate(grouping.names):
+        mine = correct & (grouping.codes == k)
+        claim, distance = _medians(claims[mine], nearest[mine])
+        extras = {
+            "falsified": float(found.falsified[k]),
+            "untested": float(found.untested[k]),
+            "median_claim": claim,
+            "median_distance": distance,
+        }
+        yield GroupScore(k, name, found.counted[k], int(n_all[k]), found.classes[k], extras)
+
+
+def _medians(claims: Floats, nearest: Floats) -> tuple[float | None, float | None]:
+    """Median claim and median distance; None where there are no samples, or for half of them nothing was found."""
+    if not claims.size:
+        return None, None
+    middle = float(np.quantile(nearest, 0.5, method="higher"))
+    return float(np.median(claims)), middle if math.isfinite(middle) else None
+
+
+def _notes(key: str, found: Falsification, claim: float | None, distance: float | None, limit: float) -> Iterator[str]:
+    """Whether the claims are false, empty, or neither, in one sentence; and what was not tested."""
+    share, counted, untested = found.overall.value, sum(found.counted), sum(found.untested)
+    if share is None or claim is None:
+        return
+    beside = f"the median claim is {claim:.3g}"
+    beside += f", the median adversarial distance found {distance:.3g}" if distance is not None else ""
+    counts = f"for {sum(found.falsified)} of {counted} correctly classified samples ({share:.1%})"
+    if share > FALSE:
+        yield f"{key} is false as a certificate: {counts} an adversarial lies nearer than the score claims; {beside}."
+    elif share > 0:
+        yield f"{key}: {counts} an adversarial lies nearer than the score claims; {beside}."
+    else:
+        yield f"{key}: no attack refuted a claim on {counted} correctly classified samples; {beside}."
+    if share <= FALSE and claim < EMPTY * (distance if distance is not None else limit):
+        yield f"{key} is nearly empty as a certificate: it is seldom refuted because it claims next to nothing."
+    if untested:
+        yield f"{key}: {untested} claims exceed the search limit {limit:g} and were not tested; raise search_limit."

@@ -1,0 +1,191 @@
+"""What has to be done: the tables of an audit by their cache keys, and the shards of them that are missing.
+
+A table holds the per-sample results of one model and one measure. Its key is made of everything the numbers depend on,
+so a table found in the cache is the table that would be computed, and an audit of an unchanged fleet has no tasks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from services.measures.base import Measure
+from services.records import SCHEMA_VERSION, ModelSpec, SampleSpec, ShardTask, digest_of
+from services.storage import files
+from services.storage.shards import chain, finished_ranges, missing_ranges, shard_name
+
+PREFLIGHT_VERSION = 1
+"""Raised when preflight looks for more, so that models passed before are looked at again."""
+
+PICTURE_VERSION = 1
+"""Raised when pictures show something else."""
+
+LOGITS_VERSION = 1
+"""Raised when the logits of the same network on the same samples would come out differently."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """What all tasks of an audit share."""
+
+    samples: SampleSpec
+    samples_digest: str
+    count: int
+    cache: str
+    shard: int
+    batch: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class Table:
+    """Per-sample results of one model and one measure; `measure` None stands for the logits themselves."""
+
+    model: ModelSpec
+    measure: Measure | None
+    key: str
+    folder: str
+
+
+@dataclass(frozen=True)
+class ModelPlan:
+    """A model, its fingerprint, and its tables."""
+
+    spec: ModelSpec
+    digest: str
+    logits: Table
+    tables: tuple[Table, ...] = field(default=())
+
+
+def plan_model(spec: ModelSpec, digest: str, measures: tuple[Measure, ...], context: Context) -> ModelPlan:
+    """Lay out the tables of one model."""
+    logits_key = digest_of("logits", LOGITS_VERSION, SCHEMA_VERSION, digest, context.samples_digest)
+    logits = Table(spec, None, logits_key, _folder(context, "logits", logits_key))
+    return ModelPlan(spec, digest, logits, tuple(_table(spec, measure, logits, context) for measure in measures))
+
+
+def _table(spec: ModelSpec, measure: Measure, logits: Table, context: Context) -> Table:
+    """A measure of logits does not depend on the seed; one that runs the network may, and some on the batches too."""
+    seed = context.seed if measure.needs == "model" else None
+    batches = ([context.shard, context.batch],) if measure.batch_dependent else ()
+    key = digest_of("scores", SCHEMA_VERSION, logits.key, measure.canonical(), seed, *batches)
+    return Table(spec, measure, key, _folder(context, "scores", key))
+
+
+def _folder(context: Context, kind: str, key: str) -> str:
+    return files.join(context.cache, kind, key[:2], key)
+
+
+def preflight_path(spec: ModelSpec, digest: str, context: Context) -> str:
+    """Where the facts of a passed preflight are kept."""
+    key = digest_of("preflight", PREFLIGHT_VERSION, SCHEMA_VERSION, spec, digest, context.samples_digest)
+    return files.join(context.cache, "preflight", key[:2], f"{key}.json")
+
+
+def preflight_task(plan: ModelPlan, context: Context) -> ShardTask:
+    """The one-batch check of a model."""
+    return ShardTask("preflight", plan.spec, context.samples, 0, 0, context.seed, context.batch, digest=plan.digest)
+
+
+def logits_tasks(plan: ModelPlan, context: Context) -> list[ShardTask]:
+    """Forward passes that are not in the cache."""
+    return [
+        ShardTask(
+            "logits",
+            plan.spec,
+            context.samples,
+            start,
+            stop,
+            context.seed,
+            context.batch,
+            target=files.join(plan.logits.folder, shard_name(start, stop)),
+            digest=plan.digest,
+        )
+        for start, stop in missing_ranges(context.count, context.shard, finished_ranges(plan.logits.folder))
+    ]
+
+
+def measure_tasks(plan: ModelPlan, context: Context) -> list[ShardTask]:
+    """Score shards that are not in the cache: functions of the logits, and measures that run the network."""
+    tasks: list[ShardTask] = []
+    for table in plan.tables:
+        if table.measure is not None:
+            derive = table.measure.needs == "logits"
+            tasks += (_derive_tasks if derive else _network_tasks)(table, table.measure, plan, context)
+    return tasks
+
+
+def _derive_tasks(table: Table, measure: Measure, plan: ModelPlan, context: Context) -> list[ShardTask]:
+    """One task a logits shard; score shards keep the ranges of the logits they come from."""
+    finished = finished_ranges(table.folder)
+    wanted = chain(context.count, finished_ranges(plan.logits.folder))
+    if sum(stop - start for start, stop in chain(context.count, finished)) == context.count:
+        return []
+    text = measure.canonical()
+    return [
+        replace(
+            _score_task("derive", table, text, pair, context),
+            source=files.join(plan.logits.folder, shard_name(*pair)),
+        )
+        for pair in wanted
+        if pair not in finished
+    ]
+
+
+def _network_tasks(table: Table, measure: Measure, plan: ModelPlan, context: Context) -> list[ShardTask]:
+    missing = missing_ranges(context.count, context.shard, finished_ranges(table.folder))
+    text = measure.canonical()
+    return [replace(_score_task("measure", table, text, pair, context), digest=plan.digest) for pair in missing]
+
+
+def _score_task(kind: str, table: Table, measure: str, rows: tuple[int, int], context: Context) -> ShardTask:
+    return ShardTask(
+        "derive" if kind == "derive" else "measure",
+        table.model,
+        context.samples,
+        *rows,
+        context.seed,
+        context.batch,
+        measure=measure,
+        target=files.join(table.folder, shard_name(*rows)),
+    )
+
+
+def picture_path(table: Table, context: Context) -> str:
+    """Where a measure's picture of a model is kept; its content is that of the table and of what draws it."""
+    key = digest_of("picture", PICTURE_VERSION, table.key)
+    return files.join(context.cache, "pictures", key[:2], key)
+
+
+def picture_tasks(plan: ModelPlan, context: Context) -> list[ShardTask]:
+    """Pictures that are not in the cache."""
+    tables = [table for table in plan.tables if table.measure is not None and table.measure.pictures]
+    paths = {table.key: picture_path(table, context) for table in tables}
+    return [
+        replace(
+            _score_task("measure", table, table.measure.canonical(), (0, 0), context),
+            kind="picture",
+            target=paths[table.key],
+            digest=plan.digest,
+        )
+        for table in tables
+        if table.measure is not None and not files.exists(paths[table.key])
+    ]
+
+
+def calibration_tasks(plan: ModelPlan, context: Context, payload: str) -> list[ShardTask]:
+    """Per-class sums over temperatures, one task a logits shard."""
+    folder = plan.logits.folder
+    return [
+        ShardTask(
+            "calibrate",
+            plan.spec,
+            context.samples,
+            start,
+            stop,
+            context.seed,
+            context.batch,
+            source=files.join(folder, shard_name(start, stop)),
+            payload=payload,
+        )
+        for start, stop in chain(context.count, finished_ranges(folder))
+    ]

@@ -1,0 +1,260 @@
+"""An audit against an earlier one of its fleet: a paired test a class, series and model, with one error rate for all.
+
+The two audits' kept scores are read one model at a time, and of it only what is compared; what stays in memory is a few
+numbers a class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jobs.audit.scores import Scores, read_kept_scores
+from jobs.comparison.drift import drift, measure_version
+from services.errors import MeasureError, StorageError
+from services.numerics.change import Changes, Flag, changes, decide
+from services.records import AuditResult, Estimate, ModelResult, Series
+from tracking.bundle.comparison import OVERALL, Comparison, GroupChange, ModelChange, SeriesChange
+
+MOST_LISTED = 20_000
+"""Classes listed in all; beyond it those without a flag are counted only."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """An audit and the folder of its bundle."""
+
+    result: AuditResult
+    folder: str
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """A model in both audits, with its place in each."""
+
+    name: str
+    then: int
+    now: int
+
+
+@dataclass(frozen=True)
+class _Tested:
+    """What was found of one series: the classes, and all samples as a group of its own."""
+
+    classes: Changes
+    whole: Changes
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A model in both audits: why a series was not compared, and what was found of the others."""
+
+    name: str
+    reasons: Mapping[str, str]
+    tested: Mapping[str, _Tested]
+
+
+def compare(then: Kept, now: Kept) -> Comparison:
+    """Compare two audits.
+
+    A series is compared when both audits measured it in the same way on the same samples; else the reason stands in
+    its place. All samples in both count, those of a conditional series with 0 when misclassified. Level and seed are
+    those of the audit `now`: the limits of all differences hold together with probability at least 1 - delta, and one
+    or more flags are false with probability at most delta.
+    """
+    pairs, alpha = list(_pairs(then.result, now.result)), _delta(now.result)
+    reasons = {pair.name: _reasons(then.result, now.result, pair) for pair in pairs}
+    share = alpha / (2 * max(1, _most(now.result, pairs, reasons)))
+    found = [_model(then, now, pair, reasons[pair.name], share) for pair in pairs]
+    tested = [one for model in found for one in model.tested.values()]
+    flags = decide(_joined(tested, "worse"), _joined(tested, "better"), alpha)
+    listed = sum(one.classes.counts.size for one in tested) <= MOST_LISTED
+    taken = iter(flags)
+    models = tuple(_changes(model, now.result, taken, listed) for model in found)
+    return _summed(then.result, now.result, models, alpha)
+
+
+def _summed(then: AuditResult, now: AuditResult, models: tuple[ModelChange, ...], alpha: float) -> Comparison:
+    series = [one for model in models for one in model.series]
+    whole = [one.overall.flag for one in series if one.overall is not None]
+    worse, better = sum(one.worse for one in series), sum(one.better for one in series)
+    classes = worse + better + sum(one.not_separated for one in series)
+    return Comparison(
+        fleet=now.fleet,
+        audit_id=now.audit_id,
+        baseline=then.audit_id,
+        started=now.started,
+        baseline_started=then.started,
+        alpha=alpha,
+        comparisons=classes + len(whole),
+        worse=worse + whole.count("worse"),
+        better=better + whole.count("better"),
+        not_comparable=sum(bool(one.reason) for one in series),
+        models=models,
+        drift=drift(then, now),
+        left_out=classes - sum(len(one.groups) for one in series),
+    )
+
+
+# --- what can be compared -----------------------------------------------------------------------------------------
+
+
+def _pairs(then: AuditResult, now: AuditResult) -> Iterator[_Pair]:
+    places = {model.spec.name: index for index, model in enumerate(then.models)}
+    for index, model in enumerate(now.models):
+        if model.spec.name in places:
+            yield _Pair(model.spec.name, places[model.spec.name], index)
+
+
+def _reasons(then: AuditResult, now: AuditResult, pair: _Pair) -> dict[str, str]:
+    """For each series of a model in either audit why it cannot be compared, "" when it can."""
+    before, after = _measured(then.models[pair.then]), _measured(now.models[pair.now])
+    common = _samples_differ(then, now)
+    found = {}
+    for key in dict.fromkeys((*after, *before)):
+        old, new = before.get(key), after.get(key)
+        if old is None or new is None:
+            found[key] = f"not measured by audit {(then if old is None else now).audit_id}"
+        elif old != new:
+            found[key] = f"measured otherwise: {old.title}, now {new.title}"
+        elif _version_differs(then, now, key):
+            found[key] = "another version of the measure"
+        else:
+            found[key] = common
+    return found
+
+
+def _samples_differ(then: AuditResult, now: AuditResult) -> str:
+    """Ids may be row numbers, and a file may have been replaced: only the content says that samples are the same."""
+    if then.samples.content != now.samples.content or not now.samples.content:
+        return "the samples have changed"
+    return "" if then.samples.classes == now.samples.classes else "the classes have changed"
+
+
+def _version_differs(then: AuditResult, now: AuditResult, key: str) -> bool:
+    old, new = measure_version(then, key), measure_version(now, key)
+    return None not in (old, new) and old != new
+
+
+def _measured(model: ModelResult) -> dict[str, Series]:
+    return {one.series.key: one.series for one in model.series if one.grouping == "class"}
+
+
+def _most(now: AuditResult, pairs: Sequence[_Pair], reasons: Mapping[str, Mapping[str, str]]) -> int:
+    """At most so many comparisons: known before any score is read, for the limits' level depends on it."""
+    classes = sum(count > 0 for count in now.samples.counts)
+    return (classes + 1) * sum(not reason for pair in pairs for reason in reasons[pair.name].values())
+
+
+def _delta(result: AuditResult) -> float:
+    return float(result.config.get("intervals", {}).get("delta", 0.05))
+
+
+# --- one model ----------------------------------------------------------------------------------------------------
+
+
+def _model(then: Kept, now: Kept, pair: _Pair, reasons: dict[str, str], share: float) -> _Found:
+    keys = [key for key, reason in reasons.items() if not reason]
+    try:
+        tested = _series(then, now, pair, keys, share) if keys else {}
+        fault = "" if tested else "no samples in common with the same label"
+    except (StorageError, MeasureError) as error:
+        tested, fault = {}, f"its scores cannot be compared: {error}"
+    return _Found(pair.name, {key: reason or fault for key, reason in reasons.items()}, tested)
+
+
+def _series(then: Kept, now: Kept, pair: _Pair, keys: Sequence[str], share: float) -> dict[str, _Tested]:
+    """What was found of each series; nothing without a sample in both audits."""
+    before, after, labels = _paired_scores(then, now, pair, keys)
+    series = _measured(now.result.models[pair.now])
+    if not labels.size:
+        return {}
+    return {key: _tested(series[key], before[key], after[key], labels, now.result, share) for key in keys}
+
+
+def _paired_scores(then: Kept, now: Kept, pair: _Pair, keys: Sequence[str]) -> tuple[Scores, Scores, NDArray[np.int64]]:
+    """The scores of both audits by series, row by row of one sample, and the labels."""
+    columns = ["id", "label", *keys]
+    old = read_kept_scores(then.folder, pair.then, then.result.models[pair.then].spec, columns)
+    new = read_kept_scores(now.folder, pair.now, now.result.models[pair.now].spec, columns)
+    _, new_rows, old_rows = np.intersect1d(new["id"], old["id"], return_indices=True)
+    same = new["label"][new_rows] == old["label"][old_rows]
+    new_rows, old_rows = new_rows[same], old_rows[same]
+    return {k: old[k][old_rows] for k in keys}, {k: new[k][new_rows] for k in keys}, new["label"][new_rows]
+
+
+def _tested(
+    series: Series,
+    before: NDArray[Any],
+    after: NDArray[Any],
+    labels: NDArray[np.int64],
+    now: AuditResult,
+    share: float,
+) -> _Tested:
+    samples, seed = now.config.get("samples", {}), int(now.config.get("seed", 0))
+    stratified = samples.get("per_class") is not None or samples.get("limit") is not None
+
+    def against(groups: NDArray[np.int64], count: int, mixed: bool) -> Changes:
+        return changes(
+            before,
+            after,
+            groups,
+            count,
+            bound=series.bound,
+            alpha=share,
+            binary=series.binary,
+            stratified=mixed,
+            seed=seed,
+        )
+
+    return _Tested(against(labels, len(now.samples.classes), False), against(np.zeros_like(labels), 1, stratified))
+
+
+# --- records ------------------------------------------------------------------------------------------------------
+
+
+def _joined(tested: Sequence[_Tested], side: Literal["worse", "better"]) -> list[float]:
+    """The p-values of all comparisons in the order in which `_changes` takes their flags."""
+    return [float(p) for one in tested for part in (one.classes, one.whole) for p in getattr(part, side)]
+
+
+def _changes(model: _Found, now: AuditResult, flags: Iterator[tuple[Flag, float]], listed: bool) -> ModelChange:
+    known = {one.series.key: one.series for each in now.models for one in each.series}
+    names = now.samples.classes
+    series = []
+    for key, reason in model.reasons.items():
+        title = known[key].title if key in known else key
+        if (tested := model.tested.get(key)) is None:
+            series.append(SeriesChange(key, title, reason))
+            continue
+        classes = list(_groups(tested.classes, names, flags))
+        overall = next(_groups(tested.whole, (OVERALL,), flags))
+        kinds = [change.flag for change in classes]
+        series.append(
+            SeriesChange(
+                key,
+                title,
+                tests=tuple(dict.fromkeys((tested.classes.test, tested.whole.test))),
+                overall=replace(overall, index=-1),
+                groups=tuple(change for change in classes if listed or change.flag != "not separated"),
+                worse=kinds.count("worse"),
+                better=kinds.count("better"),
+                not_separated=kinds.count("not separated"),
+                bound=known[key].bound,
+            )
+        )
+    return ModelChange(model.name, tuple(series), "" if series else "no scores in either audit")
+
+
+def _groups(found: Changes, names: Sequence[str], flags: Iterator[tuple[Flag, float]]) -> Iterator[GroupChange]:
+    """One change a group that has pairs; every group takes its flag."""
+    for k, (name, (flag, p)) in enumerate(zip(names, flags, strict=False)):
+        if found.counts[k]:
+            difference = Estimate(float(found.difference[k]), float(found.low[k]), float(found.high[k]))
+            yield GroupChange(
+                k, name, int(found.counts[k]), float(found.before[k]), float(found.after[k]), difference, p, flag
+            )

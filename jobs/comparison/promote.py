@@ -1,0 +1,123 @@
+"""Aliases of MLflow's registry that follow the audits: `promote: {alias: champion}`.
+
+An alias is moved to the audited version when the fleet file asks for it, the model's own outcome is pass by at least
+one gate, and the alias still points where it did when the audit began. The other models of the fleet have no say: an
+old champion that fails must not hold back the version that is to take its place.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from jobs.fleetfile.mlflow_uri import tracking_uri
+from jobs.fleetfile.tree import FleetConfig
+from jobs.fleetfile.yamlfile import Locator
+from services.errors import Problem, TrackingError
+from services.records import AuditResult, ModelResult, Outcome
+from tracking.mlflow.promotion import (
+    Promotion,
+    alias_version,
+    move_alias,
+    read_promotions,
+    tag_version,
+    write_promotions,
+)
+
+ALIASES = "aliases"
+"""Key of an audit's checks: where each alias pointed when it began; None when that could not be found out."""
+_REGISTERED = re.compile(r"mlflow:models:/([^/@?]+)[/@]")
+_RESOLVED = re.compile(r"mlflow:models:/([^/@?]+)/(\d+)(?:\?|$)")
+
+
+@dataclass(frozen=True)
+class Target:
+    """An alias that is to follow a model of the fleet."""
+
+    model: str
+    registered: str
+    alias: str
+
+    @property
+    def key(self) -> str:
+        """NAME@ALIAS, as MLflow writes it."""
+        return f"{self.registered}@{self.alias}"
+
+
+def targets(config: FleetConfig) -> tuple[Target, ...]:
+    """The aliases that the fleet file asks to move, in the order of the models."""
+    found = []
+    for model in config.models:
+        asked, registered = model.promote or config.promote, _REGISTERED.match(model.uri)
+        if asked is not None and registered:
+            found.append(Target(model.name, registered[1], asked.alias))
+    return tuple(found)
+
+
+def promotion_problems(config: FleetConfig, where: Locator) -> Iterator[Problem]:
+    """What makes a promotion impossible, or one that nobody decided."""
+    chosen = targets(config)
+    for index, model in enumerate(config.models):
+        if model.promote is not None and not _REGISTERED.match(model.uri):
+            expected = "a model mlflow:models:/NAME@ALIAS or mlflow:models:/NAME/VERSION"
+            yield Problem(where(("models", index, "promote")), expected, repr(model.uri)[:120])
+    if config.promote is not None and not chosen:
+        yield Problem(where(("promote",)), "a model mlflow:models:/NAME@ALIAS in the fleet", "none")
+    if chosen and not config.gates:
+        remedy = "add gates, or leave promote out"
+        yield Problem(where(("promote",)), "gates that decide what is promoted", "none: every model passes", remedy)
+    keys = [target.key for target in chosen]
+    for key in sorted({key for key in keys if keys.count(key) > 1}):
+        models = ", ".join(target.model for target in chosen if target.key == key)
+        remedy = "give promote to one of them alone"
+        yield Problem(where(("promote",)), f"one model that moves {key}", models, remedy)
+
+
+def aliases_now(config: FleetConfig) -> dict[str, str | None]:
+    """Where the aliases point that may be moved: a version, "" for an alias that is not there, None for unknown."""
+    found: dict[str, str | None] = {}
+    for target in targets(config):
+        try:
+            uri = tracking_uri(config.storage, config.tracking.uri)
+            found[target.key] = alias_version(uri, target.registered, target.alias)
+        except TrackingError:
+            found[target.key] = None
+    return found
+
+
+def promote(config: FleetConfig, result: AuditResult, folder: str, uri: str) -> tuple[Promotion, ...]:
+    """Move what is to be moved, and record in the bundle what was and what was not, and why.
+
+    Raises:
+        TrackingError: the registry cannot be reached or refuses.
+        StorageError: the record cannot be read (nothing was moved) or written.
+    """
+    models = {model.spec.name: model for model in result.models}
+    known: Any = result.checks.get(ALIASES, {})
+    recorded = read_promotions(folder)
+    done: list[Promotion] = []
+    try:
+        for target in targets(config):
+            if target.model in models:
+                done.append(_promoted(target, models[target.model], known.get(target.key), recorded, uri))
+                done[-1] = tag_version(uri, done[-1], result.audit_id) if done[-1].moved else done[-1]
+    finally:  # what was moved before the registry failed, or before a stop, is on record, too
+        if done:
+            write_promotions((*recorded, *done), folder)
+    return tuple(done)
+
+
+def _promoted(
+    target: Target, model: ModelResult, before: str | None, recorded: tuple[Promotion, ...], uri: str
+) -> Promotion:
+    resolved = _RESOLVED.match(model.spec.uri)
+    plan = Promotion(target.model, target.registered, target.alias, resolved[2] if resolved else "", before or "")
+    if model.outcome is not Outcome.PASS:
+        return plan.left(f"its outcome is {model.outcome}")
+    if not model.gates or not plan.version:
+        return plan.left("no gate judged it" if plan.version else "its version is not known")
+    if before is None:
+        return plan.left("where the alias pointed when the audit began is not known")
+    return move_alias(uri, plan, recorded)

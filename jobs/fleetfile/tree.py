@@ -1,0 +1,347 @@
+"""The fleet file as one typed, frozen tree.
+
+Everything a user can get wrong is found here, before Ray, torch or MLflow are imported, and all of it at once.
+`jobs.fleetfile.reading` reads YAML into this tree and turns its complaints into `Problem`s with line numbers.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import replace
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, field_validator, model_validator
+
+from jobs.fleetfile.followups import NotifyConfig, PromoteConfig
+from jobs.fleetfile.parts import Part as Part
+from services.records import InputContract, ModelSpec, SampleSpec, ThreatModel
+from services.telemetry.redaction import redacted
+
+JOINERS = "\u200c\u200d"
+"""Invisible, and part of how Persian and emoji are written."""
+
+
+def _legible(name: str) -> str:
+    """A name is what it looks like: nothing invisible, nothing that turns the direction of what follows."""
+    hidden = [char for char in name if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp")]
+    if hidden := [char for char in hidden if char not in JOINERS]:
+        raise ValueError(f"a name without control or invisible characters (it has U+{ord(hidden[0]):04X})")
+    if name != name.strip():
+        raise ValueError("a name without blanks at its ends")
+    return unicodedata.normalize("NFC", name)
+
+
+def crossed(grouping: str) -> tuple[str, ...]:
+    """The columns that a grouping is made of: `class*sex` crosses the class with the column sex."""
+    return tuple(side.strip() for side in grouping.split("*"))
+
+
+Share = Annotated[float, Field(ge=0, le=1)]
+Side = Annotated[int, Field(ge=1, le=8192)]
+Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_legible)]
+JobName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+TagKey = Annotated[str, Field(max_length=40, pattern=r"^[a-z][a-z0-9_.-]*$")]
+TagValue = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_legible)]
+Uri = Annotated[str, Field(min_length=3, max_length=4000, pattern=r"^[A-Za-z][A-Za-z0-9+.-]*:.+")]
+
+
+class InputConfig(Part):
+    """What the network expects; samples are always given as [0, 1] and turned into this."""
+
+    range: tuple[float, float] = Field((0.0, 1.0), description="Value range of the input before normalisation.")
+    mean: tuple[float, ...] | None = Field(None, description="Per-channel mean; omit when the network normalises.")
+    std: tuple[float, ...] | None = Field(None, description="Per-channel standard deviation; goes with mean.")
+    size: tuple[Side, Side] | None = Field(None, description="(height, width) to resize to.")
+    channels: Literal[1, 3] | None = Field(None, description="Convert samples to so many channels.")
+
+    @model_validator(mode="after")
+    def _pairs(self) -> InputConfig:
+        if (self.mean is None) != (self.std is None):
+            raise ValueError("give mean and std together, or neither when the network normalises inside")
+        if self.mean is not None and self.std is not None:
+            if len(self.mean) != len(self.std) or len(self.mean) not in (1, 3):
+                raise ValueError("mean and std need one value a channel: 1 or 3 of each")
+            if min(self.std) <= 0:
+                raise ValueError("std must be positive")
+        if self.range[0] >= self.range[1]:
+            raise ValueError("range must be [low, high] with low < high")
+        return self
+
+
+class ThreatConfig(Part):
+    """The perturbations a model was made to withstand."""
+
+    norm: Literal["Linf", "L2", "L1"]
+    epsilon: float = Field(gt=0, description="Radius in [0,1] pixel units: 8/255 is 0.03137.")
+
+    @model_validator(mode="after")
+    def _units(self) -> ThreatConfig:
+        if self.norm == "Linf" and self.epsilon > 1:
+            raise ValueError(
+                f"an Linf epsilon is in [0,1] pixel units; {self.epsilon:g} was meant as "
+                f"{self.epsilon:g}/255 = {self.epsilon / 255:.5f}?"
+            )
+        return self
+
+
+class ModelConfig(Part):
+    """One model of the fleet."""
+
+    name: Name = Field(description="Unique in the fleet; appears in tables, MLflow and gates.")
+    uri: Uri = Field(
+        description="factory:, torchscript:, export:, onnx:, timm:, torchvision:, robustbench:, mlflow: or logits:"
+    )
+    input: InputConfig | None = None
+    outputs: Literal["logits", "probabilities", "log-probabilities"] = "logits"
+    output: str | int | None = Field(None, description="Index or key of the logits when the network returns several.")
+    classes: tuple[str, ...] | None = Field(
+        None, min_length=2, description="Class names in output order, checked against the data."
+    )
+    clean_accuracy: Share | None = Field(None, description="Declared accuracy on these samples; preflight compares.")
+    robust_accuracy: Share | None = Field(None, description="Published robust accuracy; reference of calibration.")
+    threat_model: ThreatConfig | None = None
+    stochastic: bool = False
+    allow_unpickling: bool = False
+    tags: dict[TagKey, TagValue] = Field(
+        {},
+        max_length=20,
+        description="What is known of the model, such as method and dataset; leaderboards filter by it.",
+    )
+    promote: PromoteConfig | None = Field(None, description="For this `mlflow:models:` model, in place of the file's.")
+
+
+class SamplesConfig(Part):
+    """The labelled images to audit on."""
+
+    uri: Uri = Field(
+        description="npz:, parquet:, imagefolder:, torchvision:, robustbench:, hf:, mlflow:, sklearn:digits, generator:"
+    )
+    per_class: int | None = Field(None, ge=1)
+    limit: int | None = Field(None, ge=1)
+    seed: int = Field(0, ge=0, lt=2**63)
+    on_corrupt: Literal["error", "skip"] = "error"
+
+
+class TemperatureConfig(Part):
+    """How the temperature of the GREAT score is chosen."""
+
+    policy: Literal["fixed", "fleet-accuracy", "class-accuracy", "ranking-stability"] = "fixed"
+    value: float = Field(1.0, gt=0, le=1000, description="The temperature of policy fixed.")
+    low: float = Field(0.01, gt=0)
+    high: float = Field(10.0, gt=0)
+    step: float = Field(0.1, gt=0)
+    fine_step: float = Field(0.001, gt=0)
+
+    @model_validator(mode="after")
+    def _order(self) -> TemperatureConfig:
+        if self.low >= self.high:
+            raise ValueError("low must be below high")
+        if (self.high - self.low) / self.step > 100_000 or self.step / self.fine_step > 100_000:
+            raise ValueError("at most 100,000 temperatures a grid; make the step larger")
+        return self
+
+
+class IntervalsConfig(Part):
+    """How sure: the method and the level of all intervals."""
+
+    method: Literal["betting", "hoeffding", "empirical-bernstein"] = Field(
+        "betting", description="For scores; 0/1 measures always get Clopper-Pearson."
+    )
+    delta: float = Field(
+        0.05, gt=0, lt=0.5, description="Each family of intervals misses with at most this probability."
+    )
+
+
+class GateConfig(Part):
+    """A condition on which a model ships, judged on the bound and not on the estimate."""
+
+    measure: str = Field(description="Key of a series: clean, great, pgd20/linf-0.03137 ...")
+    metric: Literal["aggregate", "wcr", "rdi", "nrgc", "fp", "falsified", "dp", "eopp", "eodd", "aodd", "classes"]
+    grouping: str = "class"
+    at_least: float | None = None
+    at_most: float | None = None
+    not_worse_than: str | None = Field(
+        None, description="'accepted', 'last' or an audit id: non-inferiority on paired samples."
+    )
+    margin: float = Field(0.0, ge=0, description="How much worse still counts as not worse.")
+
+    @model_validator(mode="after")
+    def _one_condition(self) -> GateConfig:
+        given = [name for name in ("at_least", "at_most", "not_worse_than") if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ValueError(f"give exactly one of at_least, at_most, not_worse_than; found {given or 'none'}")
+        if self.not_worse_than is not None and self.metric not in ("aggregate", "classes"):
+            raise ValueError("not_worse_than compares paired samples; set metric: aggregate, or classes for each")
+        if self.metric == "classes" and (self.not_worse_than is None or self.grouping != "class"):
+            raise ValueError("metric: classes goes with not_worse_than and grouping class: it compares every class")
+        if self.margin and self.not_worse_than is None:
+            raise ValueError("margin belongs to not_worse_than")
+        return self
+
+
+def _without_secret(value: str) -> str:
+    if redacted(value) != value:
+        remedy = "give them by the environment or by the library's own files (AWS_SECRET_ACCESS_KEY, ~/.aws)"
+        raise ValueError(f"a folder or a URL without credentials: it stands in logs and bundles; {remedy}")
+    return value
+
+
+Place = Annotated[str, AfterValidator(_without_secret)]
+"""A storage."""
+
+
+class ServerConfig(Part):
+    """Where MLflow is."""
+
+    enabled: bool = True
+    uri: str | None = Field(
+        None, description="MLflow tracking URI; default: MLFLOW_TRACKING_URI, else SQLite in storage."
+    )
+    experiment: str | None = Field(None, description="Default: the file's name of itself, `fleet` or `sweep`.")
+
+    @field_validator("uri")
+    @classmethod
+    def _no_password(cls, value: str | None) -> str | None:
+        if value and (re.search(r"//[^/@:]+:[^/@]+@", value) or redacted(value) != value):
+            raise ValueError(
+                "a password in a tracking URI would end in logs; use MLFLOW_TRACKING_USERNAME and _PASSWORD"
+            )
+        return value
+
+
+class TrackingConfig(ServerConfig):
+    """Where MLflow is, and what an audit may write beside runs."""
+
+    tag_registry: bool = Field(True, description="Tag registry versions of mlflow: models with the verdict.")
+
+
+def _some(value: int | str) -> int | str:
+    if isinstance(value, int) and not 1 <= value <= 1024:
+        raise ValueError("auto or 1..1024")
+    return value
+
+
+Some = Annotated[int | Literal["auto"], AfterValidator(_some)]
+
+
+class PlacementConfig(Part):
+    """What a job asks of the machine or the cluster."""
+
+    runner: Literal["ray", "local"] = Field(
+        "ray", description="ray: actors, embedded or on a cluster; local: in process."
+    )
+    address: str | None = Field(None, description="Ray address; default: RAY_ADDRESS, else an embedded Ray.")
+    cpus: float = Field(1.0, ge=0, description="Cores a worker; also its torch threads.")
+    gpus: float = Field(0.0, ge=0, le=8, description="GPUs a worker, or a share of one: 0.5 packs two a GPU.")
+    wait_seconds: float = Field(60.0, gt=0, description="How long to wait for workers before saying what is missing.")
+
+    @field_validator("gpus")
+    @classmethod
+    def _share_or_whole(cls, value: float) -> float:
+        if value > 1 and value != int(value):
+            raise ValueError("gpus must be a share up to 1, or a whole number")
+        return value
+
+
+class ResourcesConfig(PlacementConfig):
+    """What the audit asks of the machine or the cluster."""
+
+    workers: Some = Field("auto", description="Actors; auto: one a GPU asked for, else one a core.")
+    batch: int = Field(128, ge=1, le=65536, description="Largest batch; halved when memory runs out.")
+    shard: int = Field(1000, ge=1, le=1_000_000, description="Samples a shard: the unit of progress, retry and cache.")
+
+
+class FleetConfig(Part):
+    """A fleet file."""
+
+    fleet: JobName = Field(
+        description="Name of the fleet: letters, digits, dot, dash, underscore. It names the MLflow experiment."
+    )
+    models: tuple[ModelConfig, ...] = Field(min_length=1, max_length=10_000)
+    input: InputConfig = Field(InputConfig(), description="Input contract of every model that declares none.")
+    samples: SamplesConfig
+    generated: SamplesConfig | None = Field(
+        None, description="Samples of a generative model: GREAT is measured on them too, and the difference told."
+    )
+    measures: tuple[Any, ...] = Field(
+        ("clean", "great"), min_length=1, description="Names, or mappings with parameters."
+    )
+    temperature: TemperatureConfig = TemperatureConfig()
+    groups: tuple[Name, ...] = Field(
+        (), description="Columns of the samples to profile by, besides the class; class*sex crosses two of them."
+    )
+    intervals: IntervalsConfig = IntervalsConfig()
+    fp_lambda: float = Field(0.5, ge=0, description="Weight of RDI in the fairness-penalised score.")
+    gates: tuple[GateConfig, ...] = ()
+    storage: Place = Field(
+        "classwise-runs", min_length=1, description="Local folder or fsspec URL for bundles and cache."
+    )
+    tracking: TrackingConfig = TrackingConfig()
+    resources: ResourcesConfig = ResourcesConfig()
+    accept: Literal["by-hand", "passed"] = Field(
+        "by-hand", description="passed: an audit that passes becomes the accepted one, which later ones must match."
+    )
+    notify: tuple[NotifyConfig, ...] = Field((), max_length=20, description="Webhooks that hear of audits.")
+    promote: PromoteConfig | None = Field(None, description="For every `mlflow:models:` model that passes.")
+    factories: tuple[str, ...] = Field(
+        ("services.training.*",), description="Modules that factory: and generator: may import."
+    )
+    on_model_fault: Literal["stop", "skip"] = Field(
+        "stop", description="stop: no long work when one model fails preflight; skip: audit the others."
+    )
+    seed: int = Field(0, ge=0, lt=2**63)
+
+    @model_validator(mode="after")
+    def _unique_names(self) -> FleetConfig:
+        names = [model.name for model in self.models]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"model names must be unique; twice: {', '.join(twice)}")
+        return self
+
+    @field_validator("groups")
+    @classmethod
+    def _distinct(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(value)) < len(value) or "class" in value:
+            raise ValueError("each column once, and not 'class': by class is always profiled")
+        for name in value:
+            sides = crossed(name)
+            if len(sides) > 2 or len({*sides}) < len(sides) or not all(sides):
+                raise ValueError(f"a column, or two different ones crossed such as class*sex; found {name}")
+        return value
+
+    def model_specs(self) -> tuple[ModelSpec, ...]:
+        """The models as workers need them."""
+        return tuple(_model_spec(model, model.input or self.input) for model in self.models)
+
+    def sample_spec(self) -> SampleSpec:
+        """The samples as workers need them."""
+        columns = tuple(dict.fromkeys(side for name in self.groups for side in crossed(name) if side != "class"))
+        return replace(_plain_spec(self.samples), groups=columns)
+
+    def generated_spec(self) -> SampleSpec | None:
+        """The generated samples as workers need them; None without any."""
+        return None if self.generated is None else _plain_spec(self.generated)
+
+
+def _plain_spec(samples: SamplesConfig) -> SampleSpec:
+    return SampleSpec(samples.uri, samples.per_class, samples.limit, samples.seed, on_corrupt=samples.on_corrupt)
+
+
+def _model_spec(model: ModelConfig, contract: InputConfig) -> ModelSpec:
+    threat = model.threat_model
+    return ModelSpec(
+        name=model.name,
+        uri=model.uri,
+        input=InputContract(*contract.range, contract.mean, contract.std, contract.size, contract.channels),
+        outputs=model.outputs,
+        output=model.output,
+        classes=model.classes,
+        clean_accuracy=model.clean_accuracy,
+        robust_accuracy=model.robust_accuracy,
+        threat_model=ThreatModel(threat.norm, threat.epsilon) if threat else None,
+        stochastic=model.stochastic,
+        allow_unpickling=model.allow_unpickling,
+        tags=tuple(sorted(model.tags.items())),
+    )

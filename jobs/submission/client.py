@@ -1,0 +1,292 @@
+"""The typed client of submitted audits: submit, watch, wait, read the result, stop.
+
+    >>> client = AuditClient("http://head:8265")                          # doctest: +SKIP
+    >>> audit = client.submit("fleet.yaml", key="2026-11-28")             # doctest: +SKIP
+    >>> client.wait(audit.id).outcome                                     # doctest: +SKIP
+    <Outcome.PASS: 'pass'>
+
+The cluster's job server says whether a process runs; how the audit ended is read from the storage, where the audit
+itself wrote it. So a failed gate is never taken for a crash, nor a crash for a failed gate, and a result outlives the
+cluster that computed it.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from jobs.fleetfile.reading import Fleet, load_fleet, validate_fleet
+from jobs.submission.backend import AlreadySubmitted, Backend, JobInfo
+from jobs.submission.endings import Endings
+from jobs.submission.local_jobs import LocalJobs
+from jobs.submission.ray_jobs import RayJobs
+from jobs.submission.status import AuditStatus, State, settle
+from jobs.submission.submission import (
+    Ending,
+    Submission,
+    checked_id,
+    folder_in,
+    is_there,
+    known_in,
+    submission_of,
+    write_fleet,
+)
+from services.errors import Crashed, NotFinished, Problem, ServiceError, StorageError, UnknownAudit
+from services.records import AuditResult, Outcome
+from services.storage import files
+
+__all__ = ["AuditClient", "AuditStatus", "State", "backend_for"]
+
+STOP_SECONDS = 60.0
+POLL_SECONDS = 1.0
+
+
+def backend_for(
+    address: str,
+    *,
+    storage: str = "",
+    token: str = "",
+    verify: bool | str = True,
+    headers: Mapping[str, str] | None = None,
+    python: str = "python",
+) -> Backend:
+    """Who runs audits: processes of this machine for the address "local", else the job server of a Ray cluster."""
+    if address == "local":
+        return LocalJobs(storage or "classwise-runs")
+    return RayJobs(address, token=token, verify=verify, headers=headers, python=python)
+
+
+class AuditClient:
+    """Submits audits and follows them.
+
+    Args:
+        backend: who runs them, or the address of a Ray cluster's dashboard (see `backend_for` for more settings).
+        storage: where submissions lie. Needed to ask for audits that the cluster has forgotten; when given, no
+            submission outside it is looked at.
+        environment: variables of every audit (MLFLOW_TRACKING_URI ...). Ray shows them to all who see its dashboard.
+    """
+
+    def __init__(
+        self, backend: Backend | str, *, storage: str = "", environment: Mapping[str, str] | None = None
+    ) -> None:
+        self._backend = backend_for(backend, storage=storage) if isinstance(backend, str) else backend
+        self._storage = storage
+        self._environment = dict(environment or {})
+        self._endings = Endings()
+
+    @property
+    def address(self) -> str:
+        """Of the job server, or "local"."""
+        return self._backend.address
+
+    def submit(self, fleet: Fleet | Mapping[str, Any] | str | Path, key: str = "") -> AuditStatus:
+        """Have a fleet audited; the same fleet and key is one audit.
+
+        One that waits, runs, or has an outcome other than error is returned as it is. One that was stopped, crashed, or
+        ended in an error is started again, and goes on from the shards that it finished.
+
+        Args:
+            fleet: a fleet file's path, its content, or a loaded fleet. Its storage must be an absolute path or a URL.
+            key: what tells audits of one fleet file apart, such as a date; up to 200 printable ASCII characters.
+
+        Raises:
+            ConfigError: the fleet file, the key or the storage is wrong.
+            ServiceError: the job server is down or refuses.
+            StorageError: the storage cannot be written from here.
+        """
+        loaded = _loaded(fleet)
+        submission = submission_of(loaded, key)
+        status = self._look(submission.id, submission.folder)
+        if status is not None and not status.resumable:
+            return status
+        write_fleet(submission, loaded)
+        attempt = uuid.uuid4().hex[:12]
+        with suppress(AlreadySubmitted):  # by another submitter, of the same fleet and key: its audit is ours
+            self._backend.start(submission.id, submission.folder, _metadata(submission, attempt), self._environment)
+        return self.status(submission.id, folder=submission.folder)
+
+    def status(self, name: str, *, folder: str = "") -> AuditStatus:
+        """How an audit stands.
+
+        Raises:
+            UnknownAudit: neither the job server nor the storage knows the id.
+        """
+        checked_id(name)
+        found = self._look(name, folder or (folder_in(self._storage, name) if self._storage else ""))
+        if found is None:
+            remedy = "classwise list shows those of the cluster; name the storage for one that the cluster forgot"
+            raise UnknownAudit(Problem(name, f"an audit submitted to {self.address}", "none", remedy))
+        return found
+
+    def wait(
+        self,
+        name: str,
+        *,
+        timeout: float | None = None,
+        poll: float = POLL_SECONDS,
+        on_change: Callable[[AuditStatus], None] | None = None,
+    ) -> AuditStatus:
+        """Wait until an audit has ended, in whatever way; giving up (Ctrl-C, timeout) does not stop it.
+
+        Raises:
+            NotFinished: it has not ended after `timeout` seconds.
+        """
+        end = None if timeout is None else time.monotonic() + timeout
+        last: State | None = None
+        while True:
+            status = self.status(name)
+            if status.state is not last and on_change is not None:
+                on_change(status)
+            last = status.state
+            if status.state.over:
+                return status
+            if end is not None and time.monotonic() >= end:
+                remedy = "it goes on; ask again later"
+                raise NotFinished(Problem(name, f"to end within {timeout:g} s", f"an audit {status.state}", remedy))
+            time.sleep(poll if end is None else min(poll, max(0.0, end - time.monotonic())))
+
+    def logs(self, name: str) -> str:
+        """All that the audit's latest attempt printed so far."""
+        self.status(name)
+        try:
+            return self._backend.logs(name)
+        except ServiceError:
+            if self._backend.info(name) is None:
+                return ""
+            raise
+
+    def follow(self, name: str, *, poll: float = 0.5) -> Iterator[str]:
+        """What the audit prints, as it does, until it has ended. Leaving the loop does not stop the audit."""
+        sent = 0
+        while True:
+            over = self.status(name).state.over
+            text = self.logs(name)
+            if len(text) > sent:
+                yield text[sent:]
+                sent = len(text)
+            if over:
+                return
+            time.sleep(poll)
+
+    def result(self, name: str) -> AuditResult:
+        """The result of a finished audit, from its bundle.
+
+        Raises:
+            NotFinished: it waits, runs, or was stopped, or ended in an error before there was a bundle.
+            Crashed: it ended without an outcome.
+            StorageError: its bundle cannot be read from here.
+        """
+        from tracking.bundle.bundle import read_bundle
+
+        return read_bundle(self.finished(name).bundle)
+
+    def finished(self, name: str) -> AuditStatus:
+        """The status of an audit that has a bundle; raises as `result` does."""
+        status = self.status(name)
+        if status.state is State.UNREACHABLE:
+            raise StorageError(Problem(status.folder, "the files of the audit", "nothing", status.message))
+        if status.state is State.CRASHED:
+            remedy = "look at classwise logs, and submit it again: it goes on from the finished shards"
+            raise Crashed(Problem(name, "an outcome", status.message or "none", remedy))
+        if status.state is State.FINISHED and status.problems:
+            raise NotFinished(status.problems)
+        if not status.bundle:
+            remedy = "submit it again" if status.state is State.STOPPED else "wait for it with classwise wait"
+            raise NotFinished(Problem(name, "a finished audit", f"one that is {status.state}", remedy))
+        return status
+
+    def cancel(self, name: str, *, timeout: float = STOP_SECONDS) -> AuditStatus:
+        """Stop an audit and wait until it has let go of everything; its finished shards are kept.
+
+        One that has ended already is returned as it is.
+        """
+        status = self.request_stop(name)
+        return status if status.state.over else self.wait(name, timeout=timeout, poll=0.2)
+
+    def request_stop(self, name: str) -> AuditStatus:
+        """Ask an audit to stop, and do not wait for it."""
+        status = self.status(name)
+        if not status.state.over:
+            self._backend.stop(name)
+        return status
+
+    def list(self, fleet: str = "") -> list[AuditStatus]:
+        """All audits that the job server knows, and those in the client's storage; the latest first."""
+        infos = {info.id: info for info in self._backend.infos()}
+        if self._storage:
+            home = {name: folder_in(self._storage, name) for name in known_in(self._storage)}
+        else:
+            home = {name: info.metadata.get("classwise.folder", "") for name, info in infos.items()}
+        found = [self._settled(name, folder, infos.get(name), listed=True) for name, folder in home.items()]
+        chosen = [status for status in found if status is not None and fleet in ("", status.fleet)]
+        return sorted(chosen, key=lambda status: (status.started, status.id), reverse=True)
+
+    def active(self) -> set[str]:
+        """Ids of the audits that wait or run, within the client's storage: one request, whatever has run before."""
+        home = folder_in(self._storage, "x-0123456789abcdef").rpartition("/")[0] if self._storage else ""
+        jobs = [info for info in self._backend.infos() if not info.phase.over]
+        return {info.id for info in jobs if info.metadata.get("classwise.folder", "").startswith(home)}
+
+    def check(self) -> None:
+        """Whether audits can be started: the job server answers, and the storage, where one is named, can be written.
+
+        Raises:
+            ServiceError: with what is not so, all of it.
+        """
+        problems: list[Problem] = []
+        looks: list[Callable[[], None]] = [self._backend.check]
+        if self._storage:
+            looks.append(lambda: files.require_writable(self._storage, "storage"))
+        for look in looks:
+            try:
+                look()
+            except (ServiceError, StorageError) as error:
+                problems += error.problems
+        if problems:
+            raise ServiceError(problems)
+
+    def _look(self, name: str, folder: str) -> AuditStatus | None:
+        try:
+            info = self._backend.info(name)
+        except ServiceError:  # what has its outcome keeps it, whether or not there is a job server just now
+            if not folder or not _is_final(self._endings.read(folder, "")):
+                raise
+            info = None
+        if not folder and info is not None:
+            folder = info.metadata.get("classwise.folder", "")
+        return self._settled(name, folder, info)
+
+    def _settled(self, name: str, folder: str, info: JobInfo | None, *, listed: bool = False) -> AuditStatus | None:
+        """In a list what an attempt once said is not looked at again; asked for one audit, its folder always is."""
+        attempt = info.metadata.get("classwise.attempt", "") if info is not None and listed else ""
+        ending = self._endings.read(folder, attempt) if folder else None
+        reachable = ending is not None or info is None or not info.phase.over or is_there(folder)
+        return settle(name, folder, info, ending, reachable=reachable)
+
+
+def _loaded(fleet: Fleet | Mapping[str, Any] | str | Path) -> Fleet:
+    if isinstance(fleet, Fleet):
+        return fleet
+    if isinstance(fleet, Mapping):
+        return validate_fleet(dict(fleet))
+    return load_fleet(fleet)
+
+
+def _is_final(ending: Ending | None) -> bool:
+    """Whether submitting the audit again would not start it again."""
+    return ending is not None and ending.state == "finished" and ending.outcome is not Outcome.ERROR
+
+
+def _metadata(submission: Submission, attempt: str) -> dict[str, str]:
+    """What links the job to its submission; Ray takes text only."""
+    return {
+        "classwise.submission": submission.id,
+        "classwise.fleet": submission.fleet,
+        "classwise.key": submission.key,
+        "classwise.folder": submission.folder,
+        "classwise.attempt": attempt,
+    }

@@ -1,0 +1,87 @@
+"""What a submitted audit runs: ``python -m jobs.submission.submitted FOLDER ATTEMPT``.
+
+It audits the fleet in the folder and says how it ended, in the folder and by its exit code: 0 pass, 1 fail, 2 error,
+3 undecided, 130 stopped. Who watches reads the folder: an exit code is lost with the cluster, and 1 is also what a
+crashed interpreter returns.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from jobs.submission.heartbeat import Telling
+from jobs.submission.submission import Ending, Submission, link_bundle, read_fleet, write_ending
+from jobs.terminal import console, log_setting
+from services.errors import ClasswiseError, Interrupted, StorageError, TrackingError
+from services.records import Outcome
+
+
+def main(folder: str, attempt: str) -> int:
+    """Audit and return the exit code."""
+    try:
+        with console.exits(json=False):
+            log_setting.start_logging()
+            _audit(folder, attempt)
+    except typer.Exit as ended:
+        return ended.exit_code
+    return Outcome.ERROR.exit_code
+
+
+def _audit(folder: str, attempt: str) -> None:
+    write_ending(folder, Ending(attempt, "running"))
+    try:
+        submission, fleet = read_fleet(folder)
+        from jobs.audit.publish import audit_and_publish
+
+        with console.reporter(quiet=False) as reporter:
+            published = audit_and_publish(fleet, Telling(reporter, folder, attempt))
+        ending = _ending(attempt, published.result.outcome, published.folder, published.result.audit_id)
+        _link(submission, ending, fleet.config.storage, fleet.config.tracking.uri)
+    except BaseException as error:
+        told = console.told_of(error)
+        write_ending(folder, _failed(attempt, told))
+        raise
+    write_ending(folder, ending)
+    console.finish(published, json=False)
+
+
+def _ending(attempt: str, outcome: Outcome, bundle: str, audit_id: str) -> Ending:
+    from tracking.bundle.marker import uploads
+
+    upload: dict[str, object] = next(reversed(uploads(bundle)), {})
+    return Ending(
+        attempt,
+        "finished",
+        outcome,
+        bundle,
+        audit_id,
+        tracking_uri=str(upload.get("tracking_uri", "")),
+        run_id=str(upload.get("parent_run_id", "")),
+        run_url=str(upload.get("url", "")),
+    )
+
+
+def _failed(attempt: str, told: ClasswiseError) -> Ending:
+    if isinstance(told, Interrupted):
+        return Ending(attempt, "stopped", problems=told.problems)
+    return Ending(attempt, "finished", Outcome.ERROR, problems=told.problems)
+
+
+def _link(submission: Submission, ending: Ending, base: str, configured: str | None) -> None:
+    """From the bundle and the MLflow run back to the submission. A link that cannot be made costs no audit."""
+    try:
+        link_bundle(submission, ending.attempt, ending.bundle)
+        if ending.run_id:
+            from jobs.audit.publish import tracking_uri
+            from tracking.mlflow.store import tag_run
+
+            tags = {"classwise.submission": submission.id, "classwise.key": submission.key or "none"}
+            tag_run(tracking_uri(base, configured), ending.run_id, tags)
+    except (StorageError, TrackingError) as error:
+        console.tell(f"no link to the submission: {error}")
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:3]))

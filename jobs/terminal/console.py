@@ -1,0 +1,256 @@
+"""What the command line prints, and what it exits with."""
+
+from __future__ import annotations
+
+import io
+import json as jsonlib
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, redirect_stdout, suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from jobs.terminal import stop
+from services.errors import ClasswiseError, Interrupted, Problem, StorageError, one_line
+from services.records import SampleFacts
+from services.telemetry import logs
+from services.telemetry.redaction import redacted
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from jobs.audit.publish import Published
+    from jobs.fleetfile.reading import Fleet
+    from jobs.terminal.progress import Logged, Quiet, Terminal
+
+
+_log = logging.getLogger("classwise.command")
+
+
+class _Broken(io.TextIOBase):
+    """Stands for a standard output that failed: it fails again, and leaves the interpreter nothing to flush."""
+
+    def write(self, text: str) -> int:
+        raise OSError("it failed before")
+
+
+def say(text: str) -> None:
+    """Print a line on standard output.
+
+    Raises:
+        StorageError: it is closed or full. Left to itself that would exit 1, which says that a gate failed.
+    """
+    try:
+        typer.echo(text)
+    except OSError as error:
+        sys.stdout = _Broken()
+        raise StorageError(Problem("standard output", "a stream that can be written", str(error))) from None
+
+
+def tell(text: str) -> None:
+    """Print a line on standard error, beside the result; a log line where those are JSON."""
+    if logs.is_json():
+        _log.info("%s", text)
+    else:
+        typer.echo(text, err=True)
+
+
+def print_json(value: Any) -> None:
+    """Print JSON, without NaN, keys in their order."""
+    say(jsonlib.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
+
+
+@contextmanager
+def exits(json: bool) -> Iterator[None]:
+    """Turn errors into exit codes; a user's mistake prints its problems and no traceback.
+
+    Ctrl-C and SIGTERM end a job cleanly, with finished work kept, whatever error a library makes of them.
+    """
+    with stop.heeding():
+        try:
+            yield
+        except (typer.Exit, typer.Abort):
+            raise
+        except (Exception, SystemExit, KeyboardInterrupt) as error:
+            told = told_of(error)
+            _print_error(told, json)
+            raise typer.Exit(told.exit_code) from None
+
+
+@contextmanager
+def junit_kept(path: Path | None) -> Iterator[None]:
+    """Let the JUnit file say error from the start, so that an audit that fails or is killed leaves none that passed.
+
+    Raises:
+        StorageError: it cannot be written, before any work.
+    """
+    if path is None:
+        yield
+        return
+    from tracking.report.junit import write_unfinished
+
+    with _says_error(lambda problems: write_unfinished(str(path), problems)):
+        yield
+
+
+@contextmanager
+def sarif_kept(path: Path | None, fleet_file: Path) -> Iterator[None]:
+    """The same of the SARIF file.
+
+    Raises:
+        StorageError: it cannot be written, before any work.
+    """
+    if path is None:
+        yield
+        return
+    from tracking.report.sarif import SarifTarget, write_unfinished
+
+    target = SarifTarget(str(path), str(fleet_file))
+    with _says_error(lambda problems: write_unfinished(target, problems)):
+        yield
+
+
+@contextmanager
+def _says_error(write: Callable[[tuple[Problem, ...]], None]) -> Iterator[None]:
+    """Write a file of an audit without a verdict, now and with what went wrong when something does."""
+    write(())
+    try:
+        yield
+    except (typer.Exit, typer.Abort):
+        raise
+    except (Exception, SystemExit, KeyboardInterrupt) as error:
+        with suppress(StorageError):
+            write(told_of(error).problems)
+        raise
+
+
+@contextmanager
+def reporter(quiet: bool) -> Iterator[Terminal | Quiet | Logged]:
+    """Progress on standard error: a live bar on a terminal, lines on a pipe, nothing, or JSON log lines."""
+    from rich.console import Console
+
+    from jobs.terminal.progress import Logged, Quiet, Terminal
+
+    with apart():
+        if logs.is_json():
+            yield Logged()
+            return
+        if quiet:
+            yield Quiet()
+            return
+        with Terminal(Console(stderr=True)) as terminal:
+            yield terminal
+
+
+@contextmanager
+def apart() -> Iterator[None]:
+    """Standard output is kept for the result: what a network or a library prints meanwhile goes to standard error.
+
+    Python's own stream and the file descriptor beneath it, which C code writes to.
+    """
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
+def finish(published: Published, json: bool) -> None:
+    """Print the verdict and exit with the outcome's code."""
+    result = published.result
+    if json:
+        from jobs.audit.publish import as_json
+
+        print_json(as_json(published))
+    else:
+        print_result(published)
+    raise typer.Exit(result.outcome.exit_code)
+
+
+def valid(fleet: Fleet, check: Callable[[Fleet], SampleFacts], json: bool) -> None:
+    """Check the sources and say what the fleet is."""
+    with apart():
+        facts = check(fleet)
+    series = sorted(fleet.series())
+    if json:
+        shape = list(facts.shape)
+        models = [model.name for model in fleet.config.models]
+        print_json({"valid": True, "models": models, "samples": facts.count, "shape": shape, "series": series})
+        return
+    models_text = f"{len(fleet.config.models)} models, {facts.count} samples of {len(facts.classes)} classes"
+    say(f"valid: fleet {fleet.config.fleet}, {models_text}, series {', '.join(series)}")
+
+
+def print_result(published: Published) -> None:
+    from rich.console import Console
+
+    from tracking.report.comparison_words import comparison_words
+    from tracking.report.terminal import verdict_text
+
+    changed = comparison_words(published.comparison) if published.comparison is not None else []
+    show([verdict_text(published.result, Console().width)], [*changed, *published.where_to_look])
+
+
+def show(parts: Iterable[RenderableType], lines: Iterable[str] = ()) -> None:
+    """Print what rich renders, as wide as the terminal, and then plain lines of any length."""
+    from rich.console import Console
+
+    page = io.StringIO()
+    out = Console(file=page, force_terminal=sys.stdout.isatty(), width=Console().width)
+    for part in parts:
+        out.print(part)
+    for line in lines:
+        out.print(line, highlight=False, markup=False, soft_wrap=True)
+    say(page.getvalue().rstrip("\n"))
+
+
+def _print_error(error: ClasswiseError, json: bool) -> None:
+    kind = type(error).__name__
+    if json and _printed_as_json(error):
+        return
+    if logs.is_json():
+        problems = [asdict(problem) for problem in error.problems]
+        logs.event(_log, logging.ERROR, kind, exit_code=error.exit_code, problems=problems)
+        return
+    many = f"{len(error.problems)} problems" if len(error.problems) > 1 else "1 problem"
+    typer.echo(f"classwise: {many} ({kind})", err=True)
+    for problem in error.problems:
+        typer.echo(f"  - {problem}", err=True)
+
+
+def _printed_as_json(error: ClasswiseError) -> bool:
+    problems = [asdict(problem) for problem in error.problems]
+    try:
+        print_json({"outcome": "error", "error": type(error).__name__, "problems": problems})
+    except StorageError:
+        return False
+    return True
+
+
+def told_of(error: BaseException) -> ClasswiseError:
+    """What the user is told of an error; after a request to stop that is the request, not its consequences."""
+    if isinstance(error, Interrupted):
+        return error
+    if stop.asked() or isinstance(error, KeyboardInterrupt):
+        return Interrupted(Problem("classwise", "to finish", "a request to stop", "run it again"))
+    return error if isinstance(error, ClasswiseError) else _defect(error)
+
+
+def _defect(error: BaseException) -> ClasswiseError:
+    """An error nobody foresaw: its trace goes to standard error. Left to itself it would exit 1: a gate failed."""
+    if logs.is_json():
+        _log.error("unforeseen", exc_info=error)
+    else:
+        typer.echo(redacted("".join(traceback.format_exception(error)).rstrip("\n")), err=True)
+    found = f"{type(error).__name__}: {one_line(error, 500)}"
+    return ClasswiseError(Problem("classwise", "no unforeseen error", found, "report this defect of classwise"))

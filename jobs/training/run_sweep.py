@@ -1,0 +1,193 @@
+"""A sweep: from a sweep file to trained networks in storage, each told to MLflow when its trial ends."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from jobs.audit import versions
+from jobs.terminal import stop
+from jobs.training.mlflow_trials import Teller, teller_for
+from jobs.training.planned import PlannedTrial
+from jobs.training.report import TrainReporter
+from jobs.training.sweep_plan import TrainPlan, plan_training
+from jobs.training.sweep_tree import SweepConfig
+from jobs.training.sweepfile import Sweep
+from jobs.training.trial_result import DONE, trial_result
+from services.errors import Interrupted, Problem, StorageError
+from services.records import TaskFailure
+from services.records.trials import (
+    Begun,
+    EpochDone,
+    EpochPoint,
+    SweepResult,
+    TrialDone,
+    TrialReport,
+    TrialResult,
+    TrialTask,
+)
+from services.running.trial_runners import LocalSweep, SweepRunner
+from services.storage import files
+from services.telemetry.redaction import redacted_tree
+from services.training.epochs.checkpoints import is_whole
+from services.training.trial import TrialWorker
+from tracking.bundle.training_bundle import read_trial, write_sweep, write_trial
+
+RunnerFactory = Callable[[TrainPlan, Sequence[PlannedTrial]], SweepRunner]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A sweep all of whose trials have ended, its folder, its plan, and where a person should look."""
+
+    result: SweepResult
+    folder: str
+    plan: TrainPlan
+    where_to_look: tuple[str, ...] = ()
+
+
+def run_sweep(
+    sweep: Sweep,
+    reporter: TrainReporter,
+    *,
+    check: Callable[[TrainPlan], None] = lambda plan: None,
+    runner: RunnerFactory | None = None,
+) -> Trained:
+    """Train what is not trained yet and write what came of it.
+
+    Args:
+        check: called before anything is trained; raises what stands against it.
+
+    Raises:
+        ClasswiseError: nothing was trained (configuration, data, preflight, resources), or there are no workers;
+            finished epochs are in storage and the same call goes on from them.
+        Interrupted: a stop was asked for.
+    """
+    try:
+        return _run(sweep, reporter, check, runner or (lambda plan, todo: runner_for(sweep.config, plan, todo)))
+    except KeyboardInterrupt:
+        remedy = "run the same command again; it goes on from the finished epochs"
+        raise Interrupted(Problem("training", "to finish", "a request to stop", remedy)) from None
+
+
+def runner_for(config: SweepConfig, plan: TrainPlan, todo: Sequence[PlannedTrial]) -> SweepRunner:
+    """The runner that the sweep file asks for, not yet started."""
+    resources = config.resources
+    if resources.runner == "local":
+        threads = resources.threads or os.cpu_count() or 1
+        return LocalSweep(TrialWorker("cuda" if resources.gpus else "cpu", threads), plan.sets)
+    from services.running.cluster import Ask
+    from services.running.sweeps import RaySweep
+
+    ask = Ask(
+        address=resources.address or os.environ.get("RAY_ADDRESS") or None,
+        workers=None if resources.trials == "auto" else min(resources.trials, len(todo)),
+        most=len(todo),
+        cpus=resources.cpus,
+        gpus=resources.gpus,
+        threads=resources.threads or 0,
+        gang=resources.workers,
+        wait_seconds=resources.wait_seconds,
+    )
+    return RaySweep(ask, plan.sets)
+
+
+def _run(sweep: Sweep, reporter: TrainReporter, check: Callable[[TrainPlan], None], factory: RunnerFactory) -> Trained:
+    started = _now()
+    files.require_writable(sweep.config.storage, "storage")
+    plan = plan_training(sweep)
+    check(plan)
+    with _alone(plan.folder):
+        return _trained(sweep, plan, reporter, factory, started)
+
+
+def _trained(sweep: Sweep, plan: TrainPlan, reporter: TrainReporter, factory: RunnerFactory, started: str) -> Trained:
+    config = sweep.config
+    reporter.sweep([item.task.name for item in plan.trials], [item.trial.recipe.epochs for item in plan.trials])
+    with teller_for(config, reporter) as teller:
+        results = dict(_known(plan, reporter, teller))
+        todo = [item for item in plan.trials if item.task.name not in results]
+        if todo:
+            with factory(plan, todo) as runner:
+                for ended in _train(runner, todo, sweep, plan, reporter, teller):
+                    results[ended.name] = ended
+        trials = tuple(results[item.task.name] for item in plan.trials)
+        config_json = redacted_tree(config.model_dump(mode="json", by_alias=True))
+        result = SweepResult(config.sweep, started, _now(), trials, config_json, versions.installed())
+        write_sweep(result, plan.folder)
+        look = teller.finish(result, plan.folder)
+    return Trained(result, plan.folder, plan, (f"training {plan.folder}", *look))
+
+
+def _known(plan: TrainPlan, reporter: TrainReporter, teller: Teller) -> Iterator[tuple[str, TrialResult]]:
+    """Trials that ended in an earlier run; one that failed is tried again."""
+    for item in plan.trials:
+        found = read_trial(item.task.folder)
+        if found is not None and found.key == item.task.key and found.state in DONE and _has_weights(found):
+            reporter.ended(found)
+            teller.trial(found, item.task.folder)
+            yield item.task.name, found
+
+
+def _has_weights(found: TrialResult) -> bool:
+    """Whether its weights lie whole where it says; not so when someone removed or cut them, or moved the storage."""
+    return not found.weights or is_whole(found.weights)
+
+
+def _train(
+    runner: SweepRunner,
+    todo: Sequence[PlannedTrial],
+    sweep: Sweep,
+    plan: TrainPlan,
+    reporter: TrainReporter,
+    teller: Teller,
+) -> Iterator[TrialResult]:
+    """Results as trials end, each written and told before the next event is heard."""
+    by_name = {item.task.name: item for item in todo}
+    seen: dict[str, list[EpochPoint]] = {}
+    for event in runner.run([item.task for item in todo]):
+        stop.check()
+        name = event.task.name
+        if isinstance(event, Begun):
+            reporter.begun(name, event.done)
+        elif isinstance(event, EpochDone):
+            seen.setdefault(name, []).append(event.point)
+            reporter.epoch(name, event.point)
+        else:
+            report = event.report if isinstance(event, TrialDone) else _failed(event, seen.get(name, []))
+            result = trial_result(by_name[name], report, sweep.config.sweep, plan.sets[event.task.data].facts)
+            write_trial(result, report.points, event.task.folder)
+            reporter.ended(result)
+            teller.trial(result, event.task.folder)
+            yield result
+
+
+def _failed(event: TaskFailure[TrialTask], points: Sequence[EpochPoint]) -> TrialReport:
+    """What is known of a trial that raised or whose workers died."""
+    reason = "; ".join(str(Problem(*problem)) for problem in event.problems)
+    return TrialReport("failed", reason, None, 0, tuple(points))
+
+
+@contextmanager
+def _alone(folder: str) -> Iterator[None]:
+    """Two commands that train one sweep would write the same checkpoints; a local folder is locked against that."""
+    from filelock import FileLock, Timeout
+
+    if not files.is_local(folder):
+        yield
+        return
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(Path(folder) / ".lock", timeout=0):
+            yield
+    except Timeout:
+        remedy = "wait for the other, or give the sweep another name or storage"
+        raise StorageError(Problem(folder, "one command at a time to train a sweep", "another one", remedy)) from None
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

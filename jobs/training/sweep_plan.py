@@ -1,0 +1,156 @@
+"""What a sweep has to do, found out before any training: data are read, networks built and fed, methods tried.
+
+All faults of all trials are told at once. What is left is a task a trial, with the key of everything that its weights
+depend on.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from jobs.training.mapper_plan import MapperKey, measured_sets, planned_mapper, probed_mappers
+from jobs.training.planned import KEY_VERSION, PlannedTrial, base_of, planned
+from jobs.training.sweep_tree import SweepConfig
+from jobs.training.sweepfile import Sweep, Trial, label_of
+from services.errors import ClasswiseError, PreflightError, Problem
+from services.records import digest_of
+from services.storage import files
+from tracking.bundle.training_bundle import sweep_folder
+
+if TYPE_CHECKING:
+    from services.training.data.sets import TrainingSet
+    from services.training.preflight import Probed
+
+Pair = tuple[str, str]
+"""Labels of an architecture and of a data set."""
+
+
+@dataclass(frozen=True)
+class TrainPlan:
+    """A sweep that can be trained: its folder, its trials in order, and its training sets by label."""
+
+    folder: str
+    trials: tuple[PlannedTrial, ...]
+    sets: dict[str, TrainingSet]
+
+
+def plan_training(sweep: Sweep) -> TrainPlan:
+    """Read the data, try every network, method and mapper, and lay out the trials.
+
+    Raises:
+        ClasswiseError: with the faults of all data sets, or of all trials.
+    """
+    config = sweep.config
+    files.filesystem(config.storage)
+    sets = _read_sets(config)
+    problems: list[Problem] = []
+    options, probes = _probed_networks(sweep, sets, problems)
+    problems += _checked_methods(sweep, sets, options, probes)
+    sets = measured_sets(sweep, sets, problems)
+    mapped = probed_mappers(sweep, sets, problems)
+    problems += _memory_problems(sweep, sets, probes, mapped)
+    if problems:
+        raise PreflightError(list(dict.fromkeys(problems)))
+    folder = sweep_folder(base_of(config), config.sweep)
+    networks = (_planned(trial, options[_pair(trial)], sets, config) for trial in sweep.networks)
+    mappers = (planned_mapper(trial, sets, config) for trial in sweep.mappers)
+    return TrainPlan(folder, (*networks, *mappers), sets)
+
+
+def _read_sets(config: SweepConfig) -> dict[str, TrainingSet]:
+    from services.training.data.sets import read_set
+
+    sets: dict[str, TrainingSet] = {}
+    problems: list[Problem] = []
+    kind: type[ClasswiseError] = PreflightError
+    for entry in config.datasets:
+        try:
+            sets[label_of(entry)] = read_set(entry.spec())
+        except ClasswiseError as error:
+            problems += error.problems
+            kind = type(error)
+    if problems:
+        raise kind(problems)
+    return sets
+
+
+def _pair(trial: Trial) -> Pair:
+    return label_of(trial.architecture), label_of(trial.dataset)
+
+
+def _probed_networks(
+    sweep: Sweep, sets: dict[str, TrainingSet], problems: list[Problem]
+) -> tuple[dict[Pair, dict[str, Any]], dict[Pair, Probed]]:
+    """The arguments of each network on each training set, and what its probe showed where it passed."""
+    from services.training.preflight import fitted, probe_network
+
+    options: dict[Pair, dict[str, Any]] = {}
+    probes: dict[Pair, Probed] = {}
+    for trial in sweep.networks:
+        pair = _pair(trial)
+        if pair in options:
+            continue
+        name, data = trial.architecture.name, sets[pair[1]]
+        options[pair] = fitted(name, trial.architecture.options(), data.facts)
+        try:
+            probes[pair] = probe_network(name, options[pair], data, trial.recipe, f"{pair[0]} on {pair[1]}")
+        except ClasswiseError as error:
+            problems += error.problems
+    return options, probes
+
+
+def _checked_methods(
+    sweep: Sweep, sets: dict[str, TrainingSet], options: dict[Pair, dict[str, Any]], probes: dict[Pair, Probed]
+) -> Iterator[Problem]:
+    """What trials ask of their data, and one step of each method on each training set, on its quickest network."""
+    from services.training.preflight import SLOW_SECONDS, check_recipe, probe_method
+
+    workers, tried = sweep.config.resources.workers, set[tuple[str, str]]()
+    quickest = {
+        data: min((probe.seconds, pair) for pair, probe in probes.items() if pair[1] == data) for _, data in probes
+    }
+    for trial in sweep.networks:
+        method, pair = trial.method, _pair(trial)
+        where = f"{method.label} on {pair[1]}"
+        yield from check_recipe(method.method, trial.recipe, sets[pair[1]], workers, where)
+        seconds, chosen = quickest.get(pair[1], (SLOW_SECONDS, pair))
+        if (method.label, pair[1]) in tried or chosen != pair or seconds >= SLOW_SECONDS:
+            continue
+        tried.add((method.label, pair[1]))
+        try:
+            probe_method(method.method, trial.architecture.name, options[pair], sets[pair[1]], trial.recipe, where)
+        except ClasswiseError as error:
+            yield from error.problems
+
+
+def _memory_problems(
+    sweep: Sweep, sets: dict[str, TrainingSet], probes: dict[Pair, Probed], mapped: dict[MapperKey, Probed]
+) -> Iterator[Problem]:
+    """Trials that this machine's memory cannot hold, when they run on its cores."""
+    resources = sweep.config.resources
+    if resources.gpus or resources.address or os.environ.get("RAY_ADDRESS"):
+        return
+    have = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    data = sum(part.images.nbytes for one in sets.values() for part in (one.train, one.held) if part is not None)
+    copies = 1 if resources.runner == "local" else 2
+    for trial in sweep.trials:
+        probe = probes.get(_pair(trial)) if isinstance(trial, Trial) else mapped.get(trial.key)
+        if probe is None:
+            continue
+        need = data * copies + probe.needs(trial.recipe.batch)
+        if need > have:
+            found = f"{have / 2**30:.1f} GiB in this machine"
+            remedy = "lower recipe.batch, take less of the data, choose a smaller network, or train on a GPU"
+            yield Problem(trial.name, f"about {need / 2**30:.1f} GiB of memory", found, remedy)
+
+
+def _planned(trial: Trial, options: dict[str, Any], sets: dict[str, TrainingSet], config: SweepConfig) -> PlannedTrial:
+    facts, method = sets[label_of(trial.dataset)].facts, trial.method.method.canonical()
+    workers = config.resources.workers
+    parts = [method, trial.recipe.canonical(), trial.architecture.name, options, facts.digest, workers]
+    key = digest_of("trial", KEY_VERSION, *parts)
+    name = trial.architecture.name
+    return planned(trial, options, config, key=key, method=method, architecture=name, workers=workers)

@@ -1,0 +1,213 @@
+"""Checks of this machine: versions, cores, memory, GPU, terminal, proxies, storage. None imports what is heavy."""
+
+from __future__ import annotations
+
+import locale
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
+
+from jobs.upkeep.doctor import SLOW_SECONDS, Finding, Level, Surroundings
+from services.storage import files
+
+GIB = 2**30
+LOW_DISK = 5 * GIB
+LOW_MEMORY = 2 * GIB
+SKEW_SECONDS = 5.0
+CGROUP = Path("/sys/fs/cgroup")
+PER_WORKER = 1 * GIB
+"""Torch, a small network and a batch."""
+TORCH = "import torch; print(torch.cuda.device_count(), torch.version.cuda or 'none')"
+
+
+def python(around: Surroundings) -> Iterator[Finding]:
+    """The interpreter, and whether it may keep byte code."""
+    number = platform.python_version()
+    if (3, 11) <= sys.version_info[:2] < (3, 13):
+        yield Finding("python", "ok", number)
+    else:
+        yield Finding("python", "fail", number, "use Python 3.11 or 3.12")
+    if around.environment.get("PYTHONDONTWRITEBYTECODE"):
+        remedy = "unset PYTHONDONTWRITEBYTECODE: every Ray worker compiles torch and its other imports again"
+        yield Finding("byte code", "warn", "not written", remedy)
+
+
+def packages(around: Surroundings) -> Iterator[Finding]:
+    """Versions against the ranges that classwise declares."""
+    from packaging.requirements import Requirement
+
+    try:
+        declared = [Requirement(text) for text in requires("classwise") or ()]
+    except PackageNotFoundError:
+        yield Finding("packages", "fail", "classwise is not installed", "install it: pip install -e .")
+        return
+    needed = [one for one in declared if one.marker is None or one.marker.evaluate({"extra": ""})]
+    wrong = 0
+    for one in needed:
+        try:
+            found = version(one.name)
+        except PackageNotFoundError:
+            found = ""
+        if not found or not one.specifier.contains(found, prereleases=True):
+            wrong += 1
+            remedy = f"pip install '{one.name}{one.specifier}'"
+            yield Finding(one.name, "fail", found or "not installed", remedy)
+    if not wrong:
+        shown = ", ".join(f"{name} {version(name)}" for name in ("torch", "ray", "mlflow"))
+        yield Finding("packages", "ok", f"{len(needed)} in their ranges; {shown}")
+
+
+def cores(around: Surroundings) -> Iterator[Finding]:
+    """Cores of the machine, and those that a container grants."""
+    seen, granted = os.cpu_count() or 1, _granted_cores()
+    if granted is not None and granted < seen:
+        remedy = "Ray counts the machine's: set resources.workers, or ray start --num-cpus, to what is granted"
+        yield Finding("cores", "warn", f"{seen}, of which the container grants {granted:g}", remedy)
+    else:
+        yield Finding("cores", "ok", str(seen))
+
+
+def memory(around: Surroundings) -> Iterator[Finding]:
+    """Free memory, and the limit of a container."""
+    free = _free_memory()
+    if free is None:
+        return
+    shown = f"{free / GIB:.1f} GiB free"
+    workers = around.config.resources.workers if around.config else "auto"
+    wanted = PER_WORKER * (workers if isinstance(workers, int) else 1)
+    if free < max(LOW_MEMORY, wanted):
+        yield Finding("memory", "warn", shown, "lower resources.workers and batch, or give the container more")
+    else:
+        yield Finding("memory", "ok", shown)
+
+
+def shared_memory(around: Surroundings) -> Iterator[Finding]:
+    """Ray's object store lies in /dev/shm; a container often has 64 MB of it."""
+    if not Path("/dev/shm").is_dir():
+        return
+    size = shutil.disk_usage("/dev/shm").total
+    if size < GIB // 2:
+        remedy = "start the container with --shm-size=2g; Ray falls back to slow /tmp"
+        yield Finding("shared memory", "warn", f"{size / 2**20:.0f} MiB in /dev/shm", remedy)
+    else:
+        yield Finding("shared memory", "ok", f"{size / GIB:.1f} GiB in /dev/shm")
+
+
+def gpu(around: Surroundings) -> Iterator[Finding]:
+    """Whether torch sees the GPUs that the fleet asks for or the machine has; else torch is not even imported."""
+    present = Path("/dev/nvidia0").exists() or shutil.which("nvidia-smi") is not None
+    if not (around.gpus or present):
+        yield Finding("gpu", "ok", "none, and none asked for")
+        return
+    command = [sys.executable, "-c", TORCH]
+    try:
+        asked = subprocess.run(command, capture_output=True, text=True, timeout=SLOW_SECONDS - 2, check=False)
+    except subprocess.TimeoutExpired:
+        yield Finding("gpu", "fail", "torch did not start in time", "look at nvidia-smi and at the machine's load")
+        return
+    count, _, cuda = asked.stdout.strip().partition(" ")
+    if asked.returncode or not count.isdigit():
+        yield Finding("gpu", "fail", " ".join(asked.stderr.split())[-200:], "install torch again")
+    elif count == "0":
+        level: Level = "fail" if around.gpus else "warn"
+        remedy = "install the driver and a CUDA build of torch, or set resources.gpus: 0"
+        yield Finding("gpu", level, f"torch sees none (built for CUDA {cuda})", remedy)
+    else:
+        yield Finding("gpu", "ok", f"{count}, CUDA {cuda}")
+
+
+def terminal(around: Surroundings) -> Iterator[Finding]:
+    """Whether names of classes can be printed."""
+    encoding = (sys.stdout.encoding or locale.getpreferredencoding(False)).lower()
+    if encoding.replace("-", "") != "utf8":
+        yield Finding(
+            "terminal", "warn", encoding, "set PYTHONUTF8=1 or LANG=C.UTF-8, else some names cannot be printed"
+        )
+    else:
+        yield Finding("terminal", "ok", encoding)
+
+
+def proxy(around: Surroundings) -> Iterator[Finding]:
+    """A proxy must not stand between the processes of one machine."""
+    lower = {name.lower(): value for name, value in around.environment.items()}
+    set_ = [name for name in ("http_proxy", "https_proxy", "all_proxy") if lower.get(name)]
+    spared = {part.strip() for part in lower.get("no_proxy", "").split(",")}
+    if set_ and not spared & {"localhost", "127.0.0.1", "*"}:
+        remedy = "add localhost,127.0.0.1 and the cluster's addresses to NO_PROXY"
+        yield Finding("proxy", "warn", f"{', '.join(set_)} set, and localhost is not in NO_PROXY", remedy)
+
+
+def storage_works(around: Surroundings) -> Iterator[Finding]:
+    """Room, and whether a file can be written, replaced at once, and dated."""
+    url = around.storage
+    if files.is_local(url):
+        yield _room(url)
+    probe = files.join(_standing(url), f".doctor-{uuid.uuid4().hex[:8]}.probe")
+    try:
+        files.write_bytes(probe, b"one")
+        files.write_bytes(probe, b"two")  # moves over what is there
+        replaced = files.read_bytes(probe) == b"two"
+        dated = files.modified(probe)
+    finally:
+        files.remove(probe)
+    if not replaced:
+        yield Finding(
+            "storage", "fail", f"{url}: an old file after it was replaced", "use a storage that is consistent"
+        )
+        return
+    yield Finding("storage", "ok", f"{url} can be written")
+    skew = abs(dated - time.time()) if dated is not None else 0.0
+    if skew > SKEW_SECONDS:
+        remedy = "synchronise the clocks: retention and stale runs go by them"
+        yield Finding("clock", "warn", f"the storage's differs by {skew:.0f} s", remedy)
+
+
+def _room(url: str) -> Finding:
+    free = shutil.disk_usage(_standing(url)).free
+    if free < LOW_DISK:
+        remedy = "free some: classwise prune STORAGE --keep-last 10 --cache-days 30 --dry-run"
+        return Finding("disk", "warn", f"{free / GIB:.1f} GiB free", remedy)
+    return Finding("disk", "ok", f"{free / GIB:.0f} GiB free")
+
+
+def _standing(url: str) -> str:
+    """The storage, or the nearest folder above it that is there: a look makes no folder."""
+    if not files.is_local(url):
+        return url
+    there = Path(files.filesystem(url)[1])
+    while not there.exists():
+        there = there.parent
+    return str(there)
+
+
+def _granted_cores() -> float | None:
+    try:
+        quota, period = (CGROUP / "cpu.max").read_text().split()
+        return None if quota == "max" else int(quota) / int(period)
+    except (OSError, ValueError):
+        return None
+
+
+def _free_memory() -> float | None:
+    """The lesser of what the machine has free and what the container has left."""
+    try:
+        text = Path("/proc/meminfo").read_text()
+    except OSError:
+        return None
+    match = re.search(r"MemAvailable:\s+(\d+) kB", text)
+    free = float(match[1]) * 1024 if match else None
+    try:
+        limit = (CGROUP / "memory.max").read_text().strip()
+        left = None if limit == "max" else float(limit) - float((CGROUP / "memory.current").read_text())
+    except (OSError, ValueError):
+        left = None
+    known = [value for value in (free, left) if value is not None]
+    return min(known) if known else None

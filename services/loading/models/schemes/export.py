@@ -1,0 +1,123 @@
+"""`export:FILE.pt2`: a graph saved by `torch.export.save`.
+
+Two traps are found when it is opened: a batch size fixed by the example input, which is served by padding, and training
+mode baked in (dropout active, batch statistics), which preflight reports because nothing can switch it off.
+"""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+from services.errors import Problem, SourceError, one_line
+from services.loading.fingerprint import existing, file_kind, sha256
+from services.loading.models.exported import archive_of, code_in, members, tensors_only
+from services.loading.models.source import ModelScheme, Opened, Request
+from services.loading.uris import SourceUri
+
+_DAMAGE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    OSError,
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    RecursionError,
+    EOFError,
+    NotImplementedError,
+    RuntimeError,
+)
+"""What a member that cannot be unpacked, or a table of contents that is none, raises."""
+
+
+def load(request: Request) -> Opened:
+    """Load the graph onto the device; gradients flow through it."""
+    request.uri.options()
+    return open_exported(existing(request.uri.path(), request.spec.name), request)
+
+
+def open_exported(path: Path, request: Request) -> Opened:
+    """Open a `.pt2` file.
+
+    Raises:
+        SourceError: it is no exported graph, or loading it would unpickle objects without leave.
+    """
+    import torch
+
+    name = request.spec.name
+    if file_kind(path, name) != "zip":
+        raise SourceError(Problem(name, "a .pt2 archive of torch.export.save", f"another kind of file at {path}"))
+    try:
+        found = members(path)
+        unsafe = code_in(found)
+    except _DAMAGE as error:
+        raise SourceError(_no_graph(name, path, error)) from error
+    if unsafe and not request.spec.allow_unpickling:
+        told = f"{', '.join(unsafe[:3])}, which runs code when loaded"
+        remedy = "export it again, or set allow_unpickling: true if you trust its author"
+        raise SourceError(Problem(name, "an archive of tensors only", told, remedy))
+    try:
+        with nullcontext() if unsafe else tensors_only():
+            program = torch.export.load(path if unsafe else archive_of(found))
+    except Exception as error:
+        raise SourceError(_no_graph(name, path, error)) from error
+    facts = {"weights_sha256": sha256(path), **({"unpickled": True} if unsafe else {})}
+    return opened_program(program, request.device, facts)
+
+
+def opened_program(program: Any, device: str, facts: dict[str, Any]) -> Opened:
+    """An exported program as a callable network, with what its graph says of batch size and mode."""
+    from torch.export.passes import move_to_device_pass
+
+    from services.loading.models.fixed_batch import FixedBatch
+
+    program = move_to_device_pass(program, device) if device != "cpu" else program
+    batch, train_mode = fixed_batch(program), baked_train_mode(program)
+    network = program.module()
+    network.mode_is_fixed = True
+    if train_mode:
+        facts["train_mode"] = train_mode
+    if batch is not None:
+        facts["fixed_batch"] = batch
+        network = FixedBatch(network, batch)
+    return Opened(network, facts=facts)
+
+
+def fixed_batch(program: Any) -> int | None:
+    """The batch size a graph was specialised to, or None when it is dynamic."""
+    user = set(program.graph_signature.user_inputs)
+    node = next(node for node in program.graph.nodes if node.op == "placeholder" and node.name in user)
+    size = node.meta["val"].shape[0]
+    return size if isinstance(size, int) else None
+
+
+def baked_train_mode(program: Any) -> list[str]:
+    """Operators whose `train` or `training` argument is the constant True."""
+    found = set()
+    for node in program.graph.nodes:
+        schema = getattr(node.target, "_schema", None)
+        for position, argument in enumerate(schema.arguments if schema else ()):
+            if argument.name in {"train", "training"}:
+                value = node.args[position] if position < len(node.args) else node.kwargs.get(argument.name)
+                found |= {str(node.target).removeprefix("aten.").removesuffix(".default")} if value is True else set()
+    return sorted(found)
+
+
+def _no_graph(name: str, path: Path, error: Exception) -> Problem:
+    found = f"{type(error).__name__}: {one_line(error)}"
+    return Problem(name, f"an exported graph at {path}", found, "export it again")
+
+
+def ingredients(uri: SourceUri) -> Iterator[tuple[str, str]]:
+    """The archive's bytes: they hold graph and weights."""
+    path = existing(uri.path(), uri.text)
+    file_kind(path, uri.text)
+    yield "file", sha256(path)
+
+
+SCHEME = ModelScheme(load, ingredients)

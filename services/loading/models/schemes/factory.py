@@ -1,0 +1,73 @@
+"""`factory:MODULE:FUNC?weights=FILE&argument=value`: a function of user code that builds a network, and its weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from services.errors import Problem, SourceError
+from services.loading import factories
+from services.loading.fingerprint import existing, file_kind, sha256
+from services.loading.models.source import ModelScheme, Opened, Request
+from services.loading.uris import SourceUri, local_path
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+def load(request: Request) -> Opened:
+    """Build the network and load its weights strictly."""
+    uri = request.uri
+    arguments = dict(uri.query)
+    weights = arguments.pop("weights", None)
+    function = factories.factory(uri, request.allowed_factories)
+    network = seeded(lambda: factories.call(uri, function, arguments))
+    _require_module(network, uri)
+    if weights is None:
+        return Opened(network, facts={"weights": "made by the factory (seed 0)"})
+    return Opened(network, facts=with_weights(network, weights, request))
+
+
+def ingredients(uri: SourceUri) -> Iterator[tuple[str, str]]:
+    """The factory's source, its arguments and the bytes of every file they name."""
+    arguments = dict(uri.query)
+    yield from weights_hash(arguments.pop("weights", None), uri)
+    yield from factories.source_hash(uri)
+    yield from factories.argument_hashes(arguments)
+
+
+def with_weights(network: nn.Module, weights: str, request: Request) -> dict[str, Any]:
+    """Load a weights file into a network; returns facts."""
+    from services.loading.models.checkpoints import load_weights
+
+    where = f"{request.spec.name} ({weights})"
+    path = local_path(weights)
+    facts = load_weights(network, path, where=where, allow_unpickling=request.spec.allow_unpickling)
+    return {"weights_sha256": sha256(path), **facts}
+
+
+def weights_hash(weights: str | None, uri: SourceUri) -> Iterator[tuple[str, str]]:
+    """The bytes of a weights file, checked to be no web page or half a download."""
+    if weights is not None:
+        path = existing(local_path(weights), uri.text)
+        file_kind(path, f"{uri.text} (weights)")
+        yield "weights", sha256(path)
+
+
+def seeded(build: Any) -> Any:
+    """Build with a fixed seed, apart from the caller's random state: workers agree on weights that are not loaded."""
+    import torch
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return build()
+
+
+def _require_module(network: Any, uri: SourceUri) -> None:
+    from torch import nn
+
+    if not isinstance(network, nn.Module):
+        raise SourceError(Problem(uri.text, "a function that returns a torch.nn.Module", type(network).__name__))
+
+
+SCHEME = ModelScheme(load, ingredients)

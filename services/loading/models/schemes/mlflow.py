@@ -1,0 +1,167 @@
+"""`mlflow:models:/NAME@ALIAS`, `mlflow:models:/NAME/VERSION`, `mlflow:models:/m-ID`, `mlflow:runs:/RUN/PATH`.
+
+The driver resolves an alias once (`resolve_mlflow`); workers get a URI with a version and the identity of what was
+logged, so an alias that moves during an audit changes nothing and the fingerprint needs no download.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from services.errors import Problem, SourceError, one_line
+from services.loading.fingerprint import sha256
+from services.loading.models.source import ModelScheme, Opened, Request
+from services.loading.uris import SourceUri, parse_uri
+
+
+def resolve_mlflow(text: str) -> str:
+    """Turn an `mlflow:` URI into one with a fixed version and the identity of its source; an already fixed one stays.
+
+    Raises:
+        SourceError: no such model, alias or version, or the server cannot be reached.
+    """
+    uri = parse_uri(text)
+    options = uri.options(source=str)
+    named = re.fullmatch(r"models:/([^/@]+)(?:@([^/@]+)|/(\d+))", uri.rest)
+    if "source" in options or not named:
+        _check_form(uri)
+        return text
+    name, alias, number = named.groups()
+    version = _version(name, alias, number, text)
+    return f"mlflow:models:/{name}/{version.version}?source={_identity(version)}"
+
+
+def load(request: Request) -> Opened:
+    """Fetch the logged model and open its PyTorch or ONNX flavour."""
+    resolved = parse_uri(resolve_mlflow(request.spec.uri))
+    folder = fetch(resolved.rest, request.spec.name)
+    opened = _open(folder, request)
+    facts = {"mlflow": resolved.rest, **resolved.options(source=str), **opened.facts}
+    return Opened(opened.network, opened.differentiable, facts)
+
+
+def ingredients(uri: SourceUri) -> Iterator[tuple[str, str]]:
+    """The identity of what was logged: versions and runs are immutable in MLflow."""
+    resolved = parse_uri(resolve_mlflow(uri.text))
+    yield "model", resolved.rest
+    yield "source", resolved.query.get("source", "")
+
+
+def fetch(address: str, where: str) -> Path:
+    """Download an artifact of MLflow (a `models:/`, `runs:/` or `mlflow-artifacts:/` address); returns its local path.
+
+    Raises:
+        SourceError: it is not there, or the server cannot be reached.
+    """
+    try:
+        from mlflow import artifacts
+
+        return Path(artifacts.download_artifacts(artifact_uri=_located(address), tracking_uri=_store()))
+    except Exception as error:
+        raise SourceError(Problem(where, f"an MLflow artifact {address}", _said(error))) from error
+
+
+def _store() -> str | None:
+    """The store that the environment names, as an audit sets it; None leaves the choice to MLflow.
+
+    MLflow alone would prefer what the process gave to `mlflow.set_tracking_uri`, perhaps for something else.
+    """
+    return os.environ.get("MLFLOW_TRACKING_URI") or None
+
+
+def _located(address: str) -> str:
+    """A `models:/` address as the place of its files, where MLflow would look it up in another store than `_store`.
+
+    `download_artifacts` looks models up in the process's own store whatever it is told (MLflow 3.17).
+    """
+    from mlflow import MlflowClient, get_tracking_uri
+
+    named = re.fullmatch(r"models:/(?:(m-[0-9a-f]{32})|([^/@]+)(?:@([^/@]+)|/(\d+)))(/.*)?", address)
+    if named is None or _store() in (None, get_tracking_uri()):
+        return address
+    client, (logged, name, alias, number, below) = MlflowClient(_store()), named.groups()
+    if logged:
+        place = client.get_logged_model(logged).artifact_location
+    else:
+        version = number or client.get_model_version_by_alias(name, alias).version
+        place = client.get_model_version_download_uri(name, version)
+    return f"{place}{below or ''}"
+
+
+def _check_form(uri: SourceUri) -> None:
+    if not uri.rest.startswith(("models:/", "runs:/", "mlflow-artifacts:/")):
+        expected = "mlflow:models:/NAME@ALIAS, mlflow:models:/NAME/VERSION or mlflow:runs:/RUN/PATH"
+        raise SourceError(Problem(uri.text, expected, repr(uri.rest)))
+
+
+def _version(name: str, alias: str | None, number: str | None, where: str) -> Any:
+    try:
+        from mlflow import MlflowClient
+
+        client = MlflowClient(_store())
+        return client.get_model_version_by_alias(name, alias) if alias else client.get_model_version(name, number or "")
+    except Exception as error:
+        expected = f"a registered model {name!r} with {'alias ' + repr(alias) if alias else 'version ' + str(number)}"
+        raise SourceError(Problem(where, expected, _said(error), "check the name and the tracking URI")) from error
+
+
+def _identity(version: Any) -> str:
+    """What the version points at: a logged model's id, else the run and path it was made from."""
+    found = re.search(r"m-[0-9a-f]{32}", f"{getattr(version, 'model_id', '') or ''} {version.source}")
+    return found.group(0) if found else f"{version.run_id or 'no-run'}-{version.creation_timestamp}"
+
+
+def _said(error: Exception) -> str:
+    return f"{type(error).__name__}: {one_line(error)}"
+
+
+def _open(folder: Path, request: Request) -> Opened:
+    flavors = _flavors(folder, request.spec.name)
+    if "pytorch" in flavors:
+        return _open_pytorch(folder / flavors["pytorch"].get("model_data", "data"), request)
+    if "onnx" in flavors:
+        from services.loading.models.schemes.onnx import open_onnx
+
+        return open_onnx(folder / flavors["onnx"].get("data", "model.onnx"), request)
+    found = f"flavours {', '.join(sorted(flavors))}"
+    raise SourceError(Problem(request.spec.name, "a model logged with mlflow.pytorch or mlflow.onnx", found))
+
+
+def _flavors(folder: Path, where: str) -> dict[str, dict[str, Any]]:
+    import yaml
+
+    description = folder / "MLmodel"
+    if not description.is_file():
+        raise SourceError(Problem(where, "a logged model with a file MLmodel", f"{folder.name} without one"))
+    flavors: dict[str, dict[str, Any]] = yaml.safe_load(description.read_text())["flavors"]
+    return flavors
+
+
+def _open_pytorch(data: Path, request: Request) -> Opened:
+    """A `.pt2` graph, or a pickled module where unpickling is allowed."""
+    from services.loading.models.schemes.export import open_exported
+
+    graph, pickled = data / "model.pt2", data / "model.pth"
+    if graph.is_file():
+        return open_exported(graph, request)
+    if not request.spec.allow_unpickling:
+        found = "a pickled module (serialization_format='pickle'), which runs code when loaded"
+        remedy = "log it with serialization_format='pt2', or set allow_unpickling: true if you trust its author"
+        raise SourceError(Problem(request.spec.name, "a model logged as a graph", found, remedy))
+    return Opened(_unpickle(pickled, request), facts={"unpickled": True, "weights_sha256": sha256(pickled)})
+
+
+def _unpickle(path: Path, request: Request) -> Any:
+    import mlflow.pytorch
+
+    try:
+        return mlflow.pytorch.load_model(str(path.parent.parent), map_location=request.device)
+    except Exception as error:
+        raise SourceError(Problem(request.spec.name, f"a loadable module at {path.name}", _said(error))) from error
+
+
+SCHEME = ModelScheme(load, ingredients)

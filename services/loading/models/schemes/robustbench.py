@@ -1,0 +1,59 @@
+"""`robustbench:NAME?dataset=cifar10&threat_model=Linf&model_dir=DIR`: a model of RobustBench's zoo."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from services.errors import Problem, SourceError
+from services.loading.fingerprint import file_kind, sha256
+from services.loading.models.references import robustbench_reference
+from services.loading.models.robustbench_bridge import DATASETS, THREAT_MODELS, load_robustbench, weight_files
+from services.loading.models.schemes.zoo import package_version
+from services.loading.models.source import ModelScheme, Opened, Request
+from services.loading.uris import SourceUri, local_path, one_of
+
+
+def load(request: Request) -> Opened:
+    """Load through robustbench; facts carry the leaderboard's accuracies."""
+    uri, spec = request.uri, request.spec
+    options = _options(uri)
+    if spec.allow_unpickling:
+        remedy = "convert the checkpoint to a state dict; robustbench loads with weights only"
+        raise SourceError(Problem(spec.name, "allow_unpickling: false for robustbench models", "true", remedy))
+    for path in _present(uri, options):
+        file_kind(path, spec.name)
+    network = load_robustbench(uri.rest, **options, where=spec.name)
+    files = _present(uri, options)
+    facts: dict[str, Any] = {"weights_sha256": [sha256(path) for path in files]}
+    if reference := robustbench_reference(uri.rest, options["dataset"], options["threat_model"]):
+        facts["leaderboard"] = reference._asdict()
+    return Opened(network, facts=facts)
+
+
+def ingredients(uri: SourceUri) -> Iterator[tuple[str, str]]:
+    """Name, versions and the weights files in robustbench's layout; "absent" while they are yet to be downloaded."""
+    options = _options(uri)
+    yield "model", f"{options['dataset']}/{options['threat_model']}/{uri.rest}"
+    yield from package_version("robustbench")
+    yield from package_version("timm")
+    files = _present(uri, options)
+    for path in files:
+        file_kind(path, uri.text)
+        yield "weights", sha256(path)
+    if not files:
+        yield "weights", "absent"
+
+
+def _options(uri: SourceUri) -> dict[str, Any]:
+    options = uri.options(dataset=one_of(*DATASETS), threat_model=one_of(*THREAT_MODELS), model_dir=local_path)
+    return {"dataset": "cifar10", "threat_model": "Linf", "model_dir": Path("models"), **options}
+
+
+def _present(uri: SourceUri, options: dict[str, Any]) -> list[Path]:
+    files = weight_files(options["model_dir"], options["dataset"], options["threat_model"], uri.rest)
+    return [path for path in files if path.is_file()]
+
+
+SCHEME = ModelScheme(load, ingredients)

@@ -1,0 +1,83 @@
+"""One look at a model and its samples before any long work: every fault at once, with what to do about each.
+
+A stratified probe of the samples goes through the network a few times. What comes back is judged by the pure functions
+of `checks`; what could explain a low accuracy is tried by `diagnosis`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.errors import ClasswiseError, Problem
+from services.loading.preflight import checks
+from services.loading.protocols import LoadedModel, Samples
+from services.loading.samples.selection import select
+
+PROBE = 256
+"""Samples of the probe, stratified in proportion to the classes."""
+CHUNK = 64
+SINGLE = 4
+"""Samples also passed one by one."""
+
+Facts = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Probe:
+    """The samples looked at: images (n, C, H, W) float32 in [0, 1], labels (n,), ids (n,)."""
+
+    images: NDArray[np.float32]
+    labels: NDArray[np.int64]
+    ids: NDArray[np.int64]
+    classes: tuple[str, ...]
+
+
+def preflight(
+    loaded: LoadedModel, samples: Samples, *, device: str, probe: int = PROBE, batch: int = CHUNK
+) -> tuple[Facts, tuple[Problem, ...]]:
+    """Return JSON-able facts and all problems; no problem means the audit may start.
+
+    The network is given at most `batch` images at once, and fewer where memory runs out.
+
+    Facts: `probe` (samples looked at), `clean_accuracy` and `clean_correct` on them, `logits_low`, `logits_high`,
+    `batch_difference` (largest absolute difference between one sample alone and in a batch), `repeat_difference`,
+    `stochastic`, and whatever the loader found.
+    """
+    facts: Facts = dict(loaded.facts)
+    problems = [*checks.class_list(loaded.spec, samples.classes), *checks.empty_classes_note(samples, facts)]
+    if loaded.network is None:
+        problems += _table_problems(loaded, samples, facts)
+    elif not all(samples.shape):
+        remedy = "add the images, or audit tables of logits (logits:FILE) only"
+        problems.append(Problem(loaded.spec.name, "samples with images, to run a network on", "labels alone", remedy))
+    else:
+        from services.loading.preflight import probing
+
+        taken = _take(samples, probe)
+        problems += checks.image_problems(loaded.spec, taken.images)
+        chunk = min(CHUNK, batch)
+        problems += probing.network_problems(loaded, taken, facts, device=device, chunk=chunk, single=SINGLE)
+    return facts, tuple(dict.fromkeys(problems))
+
+
+def _take(samples: Samples, count: int) -> Probe:
+    rows = select(samples.labels, len(samples.classes), per_class=None, limit=count, seed=0)
+    images = np.concatenate([samples.images(int(row), int(row) + 1) for row in rows])
+    return Probe(images, samples.labels[rows], samples.ids[rows], samples.classes)
+
+
+def _table_problems(loaded: LoadedModel, samples: Samples, facts: Facts) -> list[Problem]:
+    """A table of logits is cheap to read whole, so coverage and labels are checked on every sample."""
+    if loaded.logits is None:
+        return [Problem(loaded.spec.name, "a network or a table of logits", "neither")]
+    try:
+        logits = loaded.logits(samples.ids)
+    except ClasswiseError as error:
+        return list(error.problems)
+    check_labels = getattr(loaded.logits, "label_problems", None)
+    problems: list[Problem] = list(check_labels(samples.ids, samples.labels)) if check_labels else []
+    return [*problems, *checks.logit_problems(loaded.spec, logits, samples.labels, samples.classes, facts)]

@@ -1,0 +1,145 @@
+"""Passes of the probe through a network: type and shape, repeatability, batch size, gradients of faults to messages."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from services.errors import ClasswiseError, Problem, one_line
+from services.loading.models.contract import ContractedNetwork
+from services.loading.preflight import checks, diagnosis
+from services.loading.protocols import LoadedModel
+from services.memory import is_out_of_memory, release
+
+if TYPE_CHECKING:
+    from services.loading.preflight.look import Facts, Probe
+
+REPEAT_TOLERANCE = 1e-5
+BATCH_TOLERANCE = 1e-3
+"""Largest accepted difference of logits, relative to the largest absolute logit (at least 1)."""
+
+
+def network_problems(
+    loaded: LoadedModel, probe: Probe, facts: Facts, *, device: str, chunk: int, single: int
+) -> list[Problem]:
+    """Run the probe and judge what comes back; a network that fails outright yields that one problem."""
+    network = cast(Any, loaded.network)
+    spec = loaded.spec
+    problems = mode_problems(loaded)
+    try:
+        logits = run(network, probe.images, device, chunk)
+    except ClasswiseError as error:
+        return [*problems, *error.problems]
+    except Exception as error:
+        return [*problems, failure(spec.name, probe.images, error)]
+    problems += checks.logit_problems(spec, logits, probe.labels, probe.classes, facts)
+    problems += output_problems(loaded, probe, device, chunk)
+    if logits.ndim == 2 and np.isfinite(logits).all():
+        problems += repeat_problems(loaded, probe, logits, facts, device, chunk)
+        problems += batch_problems(loaded, probe, logits, facts, device, single)
+        problems += diagnosis.normalisation_problems(loaded, probe, logits, device, chunk)
+    return problems
+
+
+@torch.no_grad()
+def run(network: Any, images: NDArray[np.float32], device: str, chunk: int) -> NDArray[np.float32]:
+    """Logits (n, K) of images, `chunk` at a time; where memory runs out half as many, down to one."""
+    parts: list[NDArray[np.float32]] = []
+    start = 0
+    while start < len(images):
+        try:
+            block = torch.from_numpy(images[start : start + chunk]).to(device)
+            parts.append(network(block).float().cpu().numpy())
+            start += chunk
+            continue
+        except Exception as error:
+            if chunk == 1 or not is_out_of_memory(error):
+                raise
+        chunk //= 2
+        release(device)
+    return np.concatenate(parts)
+
+
+def mode_problems(loaded: LoadedModel) -> list[Problem]:
+    """Training mode baked into a graph by its export: dropout and batch statistics cannot be switched off."""
+    baked = loaded.facts.get("train_mode")
+    if not baked:
+        return []
+    found = f"training mode baked in ({', '.join(baked)})"
+    remedy = "export it again after network.eval()"
+    return [Problem(f"{loaded.spec.name} (mode)", "a graph exported in evaluation mode", found, remedy)]
+
+
+def failure(name: str, images: NDArray[np.float32], error: Exception) -> Problem:
+    """A network that raised: a channel mismatch by name, anything else by its own words."""
+    text = " ".join(str(error).split())
+    channels = re.search(r"to have (\d+) channels, but got (\d+) channels", text)
+    shape = tuple(images.shape[1:])
+    if channels:
+        expected, got = channels.groups()
+        remedy = f"set input.channels: {expected}"
+        return Problem(f"{name} (input)", f"{expected} channels", f"images of {got} {shape}", remedy)
+    if is_out_of_memory(error):
+        remedy = "use a larger device, or more of it a worker (resources.gpus)"
+        return Problem(f"{name} (memory)", "memory for one image", f"out of memory: {text[:200]}", remedy)
+    found = f"{type(error).__name__}: {text[:300]}"
+    remedy = "set input.size and input.channels to what the network takes"
+    if re.search(r"dtype|Input type|scalar type", text):
+        remedy = "images are float32: return network.float() from the factory, or export it in single precision"
+    return Problem(f"{name} (input)", f"a network that takes images {shape}", found, remedy)
+
+
+def output_problems(loaded: LoadedModel, probe: Probe, device: str, chunk: int) -> list[Problem]:
+    """Whether declared probabilities or log-probabilities are that, before they became logits."""
+    network = loaded.network
+    if loaded.spec.outputs == "logits" or not isinstance(network, ContractedNetwork):
+        return []
+    declared = ContractedNetwork(network.network, loaded.spec.input, "logits", loaded.spec.output, loaded.spec.name)
+    return checks.declared_output_problems(loaded.spec, run(declared.to(device), probe.images[:chunk], device, chunk))
+
+
+def repeat_problems(
+    loaded: LoadedModel, probe: Probe, logits: NDArray[np.float32], facts: Facts, device: str, chunk: int
+) -> list[Problem]:
+    """Two identical passes must agree, unless the model is a declared randomised defence."""
+    again = run(loaded.network, probe.images[:chunk], device, chunk)
+    difference = float(np.abs(again - logits[:chunk]).max())
+    facts["repeat_difference"] = difference
+    facts["stochastic"] = difference > REPEAT_TOLERANCE * scale(logits)
+    if not facts["stochastic"] or loaded.spec.stochastic:
+        return []
+    found = f"logits that differ by up to {difference:.3g}"
+    remedy = "switch dropout and noise off, or declare stochastic: true for a randomised defence"
+    return [Problem(f"{loaded.spec.name} (repeatability)", "two identical passes to agree", found, remedy)]
+
+
+def batch_problems(
+    loaded: LoadedModel, probe: Probe, logits: NDArray[np.float32], facts: Facts, device: str, single: int
+) -> list[Problem]:
+    """A sample alone, in a pair and in a batch must get the same logits."""
+    if facts.get("stochastic"):
+        return []
+    count = min(single, len(probe.images))
+    try:
+        alone = run(loaded.network, probe.images[:count], device, 1)
+        pairs = run(loaded.network, probe.images[:count], device, 2)
+    except Exception as error:
+        found = f"{type(error).__name__}: {one_line(error)}"
+        remedy = "export it with a dynamic batch dimension"
+        return [Problem(f"{loaded.spec.name} (batch)", "any batch size to work", found, remedy)]
+    difference = float(max(np.abs(part - logits[:count]).max() for part in (alone, pairs)))
+    facts["batch_difference"] = difference
+    if difference <= BATCH_TOLERANCE * scale(logits):
+        return []
+    found = f"logits that differ by up to {difference:.3g}"
+    remedy = "the network mixes samples (batch norm in training mode?); export it in evaluation mode"
+    return [Problem(f"{loaded.spec.name} (batch)", "the same logits alone and in a batch", found, remedy)]
+
+
+def scale(logits: NDArray[np.float32]) -> float:
+    """What differences are relative to: the largest absolute logit, at least 1."""
+    return max(1.0, float(np.abs(logits).max()))

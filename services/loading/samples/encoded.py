@@ -1,0 +1,311 @@
+"""Images as encoded files (PNG, JPEG, ...): decoded with explicit conversions, checked before any long work.
+
+Small sets are decoded once and kept as uint8; a larger set is decoded by batch. Sizes and colour modes must agree
+unless a size or a mode is asked for, corrupt files are an error or are skipped and counted, and a header that claims an
+absurd number of pixels is never decoded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import struct
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from services.errors import Problem, SourceError
+from services.loading.samples.stores import Shape, Taken
+from services.threads import cores, pool
+
+PIXEL_LIMIT = 64_000_000
+"""Images that claim more pixels than this are treated as corrupt (decompression bombs)."""
+KEEP_BYTES = 2 << 30
+"""Sets whose decoded pixels fit in this are decoded once and kept."""
+AT_A_TIME = 64
+"""Images that are decoded side by side."""
+SHOWN = 5
+
+Pixels = NDArray[np.uint8]
+
+
+DAMAGE = (
+    OSError,
+    SyntaxError,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    RuntimeError,
+    ArithmeticError,
+    EOFError,
+    MemoryError,
+    struct.error,
+    zlib.error,
+)
+"""What Pillow's decoders raise of files that are no images, as each format has it."""
+
+
+class Unusable(Exception):
+    """One image that cannot be used, and why."""
+
+
+class CorruptImage(Unusable):
+    """It cannot be read: an error, or skipped."""
+
+
+class SmallImage(Unusable):
+    """It is smaller than the crop, and as valid as the others: always an error, for who skips it loses samples."""
+
+
+Look = Callable[[bytes], Image.Image]
+Found = tuple[bytes, Image.Image] | Unusable
+
+
+@dataclass(frozen=True)
+class EncodedStore:
+    """Encoded images by row.
+
+    Attributes:
+        fetch: the bytes of a row.
+        name: what to call a row in messages.
+        count: number of rows.
+        where: the source, for messages.
+        mode: convert to "L" or "RGB" (alpha is dropped); None demands that all are one of the two already.
+        size: (height, width) to resize to, without keeping proportions (bilinear, antialiased); None demands one size.
+        resize: shorter side to resize to first, keeping proportions; `crop`: then the central (height, width).
+        prepare: applied before all of these but mode.
+    """
+
+    fetch: Callable[[int], bytes]
+    name: Callable[[int], str]
+    count: int
+    where: str
+    mode: Literal["L", "RGB"] | None = None
+    size: tuple[int, int] | None = None
+    resize: int | None = None
+    crop: tuple[int, int] | None = None
+    prepare: Callable[[Image.Image], Image.Image] | None = None
+
+    def __len__(self) -> int:
+        return self.count
+
+    def take(self, rows: NDArray[np.int64], *, on_corrupt: Literal["error", "skip"]) -> Taken:
+        """Check every selected image, keep the pixels where they fit in memory.
+
+        Raises:
+            SourceError: corrupt images under "error", images smaller than the crop, sizes or modes that differ; all
+                kinds at once, with counts.
+        """
+        keep = self._fits(rows)
+        seen = _Seen(hashlib.sha256(self._conversions().encode()))
+        pixels: list[Pixels] = []
+        look = self._decoded if keep or on_corrupt == "skip" else self._inspected
+        for row, found in self._each(rows, look):
+            if isinstance(found, Unusable):
+                seen.refuse(self.name(row), found)
+                continue
+            seen.add(*found)
+            pixels += [as_array(found[1])] if keep else []
+        self._raise(seen, on_corrupt)
+        kept = np.array(seen.kept)
+        shape = seen.shape()
+        read = reader(np.stack(pixels), shape) if keep else self._lazy(rows[kept], shape)
+        return Taken(read, kept, shape, seen.digest.hexdigest())
+
+    def _each(self, rows: NDArray[np.int64], look: Look) -> Iterator[tuple[int, Found]]:
+        """What is found of each row, in order, by several threads; few images at a time, whatever the set."""
+
+        def find(row: int) -> Found:
+            data = self.fetch(row)
+            try:
+                return data, look(data)
+            except Unusable as error:
+                return error
+
+        Image.init()  # Pillow registers its formats at the first need, which threads must not do side by side
+        threads = pool(cores(), "decode")
+        for start in range(0, len(rows), AT_A_TIME):
+            block = rows[start : start + AT_A_TIME].tolist()
+            yield from zip(block, threads.map(find, block), strict=True)
+
+    def _conversions(self) -> str:
+        """What is done to the pixels, as the content's hash has it."""
+        fit = f"{self.resize} {self.crop}" if self.resize or self.crop else self.prepare is not None
+        return f"{self.mode} {self.size} {fit}"
+
+    def _fits(self, rows: NDArray[np.int64]) -> bool:
+        for row in rows.tolist():
+            try:
+                width, height = self._inspected(self.fetch(row)).size
+            except Unusable:
+                continue
+            return 3 * width * height * len(rows) <= KEEP_BYTES
+        return True
+
+    def _lazy(self, rows: NDArray[np.int64], shape: Shape) -> Callable[[int, int], NDArray[np.float32]]:
+        def read(start: int, stop: int) -> NDArray[np.float32]:
+            block = []
+            for row, found in self._each(rows[start:stop], self._decoded):
+                if isinstance(found, SmallImage):
+                    raise SourceError(self._too_small([f"{self.name(row)} ({found})"])) from found
+                if isinstance(found, Unusable):
+                    remedy = "set on_corrupt: skip, or mend the file"
+                    raise SourceError(
+                        Problem(self.where, "readable images", f"{self.name(row)} ({found})", remedy)
+                    ) from found
+                block.append(as_array(found[1]))
+            return reader(np.stack(block), shape)(0, len(block)) if block else np.empty((0, *shape), np.float32)
+
+        return read
+
+    def _inspected(self, data: bytes) -> Image.Image:
+        """The image as it will be, opened but with its pixels unread where nothing has to be converted."""
+        image = opened(data)
+        asked = (self.prepare, self.mode, self.size, self.resize, self.crop)
+        return image if all(one is None for one in asked) else self._decoded(data)
+
+    def _decoded(self, data: bytes) -> Image.Image:
+        image = opened(data)
+        try:
+            image.load()
+        except DAMAGE as error:
+            raise CorruptImage(str(error) or type(error).__name__) from error
+        image = image.convert(self.mode) if self.mode and image.mode != self.mode else image
+        image = self.prepare(image) if self.prepare else image
+        image = with_shorter_side(image, self.resize) if self.resize else image
+        image = middle(image, self.crop) if self.crop else image
+        if self.size and image.size != (self.size[1], self.size[0]):
+            image = image.resize((self.size[1], self.size[0]), Image.Resampling.BILINEAR)
+        return image
+
+    def _raise(self, seen: _Seen, on_corrupt: str) -> None:
+        problems = seen.problems(self.where)
+        if seen.corrupt and on_corrupt == "error":
+            found = f"{len(seen.corrupt)} corrupt: {_some(seen.corrupt)}"
+            problems.insert(0, Problem(self.where, "readable images", found, "mend them or set on_corrupt: skip"))
+        if seen.small:
+            problems.append(self._too_small(seen.small))
+        if not any(seen.kept) and not problems:
+            problems.append(Problem(self.where, "at least one readable image", f"none of {len(seen.kept)}"))
+        if problems:
+            raise SourceError(problems)
+
+    def _too_small(self, images: list[str]) -> Problem:
+        height, width = self.crop or (0, 0)
+        found = f"{len(images)} smaller: {_some(images)}"
+        remedy = "raise resize or lower crop" if self.resize else "lower crop, or add resize=N where the scheme has it"
+        return Problem(self.where, f"images of at least {height}x{width} (height x width)", found, remedy)
+
+
+class _Seen:
+    """What went by in a pass over the images."""
+
+    def __init__(self, digest: Any) -> None:
+        self.digest = digest
+        self.sizes: Counter[tuple[int, int]] = Counter()
+        self.modes: Counter[str] = Counter()
+        self.corrupt: list[str] = []
+        self.small: list[str] = []
+        self.kept: list[bool] = []
+
+    def add(self, data: bytes, image: Image.Image) -> None:
+        self.digest.update(hashlib.sha256(data).digest())
+        self.sizes[image.size] += 1
+        self.modes[image.mode] += 1
+        self.kept.append(True)
+
+    def refuse(self, name: str, why: Unusable) -> None:
+        (self.small if isinstance(why, SmallImage) else self.corrupt).append(f"{name} ({why})")
+        self.kept.append(False)
+
+    def shape(self) -> Shape:
+        (width, height), mode = next(iter(self.sizes)), next(iter(self.modes))
+        return (1 if mode == "L" else 3, height, width)
+
+    def problems(self, where: str) -> list[Problem]:
+        problems = []
+        if len(self.sizes) > 1:
+            common = [f"{width}x{height} ({count})" for (width, height), count in self.sizes.most_common()]
+            remedy = "add ?size=HxW, or ?resize=N&crop=HxW"
+            problems.append(Problem(where, "images of one size", f"{len(common)}: {_some(common)}", remedy))
+        if self.modes and set(self.modes) not in ({"L"}, {"RGB"}):
+            modes = [f"{mode} ({count})" for mode, count in self.modes.most_common()]
+            remedy = "add ?mode=RGB or ?mode=L to convert (alpha is dropped)"
+            problems.append(Problem(where, "images that are all grey (L) or all RGB", _some(modes), remedy))
+        return problems
+
+
+def opened(data: bytes) -> Image.Image:
+    """Open an image's header.
+
+    Raises:
+        CorruptImage: it is no image, or claims more than `PIXEL_LIMIT` pixels.
+    """
+    try:
+        image = Image.open(io.BytesIO(data))
+    except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
+        raise CorruptImage("claims too many pixels") from error
+    except DAMAGE as error:
+        raise CorruptImage("empty" if not data else "not an image") from error
+    if image.width * image.height > PIXEL_LIMIT:
+        raise CorruptImage(f"claims {image.width}x{image.height} pixels")
+    if image.mode.startswith(("I", "F")):
+        raise CorruptImage(f"mode {image.mode}: more than 8 bits a channel")
+    return image
+
+
+def with_shorter_side(image: Image.Image, side: int) -> Image.Image:
+    """The image at that shorter side, in proportion (bilinear, antialiased): torchvision's `Resize`, to the pixel.
+
+    Raises:
+        CorruptImage: it is so narrow that it would have more than `PIXEL_LIMIT` pixels.
+    """
+    longer = int(side * max(image.size) / min(image.size))
+    if side * longer > PIXEL_LIMIT:
+        raise CorruptImage(f"{image.width}x{image.height} pixels would become {side} times {longer}")
+    size = (side, longer) if image.width <= image.height else (longer, side)
+    return image if image.size == size else image.resize(size, Image.Resampling.BILINEAR)
+
+
+def middle(image: Image.Image, size: tuple[int, int]) -> Image.Image:
+    """The central (height, width): torchvision's `CenterCrop`, to the pixel, but nothing is padded.
+
+    Raises:
+        SmallImage: it is smaller.
+    """
+    height, width = size
+    if image.width < width or image.height < height:
+        raise SmallImage(f"{image.height}x{image.width}")
+    left, top = round((image.width - width) / 2), round((image.height - height) / 2)
+    return image.crop((left, top, left + width, top + height))
+
+
+def as_array(image: Image.Image) -> Pixels:
+    """(H, W, C) uint8."""
+    array = np.asarray(image, dtype=np.uint8)
+    return array[:, :, None] if array.ndim == 2 else array
+
+
+def reader(pixels: Pixels, shape: Shape) -> Callable[[int, int], NDArray[np.float32]]:
+    """Read rows of (N, H, W, C) uint8 as (n, C, H, W) float32 in [0, 1]."""
+
+    def read(start: int, stop: int) -> NDArray[np.float32]:
+        block = pixels[start:stop].transpose(0, 3, 1, 2)
+        out = np.empty((len(block), *shape), np.float32)
+        np.divide(block, np.float32(255), out=out)
+        return out
+
+    return read
+
+
+def _some(items: Iterable[str]) -> str:
+    listed = list(items)
+    more = f" and {len(listed) - SHOWN} more" if len(listed) > SHOWN else ""
+    return ", ".join(listed[:SHOWN]) + more

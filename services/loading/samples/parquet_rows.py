@@ -1,0 +1,64 @@
+"""Parquet files of others, read in steps: a few kilobytes can hold a value a million times."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.errors import Problem, SourceError
+from services.loading.fingerprint import BOMB_FLOOR, BOMB_RATIO
+
+ROWS = 256
+"""Rows a step."""
+
+
+def read_parquet(path: Path, where: str) -> Any:
+    """A Parquet file as an Arrow table.
+
+    Raises:
+        SourceError: it unpacks to far more than its size.
+        pyarrow.ArrowException, OSError: it is damaged.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    size, held, batches = path.stat().st_size, 0, []
+    with pq.ParquetFile(path) as file:
+        for batch in file.iter_batches(batch_size=ROWS):
+            batches.append(batch)
+            held += batch.nbytes
+            if held > max(BOMB_FLOOR, BOMB_RATIO * size):
+                expected = f"a table that unpacks to at most {BOMB_RATIO} times its size"
+                raise SourceError(
+                    Problem(where, expected, f"one of {size} bytes that unpacks to more than {held} bytes")
+                )
+        return pa.Table.from_batches(batches, schema=file.schema_arrow)
+
+
+def matrix(column: Any) -> NDArray[np.float32]:
+    """A column of N lists of K numbers each, (N, K) float32; no Python object is made of a number.
+
+    Raises:
+        TypeError: its values are no lists of numbers.
+        ValueError: a list or a number is missing, or lists are of unequal lengths.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kind = column.type
+    nested = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    if not nested or not (pa.types.is_floating(kind.value_type) or pa.types.is_integer(kind.value_type)):
+        raise TypeError(f"a column of {kind}")
+    if column.null_count:
+        raise ValueError(f"{column.null_count} of {len(column)} lists missing")
+    widths = pc.unique(pc.list_value_length(column)).to_pylist()
+    if len(widths) != 1:
+        raise ValueError(f"lists of {len(widths)} lengths")
+    parts = [chunk.flatten() for chunk in column.chunks]
+    if missing := sum(part.null_count for part in parts):
+        raise ValueError(f"{missing} numbers missing")
+    values = np.concatenate([part.to_numpy(zero_copy_only=False) for part in parts])
+    return values.astype(np.float32, copy=False).reshape(len(column), widths[0])

@@ -1,0 +1,115 @@
+"""`imagefolder:DIR?mode=RGB|L&resize=N&crop=HxW&size=HxW&classes=a,b`: one folder a class, groups from `metadata.csv`.
+
+`resize` is of the shorter side, `crop` of the centre: `?resize=256&crop=224` is the usual preparation of ImageNet.
+Classes are the folder names, sorted, unless listed; a folder without images stays a class. `metadata.csv` has a column
+`file_name` (relative to DIR) and further columns that give groups.
+"""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.errors import Problem, SourceError
+from services.loading.fingerprint import existing
+from services.loading.samples.encoded import EncodedStore
+from services.loading.samples.source import Source
+from services.loading.uris import Converter, SourceUri, extent, names, one_of
+
+SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".webp", ".ppm", ".pgm", ".tif", ".tiff", ".gif"}
+
+
+def open_imagefolder(uri: SourceUri, *, allowed_factories: tuple[str, ...]) -> Source:
+    """Open a folder of class folders; row i is the i-th file in order of class folder and path."""
+    options = uri.options(**CONVERSIONS, classes=names)
+    root = existing(uri.path(), uri.text, folder=True)
+    folders = sorted(path.name for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
+    classes = options.get("classes") or tuple(folders)
+    _check_classes(classes, folders, uri.text)
+    files = [(path, k) for k, name in enumerate(classes) for path in images_in(root / name)]
+    labels = np.array([k for _, k in files], dtype=np.int64)
+    return Source(
+        file_store([path for path, _ in files], uri.text, options, root), labels, classes, _groups(root, files)
+    )
+
+
+def file_store(paths: list[Path], where: str, options: dict[str, Any], root: Path | None = None) -> EncodedStore:
+    """A store of image files."""
+
+    def name(row: int) -> str:
+        return str(paths[row].relative_to(root)) if root else paths[row].name
+
+    return EncodedStore(lambda row: paths[row].read_bytes(), name, len(paths), where, **conversions(options))
+
+
+def conversions(options: dict[str, Any]) -> dict[str, Any]:
+    """Those of the options that say what is done to pixels, as `EncodedStore` takes them."""
+    return {name: options.get(name) for name in CONVERSIONS}
+
+
+def one_side(text: str) -> int:
+    """`256` pixels."""
+    parts = extent(text)
+    if len(parts) != 1:
+        raise ValueError("a number of pixels such as 256")
+    return parts[0]
+
+
+def height_width(text: str) -> tuple[int, int]:
+    """`32` or `32x48` as (height, width)."""
+    parts = extent(text)
+    if len(parts) > 2:
+        raise ValueError("a size such as 32 or 32x48")
+    return parts[0], parts[-1]
+
+
+CONVERSIONS: dict[str, Converter] = {
+    "mode": one_of("RGB", "L"),
+    "resize": one_side,
+    "crop": height_width,
+    "size": height_width,
+}
+"""Options of every source of encoded images, in the order in which they are done."""
+
+
+def images_in(folder: Path) -> list[Path]:
+    """Image files below a folder, sorted; anything else is left alone."""
+    return sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
+
+
+def _check_classes(classes: tuple[str, ...], folders: list[str], where: str) -> None:
+    if not folders:
+        raise SourceError(Problem(where, "one folder a class", "no folders"))
+    absent = [name for name in classes if name not in folders]
+    surplus = [name for name in folders if name not in classes]
+    problems = [
+        Problem(f"{where} (classes)", expected, ", ".join(found[:5]))
+        for expected, found in (("a folder for every class", absent), ("every folder among the classes", surplus))
+        if found
+    ]
+    if problems:
+        raise SourceError(problems)
+
+
+def _groups(root: Path, files: list[tuple[Path, int]]) -> dict[str, NDArray[Any]]:
+    description = root / "metadata.csv"
+    if not description.is_file():
+        return {}
+    where = str(description.name)
+    try:
+        with description.open(newline="", encoding="utf-8-sig") as file:
+            reader = csv.DictReader(file)
+            rows = {Path(row.get("file_name") or "").as_posix(): row for row in reader}
+            columns = [name for name in reader.fieldnames or () if name != "file_name"]
+    except (csv.Error, UnicodeDecodeError, OSError) as error:
+        raise SourceError(Problem(where, "a table of comma-separated values in UTF-8", str(error))) from error
+    wanted = [path.relative_to(root).as_posix() for path, _ in files]
+    missing = [name for name in wanted if name not in rows]
+    if missing:
+        found = f"{len(missing)} of {len(wanted)} without, for example {missing[0]}"
+        raise SourceError(Problem(where, "a column file_name and a row for every image", found))
+    return {column: np.array([rows[name][column] or "" for name in wanted], dtype=np.str_) for column in columns}

@@ -1,0 +1,80 @@
+"""`npz:FILE?scale=1|255&layout=NHWC|NCHW&classes=a,b`: arrays `images`, `labels`, optional `classes`, group columns.
+
+An auditor who was given logits has no images: without `images` the file serves `logits:` models alone.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.errors import Problem, SourceError, one_line
+from services.loading.fingerprint import existing, file_kind, sha256
+from services.loading.samples.source import Source
+from services.loading.samples.stores import LabelsOnly, Store, array_store
+from services.loading.uris import SourceUri, names, one_of
+from services.storage.archives import NPZ_DAMAGE
+
+
+def open_npz(uri: SourceUri, *, allowed_factories: tuple[str, ...]) -> Source:
+    """Open a NumPy archive; uint8 images stay uint8 in memory. Object arrays are refused: nothing is unpickled."""
+    options = uri.options(scale=one_of("1", "255"), layout=one_of("NHWC", "NCHW"), classes=names)
+    path = existing(uri.path(), uri.text)
+    arrays = read_npz(path, uri.text)
+    _require(arrays, ("labels",), uri.text)
+    labels, listed, images = arrays.pop("labels"), arrays.pop("classes", None), arrays.pop("images", None)
+    store: Store = LabelsOnly(len(labels), sha256(path), uri.text)
+    if images is not None:
+        store = array_store(
+            images,
+            scale=float(options["scale"]) if "scale" in options else None,
+            content=sha256(path),
+            where=f"{uri.text} (images)",
+            layout=options.get("layout"),
+        )
+    classes = options.get("classes") or (None if listed is None else tuple(str(name) for name in listed.tolist()))
+    return Source(store, labels, classes, arrays)
+
+
+def read_npz(path: Path, where: str) -> dict[str, NDArray[Any]]:
+    """All arrays of an archive.
+
+    Raises:
+        SourceError: it is no NumPy archive, is damaged, or holds Python objects.
+    """
+    if file_kind(path, where) != "zip":
+        raise SourceError(Problem(where, "a NumPy archive written by numpy.savez", "another kind of file"))
+    try:
+        archive = np.load(path, allow_pickle=False)
+    except NPZ_DAMAGE as error:
+        raise SourceError(Problem(where, "a NumPy archive written by numpy.savez", "a damaged one")) from error
+    with archive:
+        return {name: _array(archive, name, where) for name in archive.files}
+
+
+def _array(archive: Any, name: str, where: str) -> NDArray[Any]:
+    try:
+        array: NDArray[Any] = archive[name]
+    except MemoryError as error:
+        found = one_line(error)
+        raise SourceError(Problem(f"{where} ({name})", "an array that fits in memory", found)) from error
+    except NPZ_DAMAGE as error:
+        if "allow_pickle" in str(error):
+            remedy = "store numbers or fixed-width text (array.astype(str)); pickled objects are never loaded"
+            raise SourceError(
+                Problem(f"{where} ({name})", "plain numbers or text", "Python objects", remedy)
+            ) from error
+        raise SourceError(Problem(f"{where} ({name})", "a readable array", str(error), "write it again")) from error
+    if not isinstance(array, np.ndarray):  # NumPy hands over the bytes of a member that is no array
+        raise SourceError(Problem(f"{where} ({name})", "an array", "other bytes", "write it again"))
+    return array
+
+
+def _require(arrays: dict[str, NDArray[Any]], needed: tuple[str, ...], where: str) -> None:
+    missing = [name for name in needed if name not in arrays]
+    if missing:
+        found = f"only {', '.join(sorted(arrays)) or 'nothing'}"
+        raise SourceError(Problem(where, f"arrays {' and '.join(needed)}", found, f"add {' and '.join(missing)}"))

@@ -1,0 +1,153 @@
+"""`parquet:FILE|DIR?image=&label=&classes=&mode=&resize=&crop=&size=&shape=&scale=`: a table of images and labels.
+
+The image column holds encoded bytes, a struct with a field `bytes` (as Hugging Face writes), or fixed-size lists of
+pixels: nested ones have their shape, flat ones need `?shape=HxWxC`. Class names come from `?classes=`, from Hugging
+Face's schema metadata, or are the label texts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.errors import Problem, SourceError, one_line
+from services.loading.fingerprint import existing, file_kind, sha256
+from services.loading.samples.encoded import EncodedStore
+from services.loading.samples.parquet_rows import read_parquet
+from services.loading.samples.schemes.imagefolder import CONVERSIONS, conversions
+from services.loading.samples.source import Source
+from services.loading.samples.stores import Store, array_store
+from services.loading.uris import Converter, SourceUri, extent, names, one_of
+from services.registry import did_you_mean
+from services.storage import plainjson
+
+OPTIONS: dict[str, Converter] = {
+    "image": str,
+    "label": str,
+    "classes": names,
+    **CONVERSIONS,
+    "shape": extent,
+    "scale": one_of("1", "255"),
+}
+
+
+def open_parquet(uri: SourceUri, *, allowed_factories: tuple[str, ...]) -> Source:
+    """Open a Parquet file, or all `*.parquet` of a folder in order of name; row ids count through the files."""
+    options = uri.options(**OPTIONS)
+    files = _files(uri)
+    import pyarrow as pa
+
+    try:
+        table = pa.concat_tables([read_parquet(path, uri.text) for path in files], promote_options="default")
+    except (pa.ArrowException, OSError, ValueError) as error:
+        found = one_line(error)
+        raise SourceError(Problem(uri.text, "readable Parquet files of one schema", found)) from error
+    content = hashlib.sha256("".join(sha256(path) for path in files).encode()).hexdigest()
+    return from_table(table, uri.text, options, content)
+
+
+def from_table(table: Any, where: str, options: dict[str, Any], content: str) -> Source:
+    """Turn an Arrow table into a source."""
+    image = _column(table, options.get("image"), ("image", "img", "images"), where)
+    label = _column(table, options.get("label"), ("label", "labels", "fine_label"), where)
+    classes = options.get("classes") or _listed_classes(table, label)
+    store = _store(table.column(image), f"{where} ({image})", options, content)
+    columns = {name: _texts(table.column(name)) for name in table.column_names if _groups(table, name, image, label)}
+    return Source(store, _labels(table.column(label), f"{where} ({label})"), classes, columns)
+
+
+def _files(uri: SourceUri) -> list[Path]:
+    path = uri.path()
+    files = sorted(path.glob("*.parquet")) if path.is_dir() else [existing(path, uri.text)]
+    if not files:
+        raise SourceError(Problem(uri.text, "Parquet files in the folder", "none"))
+    for file in files:
+        if (kind := file_kind(file, str(file.name))) != "parquet":
+            raise SourceError(Problem(uri.text, f"a Parquet file {file.name}", f"a file of kind {kind}"))
+    return files
+
+
+def _column(table: Any, asked: str | None, usual: tuple[str, ...], where: str) -> str:
+    found = next((name for name in ((asked,) if asked else usual) if name in table.column_names), None)
+    if found is None:
+        expected = f"a column {asked or ' or '.join(usual)}"
+        remedy = did_you_mean(asked or usual[0], table.column_names)
+        raise SourceError(Problem(where, expected, f"columns {', '.join(table.column_names)}", remedy))
+    return str(found)
+
+
+def _labels(column: Any, where: str) -> NDArray[Any]:
+    if column.null_count:
+        raise SourceError(Problem(where, "a label for every row", f"{column.null_count} of {len(column)} missing"))
+    try:
+        array: NDArray[Any] = np.array(column.to_pylist())
+    except ValueError as error:
+        raise SourceError(Problem(where, "one label a row", f"a column of {column.type}")) from error
+    return array
+
+
+def _listed_classes(table: Any, label: str) -> tuple[str, ...] | None:
+    """Class names that Hugging Face's datasets library stores in the schema's metadata."""
+    metadata = (table.schema.metadata or {}).get(b"huggingface")
+    try:
+        listed = plainjson.parsed(metadata)["info"]["features"][label]["names"] if metadata else None
+    except (ValueError, LookupError, TypeError):  # another library's metadata, or none of this column
+        return None
+    return tuple(str(name) for name in listed) if isinstance(listed, list) and listed else None
+
+
+def _store(column: Any, where: str, options: dict[str, Any], content: str) -> Store:
+    import pyarrow as pa
+
+    kind = column.type
+    if pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0:
+        column = pa.chunked_array([chunk.field("bytes") for chunk in column.chunks])
+        kind = column.type
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        return _encoded(column, where, options)
+    if pa.types.is_fixed_size_list(kind):
+        scale = float(options["scale"]) if "scale" in options else None
+        return array_store(_pixels(column, where, options.get("shape")), scale=scale, content=content, where=where)
+    remedy = "store encoded images (PNG) as binary"
+    raise SourceError(Problem(where, "binary, a struct with bytes, or fixed-size lists", str(kind), remedy))
+
+
+def _encoded(column: Any, where: str, options: dict[str, Any]) -> EncodedStore:
+    def fetch(row: int) -> bytes:
+        return column[row].as_py() or b""
+
+    return EncodedStore(fetch, lambda row: f"row {row}", len(column), where, **conversions(options))
+
+
+def _pixels(column: Any, where: str, declared: tuple[int, ...] | None) -> NDArray[Any]:
+    import pyarrow as pa
+
+    shape, kind, values = [], column.type, column.combine_chunks()
+    if column.null_count:
+        raise SourceError(Problem(where, "pixels in every row", f"{column.null_count} of {len(column)} missing"))
+    while pa.types.is_fixed_size_list(kind):
+        shape.append(kind.list_size)
+        kind, values = kind.value_type, values.flatten()
+    if declared is None and len(shape) == 1:
+        raise SourceError(Problem(where, "the images' shape", f"flat lists of {shape[0]}", "add ?shape=HxWxC"))
+    wanted = declared or tuple(shape)
+    if int(np.prod(wanted)) != int(np.prod(shape)):
+        raise SourceError(Problem(where, f"lists of {int(np.prod(wanted))} pixels", f"{int(np.prod(shape))}"))
+    flat: NDArray[Any] = values.to_numpy(zero_copy_only=False)
+    return flat.reshape(len(column), *wanted)
+
+
+def _groups(table: Any, name: str, image: str, label: str) -> bool:
+    import pyarrow as pa
+
+    return name not in (image, label) and not pa.types.is_nested(table.schema.field(name).type)
+
+
+def _texts(column: Any) -> NDArray[Any]:
+    values: Iterable[Any] = column.to_pylist()
+    return np.array(["" if value is None else str(value) for value in values], dtype=np.str_)

@@ -1,0 +1,174 @@
+"""Samples by URI: the registry of sample schemes and what all of them share.
+
+A scheme turns a URI into a `Source`: raw labels, class names, columns, and a store of images. Here labels are checked,
+rows selected, groups picked, and the digest made, in the same way for every scheme. No torch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.errors import Problem, SourceError
+from services.loading.samples.attributes import Asked, Groups, asked_attributes, check_shape
+from services.loading.samples.labels import checked_labels
+from services.loading.samples.selection import select
+from services.loading.samples.stores import Read, Shape, Store, Taken
+from services.loading.uris import SourceUri, parse_uri
+from services.records import SampleSpec, digest_of
+from services.registry import Registry, did_you_mean
+
+DEFAULT_FACTORIES = ("services.training.*",)
+"""Modules whose functions `factory:` and `generator:` may call without being allowed by the user."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a scheme returns: the whole source, not yet selected.
+
+    Attributes:
+        store: its N images.
+        labels: (N,) as stored: whole numbers or class names.
+        classes: class names in label order; None when the source does not name them.
+        columns: further columns (N,), candidates for groups.
+        ids: (N,) identities; None means the row index.
+    """
+
+    store: Store
+    labels: NDArray[Any]
+    classes: tuple[str, ...] | None = None
+    columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    ids: NDArray[np.int64] | None = None
+
+
+class SampleScheme(Protocol):
+    """Opens one kind of source. `allowed_factories` are module patterns that user code may be called from."""
+
+    def __call__(self, uri: SourceUri, *, allowed_factories: tuple[str, ...]) -> Source: ...
+
+
+SCHEMES: Registry[SampleScheme] = Registry(
+    "sample scheme",
+    "classwise.samples",
+    {
+        "celeba": "services.loading.samples.schemes.celeba:open_celeba",
+        "generator": "services.loading.samples.schemes.generator:open_generator",
+        "hf": "services.loading.samples.schemes.hub:open_hub",
+        "imagefolder": "services.loading.samples.schemes.imagefolder:open_imagefolder",
+        "mlflow": "services.loading.samples.schemes.mlflow:open_mlflow",
+        "npz": "services.loading.samples.schemes.npz:open_npz",
+        "parquet": "services.loading.samples.schemes.parquet:open_parquet",
+        "robustbench": "services.loading.samples.schemes.robustbench:open_robustbench",
+        "sklearn": "services.loading.samples.schemes.sklearn:open_sklearn",
+        "torchvision": "services.loading.samples.schemes.torchvision:open_torchvision",
+    },
+)
+
+
+@dataclass(frozen=True)
+class SelectedSamples:
+    """The `Samples` of protocols.py: labels, ids and groups in memory, images read by batch."""
+
+    labels: NDArray[np.int64]
+    ids: NDArray[np.int64]
+    classes: tuple[str, ...]
+    groups: Mapping[str, NDArray[Any]]
+    digest: str
+    skipped: Mapping[str, int]
+    shape: Shape
+    read: Read
+    content: str = ""
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def images(self, start: int, stop: int) -> NDArray[np.float32]:
+        """Images of rows [start, stop), (n, C, H, W) float32 in [0, 1], C-contiguous and writable."""
+        return self.read(start, min(stop, len(self)))
+
+
+def open_samples(spec: SampleSpec, *, allowed_factories: tuple[str, ...] = DEFAULT_FACTORIES) -> SelectedSamples:
+    """Open the samples of an audit.
+
+    Raises:
+        SourceError: the source is missing or malformed, its labels are unusable, or a grouping column is not there.
+        ConfigError: the scheme is unknown.
+    """
+    uri, measured = asked_attributes(parse_uri(spec.uri))
+    source = SCHEMES.get(uri.scheme, where=spec.uri)(uri, allowed_factories=allowed_factories)
+    where = f"{spec.uri} (labels)"
+    labels, classes = checked_labels(source.labels, source.classes, count=len(source.store), where=where)
+    groups = _groups(source, spec, measured)
+    rows = select(labels, len(classes), per_class=spec.per_class, limit=spec.limit, seed=spec.seed)
+    taken = source.store.take(rows, on_corrupt=spec.on_corrupt)
+    check_shape(measured, taken.shape, spec.uri)
+    wanted = tuple(one for one in measured if one.name in spec.groups)
+    return _selected(source, labels, classes, groups, wanted, rows, taken, spec)
+
+
+def _groups(source: Source, spec: SampleSpec, measured: tuple[Asked, ...]) -> dict[str, NDArray[Any]]:
+    """The source's own columns that are asked for."""
+    attributes = [one.name for one in measured]
+    known = [*source.columns, *attributes]
+    problems = [
+        Problem(f"{spec.uri} (groups)", "a column of the source", repr(name), did_you_mean(name, known))
+        if known
+        else Problem(f"{spec.uri} (groups)", "a source with grouping columns", "none", f"add a column {name!r}")
+        for name in spec.groups
+        if name not in known
+    ]
+    problems += [
+        Problem(f"{spec.uri} (attributes)", "names that the source has no column of", repr(name), "rename the column")
+        for name in attributes
+        if name in source.columns
+    ]
+    problems += [
+        Problem(f"{spec.uri} (groups)", f"a column of {len(source.store)} values", f"{name!r} of shape {column.shape}")
+        for name, column in source.columns.items()
+        if name in spec.groups and column.shape != (len(source.store),)
+    ]
+    if problems:
+        raise SourceError(problems)
+    return {name: source.columns[name] for name in spec.groups if name in source.columns}
+
+
+def _selected(
+    source: Source,
+    labels: NDArray[np.int64],
+    classes: tuple[str, ...],
+    groups: Mapping[str, NDArray[Any]],
+    measured: tuple[Asked, ...],
+    rows: NDArray[np.int64],
+    taken: Taken,
+    spec: SampleSpec,
+) -> SelectedSamples:
+    lost = np.bincount(labels[rows[~taken.kept]], minlength=len(classes))
+    rows = rows[taken.kept]
+    if not len(rows):
+        raise SourceError(
+            Problem(spec.uri, "at least one sample", f"none of {len(source.store)} selected and readable")
+        )
+    ids = rows if source.ids is None else source.ids[rows]
+    picked = {name: column[rows].astype(str) for name, column in groups.items()}
+    hashes = [_hash(array) for array in (ids, labels[rows])]
+    return SelectedSamples(
+        labels=labels[rows],
+        ids=ids,
+        classes=classes,
+        groups=Groups(picked, measured, taken) if measured else picked,
+        digest=digest_of(taken.content, taken.shape, classes, hashes),
+        skipped={name: int(count) for name, count in zip(classes, lost, strict=True) if count},
+        shape=taken.shape,
+        read=taken.read,
+        content=taken.content,
+    )
+
+
+def _hash(array: NDArray[Any]) -> str:
+    data = "\0".join(array.tolist()).encode() if array.dtype.kind == "U" else np.ascontiguousarray(array).tobytes()
+    return hashlib.sha256(data).hexdigest()

@@ -1,0 +1,295 @@
+"""Intervals for RDI, NRGC, WCR, FP and the aggregate (GF Prop. 2; GF calls bounds for NRGC and WCR open).
+
+RDI, NRGC and FP are functions of the group means, and the simultaneous intervals say that with probability at least
+1 - delta all means lie in the box ``[L_1, U_1] x ... x [L_G, U_G]``. The exact range of the function over the box is
+then an interval with the same guarantee; each function below computes that range exactly. WCR has better than the box.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
+
+from services.numerics.checks import Floats, as_scores, check_bound, check_level, fault
+from services.numerics.disparity import ALL_ZERO, NO_GROUP, Disparity, nrgc, rank_weights
+from services.numerics.intervals.means import Intervals, Method, Sample, limits, method_for
+from services.records import Estimate
+
+Range = tuple[float, float]
+
+_MOST_EXACT = 200
+"""Groups up to which NRGC's largest value over a box is exact; beyond, the assignments would take seconds."""
+
+
+@dataclass(frozen=True)
+class MetricIntervals:
+    """RDI, NRGC, WCR and FP with their intervals, as `Estimate`s; see the functions below for each guarantee."""
+
+    rdi: Estimate
+    nrgc: Estimate
+    wcr: Estimate
+    fp: Estimate
+
+
+def rdi_range(low: Floats, high: Floats) -> Range:
+    """Smallest and largest ``max_k m_k - min_k m_k`` over the box.
+
+    Smallest: all means inside ``[max L, min U]`` when that is not empty, else its gap. Largest: ``max_{i != j} U_i -
+    L_j``.
+    """
+    least = max(0.0, float(low.max() - high.min()))
+    if low.size == 1:
+        return 0.0, 0.0
+    return least, max(0.0, -_best_pair(-high, low))
+
+
+def fp_range(low: Floats, high: Floats, penalty: float) -> Range:
+    """Smallest and largest ``mean_k m_k - penalty * RDI(m)`` over the box.
+
+    The function is concave. Largest: given the largest mean b, raise every mean to ``min(U_k, b)``, which costs
+    nothing; what is left is concave and piecewise linear in b with corners at the U_k, so trying them (and max L, the
+    smallest b there is) is enough. Smallest: ``min_{i, j}`` of ``mean m - penalty (m_i - m_j)``, linear for each pair,
+    so every mean sits at an end: L_j for j, for i the end that its coefficient ``1/G - penalty`` asks for, L for the
+    others.
+    """
+    size = low.size
+    if size == 1:
+        return float(low[0]), float(high[0])
+    caps = np.unique(np.append(np.maximum(high, low.max()), low.max()))
+    ordered = np.sort(high)
+    below = np.searchsorted(ordered, caps)
+    prefix = np.concatenate([[0.0], np.cumsum(ordered)])
+    mean = (prefix[below] + caps * (size - below)) / size
+    most = float(np.max(mean - penalty * (caps - np.minimum(ordered[0], caps))))
+    coefficient = 1.0 / size - penalty
+    change = np.minimum(coefficient * low, coefficient * high) - low / size
+    return float(low.mean()) + _best_pair(change, penalty * low), most
+
+
+def _best_pair(first: Floats, second: Floats) -> float:
+    """``min_{i != j} first_i + second_j`` from the two smallest of each."""
+    a, b = np.argsort(first)[:2], np.argsort(second)[:2]
+    return min(float(first[i] + second[j]) for i in a for j in b if i != j)
+
+
+def nrgc_range(low: Floats, high: Floats) -> Range | None:
+    """Smallest and largest NRGC over the box; None when the box holds nothing but 0.
+
+    Smallest, exact in O(G log G): among vectors of the box with one sum, ``clip(c, L, U)`` is majorised by all others
+    and NRGC's numerator is Schur-convex. Between neighbouring values among the L_k and U_k the order of the clipped
+    vector does not change, so numerator and denominator are linear in c, their ratio is monotone, and one of the 2 G
+    values is best. Largest: `_largest_nrgc`.
+    """
+    if high.max() <= 0.0:
+        return None
+    low, high = low / high.max(), high / high.max()  # NRGC has no scale; this keeps subnormal scores apart
+    return _smallest_nrgc(low, high), _largest_nrgc(low, high)
+
+
+def _smallest_nrgc(low: Floats, high: Floats) -> float:
+    size = low.size
+    levels = np.unique(np.concatenate([low, high]))
+    weights, lows, highs = rank_weights(size), np.sort(low), np.sort(high)
+    under, over = np.searchsorted(highs, levels), np.searchsorted(lows, levels)
+
+    def total(factors: Floats) -> Floats:
+        capped = np.concatenate([[0.0], np.cumsum(factors * highs)])[under]
+        raised = np.concatenate([[0.0], np.cumsum((factors * lows)[::-1])])[size - over]
+        steps = np.concatenate([[0.0], np.cumsum(factors)])
+        return np.asarray(capped + raised + levels * (steps[over] - steps[under]))
+
+    if not low.any():
+        return 0.0
+    return max(0.0, float(np.min(total(weights) / (size * total(np.ones(size))))))
+
+
+def _largest_nrgc(low: Floats, high: Floats) -> float:
+    """The largest ``N(m) / (G D(m))``, N the weighted sum over sorted means, D their sum, by Dinkelbach's iteration.
+
+    ``N(m) = max`` over rankings r of ``sum_k w_{r(k)} m_k`` (rearrangement). So for a ratio q the largest
+    ``N(m) - q G D(m)`` is the largest over rankings of ``sum_k max_{m_k} (w_{r(k)} - q G) m_k``, an assignment problem
+    whose m_k are L_k or U_k. The ratio of its solution exceeds q until q is the maximum. For many groups the
+    assignment is relaxed (`_relaxed_nrgc`): an upper bound, in practice within 1e-3 of the exact one.
+    """
+    size, weights = low.size, rank_weights(low.size)
+    if size == 1:
+        return 0.0
+    if size > _MOST_EXACT:
+        return _relaxed_nrgc(low, high)
+    ratio = 0.0
+    for _ in range(60):
+        pull = weights[None, :] - ratio * size
+        gain = np.maximum(pull * high[:, None], pull * low[:, None])
+        _, ranks = linear_sum_assignment(gain, maximize=True)
+        better = nrgc(np.where(pull[0, ranks] > 0.0, high, low)) or 0.0
+        if better <= ratio:
+            break
+        ratio = better
+    return min(ratio * (1.0 + 1e-12), (size - 1.0) / size)
+
+
+def _relaxed_nrgc(low: Floats, high: Floats) -> float:
+    """An upper bound of NRGC over the box: a ratio at which even the relaxed gain is not positive, by bisection."""
+    size, weights = low.size, rank_weights(low.size)
+    below, above = 0.0, (size - 1.0) / size
+    for _ in range(40):
+        ratio = 0.5 * (below + above)
+        possible = _relaxed_gain(low, high, weights - ratio * size) > 0.0
+        below, above = (ratio, above) if possible else (below, ratio)
+    return above
+
+
+def _relaxed_gain(low: Floats, high: Floats, pull: Floats) -> float:
+    """At least the best assignment: ranks with positive pull take the largest U, the others the smallest L.
+
+    Both sides choose among all groups, where an assignment must share them; within a side sorting is best.
+    """
+    top = pull > 0.0
+    upper = float(pull[top] @ np.sort(high)[low.size - int(top.sum()) :])
+    return upper + float(pull[~top] @ np.sort(low)[: int((~top).sum())])
+
+
+def wcr_interval(
+    estimate: float,
+    scores: NDArray[Any],
+    groups: NDArray[np.integer[Any]],
+    n_groups: int,
+    *,
+    bound: float,
+    delta: float,
+    method: Method | None = None,
+    binary: bool = False,
+    mixed: bool = False,
+    seed: int | None = 0,
+) -> Estimate:
+    """The smallest group mean with limits that each hold with probability at least 1 - delta.
+
+    Low, an intersection-union bound (Berger 1982): the smallest of the groups' own one-sided lower bounds at level
+    delta, with no correction for the number of groups. Let k be the truly worst group; it is fixed, though unknown. If
+    the smallest lower bound exceeds WCR = m_k, then group k's own bound exceeds m_k, which happens with probability
+    delta.
+
+    High: WCR is at most every m_k, so the smallest of upper bounds that hold for all groups at once (delta / G each,
+    one-sided) is one. Here the correction is needed: any group, not only the worst, may supply a bound that fails.
+
+    The interval [low, high] as a whole holds with probability at least 1 - 2 delta.
+
+    Args:
+        mixed: samples of a group are independent with *different* means, as those of an attribute's group are when the
+            numbers of samples a class were fixed in advance. Exact limits then take `mixed_level`; betting needs one
+            mean, so a method that needs independence alone must be asked for.
+    """
+    check_level(delta, "delta")
+    sample = Sample.of(scores, groups, n_groups, bound=bound, seed=seed)
+    defined = sample.counts > 0
+    if not defined.any():
+        return Estimate(None, reason=NO_GROUP)
+    chosen = method_for(method, binary=binary)
+    levels = delta, delta / int(defined.sum())
+    if mixed and chosen == "clopper-pearson":
+        levels = mixed_level(levels[0]), mixed_level(levels[1])
+    lower, _ = limits(sample, levels[0], chosen)
+    _, upper = limits(sample, levels[1], chosen)
+    low = min(estimate, float(lower[defined].min()) * bound)
+    high = max(estimate, float(upper[defined].min()) * bound)
+    return _estimate(estimate, (low, high), bound)
+
+
+def mixed_level(alpha: float) -> float:
+    """Level at which a one-sided Clopper-Pearson limit errs at most `alpha` for unequal Bernoulli variables.
+
+    Let S be a sum of n independent ones with mean m, and B binomial with the same. The lower limit fails when S reaches
+    the least k with P(B >= k) <= alpha. If k >= m + 1, P(S >= k) <= P(B >= k) (Hoeffding 1956). A smaller k needs
+    m < 1, as P(B >= m) > 1/4 otherwise (Greenberg & Mohri 2014), and k = 1: then P(S >= 1) <= m, which one variable of
+    mean m among constants reaches, while P(B >= 1) >= 1 - exp(-m). So ``min(1 - exp(-alpha), 1 / 4)`` will do; alpha
+    itself would err with up to ``-log(1 - alpha)``. A two-sided interval, alpha a side, keeps 2 alpha without it.
+    """
+    return min(-float(np.expm1(-alpha)), 0.25)
+
+
+def metric_intervals(found: Disparity, box: Intervals, wcr: Estimate) -> MetricIntervals:
+    """Join the metrics with their ranges over the simultaneous box; `wcr` comes from `wcr_interval`.
+
+    RDI, NRGC and FP hold jointly with probability at least 1 - delta, as all follow from one box. An estimate always
+    lies within its interval. An interval as wide as the metric's range is marked vacuous.
+    """
+    if not box.defined.any():
+        none = Estimate(None, reason=NO_GROUP)
+        return MetricIntervals(none, none, none, none)
+    low, high = box.low[box.defined], box.high[box.defined]
+    size = low.size
+    ratio = nrgc_range(low, high)
+    fp = fp_range(low, high, found.penalty)
+    return MetricIntervals(
+        rdi=_estimate(found.rdi.value, rdi_range(low, high), box.bound),
+        nrgc=_nrgc_estimate(found.nrgc, ratio, (size - 1) / size),
+        wcr=wcr,
+        fp=_estimate(found.fp.value, fp, box.bound, least=-found.penalty * box.bound * (size > 1)),
+    )
+
+
+def _nrgc_estimate(value: Estimate, ratio: Range | None, most: float) -> Estimate:
+    if value.value is None or ratio is None:
+        return Estimate(None, reason=value.reason or ALL_ZERO)
+    return _estimate(value.value, ratio, most)
+
+
+def _estimate(value: float | None, limits: Range, most: float, least: float = 0.0) -> Estimate:
+    if value is None:
+        return Estimate(None, reason=NO_GROUP)
+    low, high = min(value, limits[0]), max(value, limits[1])
+    vacuous = high > low and low <= least + 1e-12 and high >= most - 1e-12
+    return Estimate(value, low, high, "the interval covers the whole range" if vacuous else "", vacuous)
+
+
+def aggregate_interval(
+    scores: NDArray[Any],
+    *,
+    bound: float,
+    delta: float,
+    method: Method | None = None,
+    binary: bool = False,
+    stratified: bool = False,
+    seed: int | None = 0,
+) -> Estimate:
+    """Mean of all scores (N,) with a two-sided interval at level delta.
+
+    Args:
+        stratified: the numbers of samples a class were fixed in advance, so that scores are independent with
+        *different*
+            means, and the target is ``sum_k n_k / N * m_k``. Betting, which needs one mean, is then replaced by
+            empirical Bernstein (Maurer & Pontil Theorem 11 asks for independence alone, as does Hoeffding). For 0/1
+            scores Clopper-Pearson stays: both sides together miss with probability at most delta (`mixed_level`).
+
+    Returns:
+        value None with a reason when there are no scores.
+    """
+    check_level(delta, "delta")
+    check_bound(bound)
+    values = as_scores(scores, bound)
+    if not values.size:
+        return Estimate(None, reason="no samples")
+    chosen = method_for(method, binary=binary)
+    if stratified and chosen == "betting":
+        chosen = "empirical-bernstein"
+    sample = Sample.of(values, np.zeros(values.size, dtype=np.int64), 1, bound=bound, seed=seed)
+    low, high = limits(sample, delta / 2, chosen)
+    return _estimate(float(sample.means[0]) * bound, (float(low[0]) * bound, float(high[0]) * bound), bound)
+
+
+def not_separated(box: Intervals, worst: int) -> tuple[int, ...]:
+    """Indices of the groups, besides `worst`, whose simultaneous intervals overlap that of the group `worst`.
+
+    The data cannot say that these are better than the worst group.
+
+    Raises:
+        MeasureError: the group has no samples.
+    """
+    if not (0 <= worst < box.low.size and box.defined[worst]):
+        raise fault("worst", "the index of a group with samples", str(worst))
+    near = (box.low <= box.high[worst]) & (box.high >= box.low[worst])  # false for NaN
+    return tuple(int(k) for k in np.flatnonzero(near) if k != worst)

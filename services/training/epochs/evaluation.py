@@ -1,0 +1,178 @@
+"""Per-class counts of an epoch, on the training stream and on the held-out split. Counts and sums, never means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from services.training.keys import Purpose, number
+from services.training.losses.attack import by_cross_entropy, craft, evaluating
+from services.training.methods.base import Batch, Budget, Method
+
+
+@dataclass(frozen=True, slots=True)
+class ClassCounts:
+    """What happened to the samples of each class; every tuple has K entries.
+
+    Attributes:
+        total: samples seen.
+        clean: classified correctly without perturbation; None where the method never computed it.
+        robust: classified correctly under the perturbation; None likewise.
+        robust_loss: sum of cross-entropies under the perturbation; None on the training stream.
+    """
+
+    total: tuple[int, ...]
+    clean: tuple[int, ...] | None = None
+    robust: tuple[int, ...] | None = None
+    robust_loss: tuple[float, ...] | None = None
+
+    def accuracy(self, kind: str) -> float | None:
+        """Share over all samples of "clean" or "robust"; for "worst-class" the smallest robust share of a class."""
+        right = self.clean if kind == "clean" else self.robust
+        if right is None or not sum(self.total):
+            return None
+        if kind == "worst-class":
+            return min(r / n for r, n in zip(right, self.total, strict=True) if n)
+        return sum(right) / sum(self.total)
+
+
+@dataclass(frozen=True, slots=True)
+class EpochRecord:
+    """One epoch.
+
+    Attributes:
+        epoch: 0, 1, ...
+        rate: learning rate.
+        samples, loss_sum: training samples seen, and the sum of the method's loss over them.
+        train: counts on the training stream while the weights moved (what CFA steers by).
+        validation: counts on the held-out split after the epoch, with the weights that would be returned; None without
+            a split.
+        seconds: wall time, validation included.
+        held_losses: sums by class of the losses that the method steers by, on the held-out split and with the epoch's
+            own weights; None when it asks for none.
+        averaged: whether the epoch's weights went into the average; None without averaging.
+    """
+
+    epoch: int
+    rate: float
+    samples: int
+    loss_sum: float
+    train: ClassCounts
+    validation: ClassCounts | None
+    seconds: float
+    held_losses: tuple[float, ...] | None = None
+    averaged: bool | None = None
+
+
+class Held(Protocol):
+    """Labelled images on a device, read by row: `services.training.data.batches.Images`."""
+
+    labels: Tensor
+
+    def __len__(self) -> int: ...
+
+    def rows(self, rows: NDArray[np.int64]) -> Tensor:
+        """Rows as float32 (n, C, H, W) in [0, 1]."""
+        ...
+
+
+class Tally:
+    """Values per sample, kept on the device and added up by class at the end, so that no step waits for a transfer."""
+
+    def __init__(self, classes: int) -> None:
+        self._classes = classes
+        self._labels: list[Tensor] = []
+        self._clean: list[Tensor] = []
+        self._robust: list[Tensor] = []
+        self._losses: list[Tensor] = []
+
+    def step(self, labels: Tensor, clean: Tensor | None, robust: Tensor | None, *, losses: bool = False) -> None:
+        """Take down a batch by its logits; `losses` asks for the robust cross-entropies as well."""
+        self._labels.append(labels)
+        if clean is not None:
+            self._clean.append(correct(clean, labels))
+        if robust is not None:
+            self._robust.append(correct(robust, labels))
+            if losses:
+                self._losses.append(F.cross_entropy(robust, labels, reduction="none"))
+
+    def counts(self) -> ClassCounts:
+        """What was taken down. A count that not every batch had is None."""
+        labels = torch.cat(self._labels)
+        total = tuple(torch.bincount(labels, minlength=self._classes).tolist())
+        clean, robust = self._sums(labels, self._clean), self._sums(labels, self._robust)
+        return ClassCounts(total, whole(clean), whole(robust), self._sums(labels, self._losses))
+
+    def _sums(self, labels: Tensor, values: list[Tensor]) -> tuple[float, ...] | None:
+        if len(values) < len(self._labels):
+            return None
+        added = torch.cat(values).to(torch.float64)
+        sums = added.new_zeros(self._classes).index_add(0, labels, added)
+        return tuple(sums.tolist())
+
+
+def whole(sums: tuple[float, ...] | None) -> tuple[int, ...] | None:
+    """Sums of zeros and ones as integers."""
+    return None if sums is None else tuple(int(value) for value in sums)
+
+
+def correct(logits: Tensor, labels: Tensor) -> Tensor:
+    """(n,) bool: the label has the largest logit. A sample with a NaN or infinite logit is never correct."""
+    return (logits.argmax(1) == labels) & torch.isfinite(logits).all(1)
+
+
+def evaluate(network: nn.Module, held: Held, classes: int, *, attack: Budget, batch: int, seed: int) -> ClassCounts:
+    """Clean and robust counts per class, in evaluation mode.
+
+    Only correctly classified samples are attacked; a misclassified one counts as not robust, with its clean loss.
+    The start of the attack is keyed by (seed, batch), so counts may move with `batch`; audits use `services.measures`.
+    """
+    tally = Tally(classes)
+    with evaluating(network), torch.no_grad():
+        for x, y, source in _batches(held, batch, seed, Purpose.VALIDATION):
+            clean = network(x)
+            tally.step(y, clean, _attacked(network, x, y, clean, attack, source), losses=True)
+    return tally.counts()
+
+
+def held_losses(
+    network: nn.Module, method: Method, held: Held, classes: int, *, batch: int, seed: int
+) -> tuple[float, ...] | None:
+    """Sums by class of the losses that the method steers by, in evaluation mode; None when it asks for none."""
+    sums = torch.zeros(classes, dtype=torch.float64, device=held.labels.device)
+    with evaluating(network), torch.no_grad():
+        for x, y, source in _batches(held, batch, seed, Purpose.STEERING):
+            losses = method.held_losses(network, Batch(x, y, classes, source))
+            if losses is None:
+                return None
+            sums.index_add_(0, y, losses.to(torch.float64))
+    return tuple(sums.tolist())
+
+
+def _batches(held: Held, batch: int, seed: int, purpose: Purpose) -> Iterator[tuple[Tensor, Tensor, torch.Generator]]:
+    for index, start in enumerate(range(0, len(held), batch)):
+        x = held.rows(np.arange(start, min(start + batch, len(held))))
+        source = torch.Generator(x.device).manual_seed(number(seed, purpose, index))
+        yield x, held.labels[start : start + batch], source
+
+
+def _attacked(
+    network: nn.Module, x: Tensor, y: Tensor, clean: Tensor, attack: Budget, source: torch.Generator
+) -> Tensor:
+    rows = torch.nonzero(correct(clean, y))[:, 0]
+    logits = clean.clone()
+    if len(rows):
+        logits[rows] = network(craft(network, x[rows], by_cross_entropy(y[rows]), attack, source))
+    return logits
+
+
+def unit(images: Tensor) -> Tensor:
+    """Images as float32 in [0, 1]; uint8 is divided by 255."""
+    return images.to(torch.float32).div_(255) if images.dtype == torch.uint8 else images.to(torch.float32)

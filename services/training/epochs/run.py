@@ -1,0 +1,266 @@
+"""One training run: its epochs, what it saves after each, and how it goes on from there."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+
+from services.errors import ConfigError, Problem, StorageError
+from services.storage import files as files
+from services.training.data.batches import Epoch, Images
+from services.training.data.images import Labelled, identity_of
+from services.training.epochs.averaging import FairEma, averaged
+from services.training.epochs.checkpoints import (
+    MODEL,
+    PROGRESS,
+    Progress,
+    load_progress,
+    load_weights,
+    plain,
+    save_progress,
+    save_weights,
+)
+from services.training.epochs.evaluation import ClassCounts, EpochRecord, Tally, evaluate, held_losses
+from services.training.epochs.forward import Forward
+from services.training.epochs.peers import Alone, Peers, added
+from services.training.epochs.report import TrainReport
+from services.training.epochs.selection import best_epoch, is_out_of_patience
+from services.training.epochs.sgd import Sgd
+from services.training.keys import Purpose, number, seed_layers
+from services.training.methods.base import Batch, Method, StepResult
+from services.training.recipe import Recipe
+
+CHECK_EVERY = 50
+"""Steps between looks at the loss: each look waits for the device."""
+
+
+class Diverged(Exception):
+    """The loss or a weight is no longer finite; caught by `train`, which keeps the last good epoch."""
+
+
+class Run:
+    """One training run, from its first or a later epoch to its end."""
+
+    def __init__(
+        self,
+        network: nn.Module,
+        data: Labelled,
+        held: Labelled | None,
+        method: Method,
+        recipe: Recipe,
+        storage: str | None,
+        peers: Peers | None = None,
+    ) -> None:
+        self.method, self.recipe, self.storage, self.classes = method, recipe, storage, data.classes
+        self.peers = peers or Alone()
+        self.device = torch.device(recipe.device)
+        layout = torch.channels_last if recipe.channels_last else torch.contiguous_format
+        self.network = network.to(self.device).to(memory_format=layout)  # type: ignore[call-overload]
+        self.forward = Forward(self.network, recipe)
+        self.data = Images(data.images, data.labels, self.device)
+        self.held = None if held is None else Images(held.images, held.labels, self.device)
+        self.optimizer = Sgd(
+            network, momentum=recipe.momentum, weight_decay=recipe.weight_decay, nesterov=recipe.nesterov
+        )
+        self.identity = identity_of(method.canonical(), recipe.canonical(), network, data, held) if storage else ""
+        self.progress = Progress(self.identity, self._weights(), {}, method.initial_state(data.classes), ())
+        self.kept = self.progress.model
+        self.resumed_at = 0
+
+    def epochs(self) -> Iterator[EpochRecord]:
+        """Run the epochs that are left; a record is yielded after its checkpoint is written."""
+        while not self.progress.stopped:
+            if self._advance():
+                yield self.progress.records[-1]
+
+    def report(self) -> TrainReport:
+        """Put the selected weights into the network and say what happened."""
+        self.network.load_state_dict(self.kept)
+        self.network.eval()
+        done, selected = self.progress, best_epoch(self.progress.records, self.recipe.select)
+        return TrainReport(
+            done.records,
+            selected,
+            done.stopped,
+            done.reason,
+            self.resumed_at,
+            self.method.canonical(),
+            self.recipe.canonical(),
+        )
+
+    def resume(self) -> None:
+        """Take over the progress that storage holds, if it is this run's."""
+        found = load_progress(self.storage) if self.storage else None
+        self._require_same(0 if found is None else len(found.records))
+        if found is None:
+            return
+        if found.identity != self.identity:
+            remedy = "choose another storage folder, or repeat the call with what it was started with"
+            where = str(self.storage)
+            raise ConfigError(Problem(where, "progress of this very run", "that of another method or data", remedy))
+        self.progress, self.kept, self.resumed_at = found, found.model, len(found.records)
+        self._restore(found)
+        if found.records:
+            self.kept = self._selected()
+
+    def _selected(self) -> dict[str, Tensor]:
+        """Weights of the selected epoch, which no later one may make again."""
+        url = files.join(str(self.storage), MODEL)
+        try:
+            return load_weights(url)
+        except StorageError as error:
+            if files.is_outage(error):
+                raise
+            found, remedy = error.problems[0].found, f"remove {PROGRESS} beside it and train again"
+            raise StorageError(Problem(url, "the selected weights of the epochs so far", found, remedy)) from error
+
+    def _require_same(self, epochs: int) -> None:
+        """All workers of a run must go on from the same epoch."""
+        first = self.peers.agree(epochs)
+        if not all(self.peers.gather(first == epochs)):
+            remedy = "use storage that all nodes reach under this name"
+            found = f"{epochs} epochs where the first worker sees {first}"
+            raise StorageError(Problem(str(self.storage), "the same progress for all workers", found, remedy))
+
+    def _restore(self, progress: Progress) -> None:
+        self.network.load_state_dict(progress.model)
+        self.optimizer.load(progress.momentum)
+
+    def _advance(self) -> bool:
+        """Do one epoch and save it; False when it diverged, and the last good epoch stays what is saved."""
+        before = self.progress
+        try:
+            record = self._epoch(len(before.records), before)
+        except Diverged as error:
+            self._save(replace(before, stopped="diverged", reason=str(error)))
+            return False
+        weights, average = self._weights(), dict[str, Tensor]()
+        if self.peers.rank == 0:
+            record, average = self._judged(record, weights, before)
+        record = self.peers.agree(record)
+        records = (*before.records, record)
+        stopped, reason = self._stop(records)
+        state = self.method.next_state(before.state, record)
+        if best_epoch(records, self.recipe.select) == record.epoch:
+            self._keep(average or weights, record.epoch)
+        self._save(Progress(before.identity, weights, self._momentum(), state, records, stopped, reason, average))
+        return True
+
+    def _judged(
+        self, record: EpochRecord, weights: dict[str, Tensor], before: Progress
+    ) -> tuple[EpochRecord, dict[str, Tensor]]:
+        """The record with what the held-out split says of it, and the average after the epoch."""
+        began, losses = time.perf_counter(), self._held_losses()
+        average, held, taken = self._averaged(record.epoch, weights, before)
+        mark = taken if self.recipe.averaging else None
+        seconds = record.seconds + time.perf_counter() - began
+        return replace(record, validation=held, held_losses=losses, averaged=mark, seconds=seconds), average
+
+    def _averaged(
+        self, epoch: int, weights: dict[str, Tensor], before: Progress
+    ) -> tuple[dict[str, Tensor], ClassCounts | None, bool]:
+        """The average after an epoch, how the weights that would be returned do, and whether the epoch was taken in."""
+        rule = self.recipe.averaging
+        if rule is None or not rule.is_due(epoch, self.recipe.epochs):
+            return {}, self._validate(), False
+        if isinstance(rule, FairEma):
+            own = self._validate()
+            if own is None or not rule.is_fair(own):
+                return before.average, before.records[-1].validation if before.average else own, False
+        average = averaged(before.average, weights, rule.decay)
+        self.network.load_state_dict(average)
+        held = self._validate()
+        self.network.load_state_dict(weights)
+        return average, held, True
+
+    def _stop(self, records: tuple[EpochRecord, ...]) -> tuple[str, str]:
+        if len(records) >= self.recipe.epochs:
+            return "finished", ""
+        if is_out_of_patience(records, self.recipe.select, self.recipe.patience):
+            return "early-stop", f"no better held-out {self.recipe.select} accuracy in {self.recipe.patience} epochs"
+        return "", ""
+
+    def _keep(self, weights: dict[str, Tensor], epoch: int) -> None:
+        self.kept = weights
+        if self.storage and self.peers.rank == 0:
+            facts = {"epoch": epoch, "method": self.method.canonical(), "recipe": self.recipe.canonical()}
+            save_weights(files.join(self.storage, MODEL), weights, facts)
+
+    def _save(self, progress: Progress) -> None:
+        self.progress = progress
+        if self.storage and self.peers.rank == 0:
+            save_progress(self.storage, progress)
+
+    def _epoch(self, epoch: int, progress: Progress) -> EpochRecord:
+        began, rate = time.perf_counter(), self.recipe.rate(epoch)
+        tally, total = Tally(self.classes), torch.zeros((), dtype=torch.float64, device=self.device)
+        self.network.train()
+        r, part = self.recipe, (self.peers.rank, self.peers.size)
+        batches = Epoch(self.data, batch=r.batch, seed=r.seed, epoch=epoch, crop=r.crop, flip=r.flip, part=part)
+        sizes = [len(rows) for rows in batches.slices()]
+        for step, (images, labels) in enumerate(batches):
+            strength = r.strength(epoch, step, len(sizes))
+            source = torch.Generator(self.device).manual_seed(self._key(Purpose.NOISE, epoch, step))
+            seed_layers(self.device, self._key(Purpose.LAYERS, epoch, step))
+            batch = Batch(images, labels, self.classes, source, progress.state, strength)
+            result = self._step(batch, rate, len(labels) / sizes[step])
+            total += result.loss.detach() * len(labels)
+            tally.step(labels, result.clean, result.robust)
+            if step % CHECK_EVERY == 0:
+                self._require_finite(total, epoch, step)
+        self._require_finite(total + sum(p.detach().sum() for p in self.network.parameters()), epoch, step)
+        self._level_buffers()
+        loss, train = float(sum(self.peers.gather(float(total)))), added(self.peers.gather(tally.counts()))
+        return EpochRecord(epoch, rate, len(self.data), loss, train, None, time.perf_counter() - began)
+
+    def _key(self, purpose: Purpose, epoch: int, step: int) -> int:
+        """The first worker draws as a worker alone would, the others otherwise."""
+        other = (self.peers.rank,) if self.peers.rank else ()
+        return number(self.recipe.seed, purpose, epoch, step, *other)
+
+    def _level_buffers(self) -> None:
+        """Statistics of batch norm become the means of the workers'."""
+        self.peers.average((b for b in self.network.buffers() if b.is_floating_point()), 1 / self.peers.size)
+
+    def _step(self, batch: Batch, rate: float, share: float) -> StepResult:
+        result = self.method.step(self.forward, batch)
+        self.optimizer.clear()
+        result.loss.backward()  # type: ignore[no-untyped-call]
+        self.peers.average((p.grad for p in self.network.parameters() if p.grad is not None), share)
+        if self.recipe.clip is not None:
+            nn.utils.clip_grad_norm_(self.network.parameters(), self.recipe.clip)
+        self.optimizer.step(rate)
+        return result
+
+    def _validate(self) -> ClassCounts | None:
+        if self.held is None:
+            return None
+        return evaluate(
+            self.forward,
+            self.held,
+            self.classes,
+            attack=self.recipe.attack or self.method.attack(),
+            batch=self.recipe.batch,
+            seed=self.recipe.seed,
+        )
+
+    def _held_losses(self) -> tuple[float, ...] | None:
+        if self.held is None or not self.method.needs_validation:
+            return None
+        return held_losses(
+            self.forward, self.method, self.held, self.classes, batch=self.recipe.batch, seed=self.recipe.seed
+        )
+
+    def _require_finite(self, value: Tensor, epoch: int, step: int) -> None:
+        if not all(self.peers.gather(bool(torch.isfinite(value)))):
+            raise Diverged(f"loss or weights are not finite in epoch {epoch} (seen at step {step}); lower the rate")
+
+    def _weights(self) -> dict[str, Tensor]:
+        return {name: plain(value) for name, value in self.network.state_dict().items()}
+
+    def _momentum(self) -> dict[str, Tensor]:
+        return {name: plain(value) for name, value in self.optimizer.state().items()}

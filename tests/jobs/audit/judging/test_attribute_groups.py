@@ -1,0 +1,120 @@
+"""Profiles by measured attribute and by class times attribute, through an audit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from jobs.audit.audit import run_audit
+from jobs.audit.judging.assemble import Grouping, crossing
+from jobs.audit.scores import read_kept_scores
+from jobs.fleetfile.reading import validate_fleet
+from jobs.terminal.progress import Quiet
+from services.errors import ConfigError
+from services.loading.samples.source import open_samples
+from services.measures.catalogue import MEASURES
+from services.records import Outcome, SampleSpec
+from services.training.mapper_recipe import MapperRecipe
+from services.training.mappers import vae
+from services.training.mappers.loop import train_mapper
+
+
+def test_a_crossing_is_every_pair_and_keeps_empty_cells() -> None:
+    one = Grouping("class", np.array([0, 1, 1, 2]), ("a", "b", "c"))
+    two = Grouping("size", np.array([1, 0, 1, 1]), ("small", "large"))
+    found = crossing("class*size", one, two)
+    assert found.names == ("a / small", "a / large", "b / small", "b / large", "c / small", "c / large")
+    assert [found.names[code] for code in found.codes] == ["a / large", "b / small", "b / large", "c / large"]
+
+
+def test_an_audit_profiles_by_attribute_and_by_the_crossing_with_small_cells_visible(
+    digits_fleet: dict[str, Any],
+) -> None:
+    digits_fleet["samples"] = {"uri": "sklearn:digits?split=test&attributes=thickness,width@5.5", "per_class": 9}
+    digits_fleet["groups"] = ["thickness", "class*width", "thickness*width"]
+    digits_fleet["models"] = digits_fleet["models"][1:2]
+    digits_fleet["gates"] = [
+        {"measure": "clean", "metric": "wcr", "grouping": "class*width", "at_least": 0.9},
+    ]
+    model = run_audit(validate_fleet(digits_fleet), Quiet()).result.models[0]
+    found = {s.grouping: s for s in model.series if s.series.key == "clean"}
+    assert list(found) == ["class", "thickness", "class*width", "thickness*width"]
+    cells = found["class*width"]
+    assert len(cells.groups) == 20
+    assert sum(row.n for row in cells.groups) == 90
+    for digit in range(10):
+        assert sum(row.n for row in cells.groups if row.name.startswith(f"{digit} / ")) == 9
+    empty = {row.name for row in cells.groups if row.n == 0}
+    assert empty and empty == set(cells.missing)
+    assert all(row.score.value is None and row.score.reason == "no samples" for row in cells.groups if row.n == 0)
+    small = [row for row in cells.groups if 0 < row.n <= 2]
+    assert small and all(row.score.high - row.score.low > 0.7 for row in small)  # type: ignore[operator]
+    worst = next(row for row in cells.groups if row.name == cells.worst[0])
+    overlap = {row.name for row in cells.groups if row.n and row.score.low <= worst.score.high}  # type: ignore[operator]
+    assert overlap - set(cells.worst) <= set(cells.not_separated)
+    assert model.gates[0].outcome in (Outcome.UNDECIDED, Outcome.FAIL)
+
+
+@pytest.mark.parametrize("name", ["class*class", "a*b*c", "class*", "*a"])
+def test_a_crossing_of_anything_but_two_columns_is_refused(name: str, digits_fleet: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="two different ones crossed"):
+        validate_fleet({**digits_fleet, "groups": [name]})
+
+
+def test_an_unknown_side_of_a_crossing_is_named(digits_fleet: dict[str, Any]) -> None:
+    digits_fleet["samples"]["uri"] += "&attributes=slant"
+    with pytest.raises(Exception, match="did you mean 'slant'"):
+        run_audit(validate_fleet({**digits_fleet, "groups": ["class*slan"]}), Quiet())
+
+
+def test_every_measure_is_profiled_by_class_attribute_and_crossing(
+    digits_fleet: dict[str, Any], tmp_path: Path
+) -> None:
+    """Each cell's score is the mean of its samples' scores, whatever the measure; none is left out of the list."""
+    digits = open_samples(SampleSpec("sklearn:digits?split=train"))
+    torch.manual_seed(0)
+    recipe = MapperRecipe(epochs=12, batch=32, lr=4e-3, beta=0.3)
+    train_mapper(vae(4, 1, 8, 8), digits.images(0, len(digits)), recipe=recipe, storage=str(tmp_path / "vae"))
+    mapper = f"factory:services.training.mappers:vae?latents=4&size=8&width=8&weights={tmp_path}/vae/model.safetensors"
+    options: dict[str, dict[str, Any]] = {
+        "autoattack": {"epsilons": [0.05], "attacks": ["apgd-ce"]},
+        "cw": {"epsilons": [0.05], "steps": 3},
+        "minimal": {"attacks": ["deepfool"]},
+        "pgd": {"epsilons": [0.05], "steps": 3},
+        "pr": {"draws": 20},
+        "probacc": {"rho": 0.2},
+        "binomial": {"kappa": 0.2},
+        "rare": {"particles": 20},
+        "radius": {"select": 20, "draws": 50},
+        "square": {"epsilons": [0.05], "queries": 10},
+        "projection": {"mapper": mapper, "steps": 4, "least_explained": 0.0},
+    }
+    digits_fleet |= {
+        "samples": {"uri": "sklearn:digits?split=test&attributes=brightness", "per_class": 4},
+        "groups": ["brightness", "class*brightness"],
+        "models": digits_fleet["models"][1:2],
+        "measures": [{"name": name, **options.get(name, {})} for name in MEASURES.names()],
+    }
+    done = run_audit(validate_fleet(digits_fleet), Quiet())
+    (model,) = done.result.models
+    scores = read_kept_scores(done.folder, 0, model.spec)
+    samples = open_samples(validate_fleet(digits_fleet).config.sample_spec())
+    names = {
+        "class": np.array(samples.classes)[samples.labels],
+        "brightness": samples.groups["brightness"].astype(str),
+    }
+    names["class*brightness"] = np.char.add(np.char.add(names["class"], " / "), names["brightness"])
+    for found in model.series:
+        values = scores[found.series.key]
+        for row in found.groups:
+            member = names[found.grouping] == row.name
+            assert row.n_all == member.sum()
+            if not found.series.conditional and row.n:
+                assert row.score.value == pytest.approx(values[member].mean()), (found.series.key, row.name)
+    keys = {found.series.key for found in model.series}
+    assert keys == set(validate_fleet(digits_fleet).series())
+    assert len(model.series) == 3 * len(keys)

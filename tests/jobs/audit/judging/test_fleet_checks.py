@@ -1,0 +1,80 @@
+"""What an audit says of its fleet: rankings that may be compared, and models attacked in another norm than theirs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from jobs.audit.judging.fleet_checks import fleet_checks, fleet_notes, references
+from services.records import (
+    CalibrationResult,
+    Estimate,
+    ModelResult,
+    ModelSpec,
+    Outcome,
+    Series,
+    SeriesResult,
+    ThreatModel,
+)
+
+L2, LINF = ThreatModel("L2", 0.5), ThreatModel("Linf", 8 / 255)
+FIXED = CalibrationResult("fixed", 1.0)
+
+
+def model(name: str, robust: float | None, threat: ThreatModel | None, **values: float) -> ModelResult:
+    none = Estimate(None)
+    series = tuple(
+        SeriesResult(
+            Series(key, key, 1.0),
+            "class",
+            Estimate(value),
+            *(none, none, none, none),
+            *((), (), (), ()),
+            method="betting",
+            delta=0.05,
+            extras={"correct": values["clean"]},
+        )
+        for key, value in values.items()
+    )
+    spec = ModelSpec(name, "x:y", robust_accuracy=robust, threat_model=threat)
+    return ModelResult(spec, "", Outcome.PASS, series=series)
+
+
+def fleet(last: ThreatModel | None = L2) -> list[ModelResult]:
+    return [
+        model("a", 0.5, L2, great=0.1, clean=0.8),
+        model("b", 0.6, L2, great=0.2, clean=0.7),
+        model("c", 0.7, L2, great=0.3, clean=0.9),
+        model("d", 0.1, last, great=0.4, clean=0.6),
+    ]
+
+
+def test_only_robust_accuracies_of_one_threat_model_make_a_ranking() -> None:
+    mixed, same = fleet(LINF), fleet()
+    assert references([one.spec for one in mixed]) == [0.5, 0.6, 0.7, None]
+    assert fleet_checks(mixed)["reference"]["great"] == pytest.approx(1.0)
+    assert fleet_checks(same)["reference"]["great"] == pytest.approx(-0.2)
+    told = " ".join(fleet_notes(mixed, FIXED))
+    assert "The models declare different threat models (L2 0.5, Linf 0.03137): rankings across them compare" in told
+    assert "1 declared robust accuracies are of other threat models than most, and in no reference ranking." in told
+    assert "different threat models" not in " ".join(fleet_notes(same, FIXED))
+
+
+def test_two_references_are_no_ranking() -> None:
+    assert fleet_checks(fleet()[:2])["reference"] == {}
+
+
+def test_the_reference_stands_beside_clean_accuracy_alone() -> None:
+    wanted = "Spearman of great with the declared robust accuracies: -0.200; clean accuracy alone 0.800."
+    assert wanted in fleet_notes(fleet(), FIXED)
+    assert wanted not in fleet_notes(fleet(), replace(FIXED, reference=-0.2))
+
+
+def test_a_model_attacked_in_another_norm_than_it_was_made_for_is_named() -> None:
+    attacked = {"great": 0.1, "clean": 0.8, "pgd20/linf-0.03137": 0.2}
+    models = [model("a", None, L2, **attacked), model("b", None, LINF, **attacked), model("c", None, None, **attacked)]
+    (told,) = [note for note in fleet_notes(models, FIXED) if "another norm" in note]
+    assert told.startswith("Attacked in another norm only than they were made for: a (L2 0.5). What does not survive")
+    both = model("a", None, L2, **attacked, **{"pgd20/l2-0.50000": 0.3})
+    assert not any("another norm" in note for note in fleet_notes([both], FIXED))

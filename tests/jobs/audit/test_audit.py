@@ -1,0 +1,411 @@
+"""The audit from end to end, on real networks: numbers against direct computation, the cache, faults, resumption."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from copy import deepcopy
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from jobs.audit.audit import Finished, run_audit, validate_sources
+from jobs.fleetfile.reading import validate_fleet
+from jobs.terminal.progress import Quiet
+from services.errors import ClasswiseError, Interrupted, PreflightError, SourceError, StorageError
+from services.loading.samples.source import open_samples
+from services.numerics.scores import great_scores
+from services.records import Outcome, Receipt, SampleSpec, SeriesResult, ShardTask, TaskFailure
+from services.running.runners import LocalRunner
+from services.running.workers import Worker
+from services.storage.shards import read_shard
+from services.training.architectures import small_cnn
+from services.training.epochs.checkpoints import load_weights
+from tracking.bundle.bundle import read_bundle
+
+
+def audit(data: dict[str, Any]) -> Finished:
+    return run_audit(validate_fleet(data), Quiet())
+
+
+def series(finished: Finished, model: str, key: str, grouping: str = "class") -> SeriesResult:
+    found = next(m for m in finished.result.models if m.spec.name == model)
+    return next(s for s in found.series if s.series.key == key and s.grouping == grouping)
+
+
+def direct_logits(weights: str) -> tuple[np.ndarray, np.ndarray]:
+    """Logits of a plain torch loop, and labels."""
+    samples = open_samples(SampleSpec("sklearn:digits?split=test"))
+    network = small_cnn(width=8)
+    network.load_state_dict(load_weights(weights))
+    with torch.inference_mode():
+        return network.eval()(torch.from_numpy(samples.images(0, len(samples)))).numpy(), samples.labels
+
+
+def test_the_numbers_are_those_of_a_direct_computation(digits_fleet: dict[str, Any], digit_weights: Any) -> None:
+    finished = audit(digits_fleet)
+    assert not (Path(finished.folder) / "begun.json").exists()
+    for name, weights in digit_weights.items():
+        logits, labels = direct_logits(weights)
+        scores = great_scores(logits, labels, temperature=1.0, activation="softmax").scores
+        means = [float(scores[labels == k].mean()) for k in range(10)]
+        found = series(finished, name, "great-softmax")
+        np.testing.assert_allclose([row.score.value for row in found.groups], means, atol=1e-5)
+        assert found.rdi.value == pytest.approx(max(means) - min(means), abs=1e-5)
+        assert found.worst == tuple(str(k) for k in range(10) if means[k] <= min(means) + 1e-12)
+        weighted = sum(row.n * (row.score.value or 0.0) for row in found.groups) / len(labels)
+        assert found.aggregate.value == pytest.approx(weighted, abs=1e-12)
+        accuracy = float((logits.argmax(axis=1) == labels).mean())
+        assert series(finished, name, "clean").aggregate.value == pytest.approx(accuracy, abs=1e-12)
+
+
+def test_intervals_hold_their_estimates_and_the_bundle_holds_the_result(digits_fleet: dict[str, Any]) -> None:
+    finished = audit(digits_fleet)
+    assert read_bundle(finished.folder) == finished.result
+    for model in finished.result.models:
+        for result in model.series:
+            for estimate in (result.aggregate, result.rdi, result.nrgc, result.wcr, result.fp):
+                assert estimate.value is not None
+                assert estimate.low is not None and estimate.low <= estimate.value
+                assert estimate.high is not None and estimate.value <= estimate.high
+
+
+def test_a_second_audit_runs_no_forward_pass_and_gives_the_same_tables(digits_fleet: dict[str, Any]) -> None:
+    first, second = audit(digits_fleet), audit(digits_fleet)
+    assert all(model.forwards > 0 for model in first.result.models)
+    assert [model.forwards for model in second.result.models] == [0, 0, 0]
+    assert [m.series for m in second.result.models] == [m.series for m in first.result.models]
+    assert first.result.audit_id != second.result.audit_id
+
+
+def test_a_second_audit_starts_no_worker(digits_fleet: dict[str, Any]) -> None:
+    fleet = validate_fleet(digits_fleet)
+    run_audit(fleet, Quiet())
+
+    def never() -> Any:
+        raise AssertionError("a runner was started")
+
+    assert run_audit(fleet, Quiet(), runner=never).result.outcome is Outcome.PASS
+
+
+def test_changed_weights_are_audited_anew_and_unchanged_ones_are_not(
+    digits_fleet: dict[str, Any], digit_weights: dict[str, str]
+) -> None:
+    audit(digits_fleet)
+    changed = deepcopy(digits_fleet)
+    changed["models"][0]["uri"] = changed["models"][0]["uri"].replace(digit_weights["good"], digit_weights["other"])
+    again = audit(changed)
+    assert [model.forwards > 0 for model in again.result.models] == [False, False, False]
+    changed["models"][0]["input"] = {"range": [0.0, 0.9]}
+    assert audit(changed).result.models[0].forwards > 0
+
+
+@pytest.mark.parametrize(("batch", "shard"), [(7, 300), (64, 97), (899, 899)])
+def test_batch_and_shard_size_do_not_move_the_numbers(digits_fleet: dict[str, Any], batch: int, shard: int) -> None:
+    reference = audit(digits_fleet)
+    other = deepcopy(digits_fleet)
+    other["storage"] += "-other"
+    other["resources"].update(batch=batch, shard=shard)
+    for one, two in zip(reference.result.models, audit(other).result.models, strict=True):
+        for a, b in zip(one.series, two.series, strict=True):
+            assert a.aggregate.value == pytest.approx(b.aggregate.value, abs=1e-6)
+            assert a.nrgc.value == pytest.approx(b.nrgc.value, abs=1e-5)
+
+
+class StopsAfter(Quiet):
+    """Presses Ctrl-C after so many shards."""
+
+    def __init__(self, shards: int) -> None:
+        self.left = shards
+
+    def done(self, receipt: Receipt) -> None:
+        self.left -= receipt.task.kind == "logits"
+        if self.left == 0:
+            raise KeyboardInterrupt
+
+
+def test_a_stopped_audit_goes_on_from_its_finished_shards(digits_fleet: dict[str, Any]) -> None:
+    fleet = validate_fleet(digits_fleet)
+    with pytest.raises(Interrupted, match="it goes on from the finished shards"):
+        run_audit(fleet, StopsAfter(4))
+    resumed = run_audit(fleet, Quiet())
+    assert sum(model.forwards for model in resumed.result.models) == 899 * 3 - (300 + 300 + 299) - 300
+    whole = deepcopy(digits_fleet)
+    whole["storage"] += "-whole"
+    assert [m.series for m in resumed.result.models] == [m.series for m in audit(whole).result.models]
+
+
+def test_a_shard_without_its_end_is_made_again(digits_fleet: dict[str, Any]) -> None:
+    digits_fleet["temperature"] = {"policy": "class-accuracy"}
+    before = audit(digits_fleet)
+    for kind in ("scores", "logits", "curves"):
+        path = next((Path(digits_fleet["storage"]) / "cache" / kind).rglob("*.parquet"))
+        path.write_bytes(path.read_bytes()[:50])
+    assert [m.series for m in audit(digits_fleet).result.models] == [m.series for m in before.result.models]
+
+
+def test_a_damaged_shard_is_named_and_made_again_when_deleted(digits_fleet: dict[str, Any]) -> None:
+    audit(digits_fleet)
+    path = next((Path(digits_fleet["storage"]) / "cache" / "scores").rglob("*.parquet"))
+    path.write_bytes(path.read_bytes()[:50] + b"PAR1")
+    with pytest.raises(ClasswiseError, match="delete the file; the audit makes it again"):
+        audit(digits_fleet)
+    path.unlink()
+    assert audit(digits_fleet).result.outcome is Outcome.PASS
+
+
+def test_per_sample_scores_are_in_the_bundle(digits_fleet: dict[str, Any]) -> None:
+    finished = audit(digits_fleet)
+    table = read_shard(str(next((Path(finished.folder) / "scores").glob("000_*.parquet"))))
+    assert len(table["id"]) == 899
+    assert {"id", "label", "clean", "great-softmax", "clean:predicted", "great-softmax:saturated"} <= set(table)
+
+
+# --- faults ------------------------------------------------------------------------------------------------------
+
+
+def test_all_missing_files_are_told_before_anything_runs(digits_fleet: dict[str, Any]) -> None:
+    for model in digits_fleet["models"][:2]:
+        model["uri"] += ".none"
+    with pytest.raises(SourceError) as caught:
+        audit(digits_fleet)
+    assert len(caught.value.problems) == 2
+    assert not (Path(digits_fleet["storage"]) / "cache" / "logits").exists()
+
+
+def test_radii_that_no_image_withstands_are_asked_about_before_anything_runs(digits_fleet: dict[str, Any]) -> None:
+    digits_fleet["models"][0]["threat_model"] = {"norm": "L2", "epsilon": 128}
+    digits_fleet["models"][1]["uri"] = "torchscript:gone.pt"
+    digits_fleet["measures"] = ["clean", {"name": "pgd", "norm": "L2", "epsilons": [0.5, 3.9, 4]}]
+    fleet = validate_fleet(digits_fleet)
+    for look in (validate_sources, lambda given: run_audit(given, Quiet())):
+        with pytest.raises(ClasswiseError) as caught:
+            look(fleet)
+        assert [problem.where for problem in caught.value.problems][:2] == [
+            "models[0].threat_model.epsilon",
+            "measures[1].epsilons",
+        ]
+        said = str(caught.value)
+        assert "an L2 epsilon below 4, where every 1x8x8 image reaches uniform grey, found 128; meant" in said
+        assert "128/255 = 0.502?" in said
+        assert "gone.pt" in said and "found 3.9" not in said
+
+
+def test_preflight_stops_the_audit_with_the_faults_of_all_models(digits_fleet: dict[str, Any]) -> None:
+    digits_fleet["models"][0]["classes"] = [str(k) for k in (1, 0, *range(2, 10))]
+    digits_fleet["models"][1]["clean_accuracy"] = 0.2
+    with pytest.raises(PreflightError) as caught:
+        audit(digits_fleet)
+    text = str(caught.value)
+    assert "good" in text
+    assert "weak" in text
+    assert not (Path(digits_fleet["storage"]) / "cache" / "logits").exists()
+
+
+def test_a_faulty_model_is_left_out_when_the_fleet_says_so(digits_fleet: dict[str, Any]) -> None:
+    digits_fleet["models"][0]["clean_accuracy"] = 0.2
+    digits_fleet["on_model_fault"] = "skip"
+    finished = audit(digits_fleet)
+    assert [model.outcome for model in finished.result.models] == [Outcome.ERROR, Outcome.PASS, Outcome.PASS]
+    assert "accuracy" in finished.result.models[0].reasons[0]
+    assert finished.result.outcome is Outcome.ERROR
+
+
+def test_an_unknown_group_column_is_told(digits_fleet: dict[str, Any]) -> None:
+    digits_fleet["groups"] = ["sex"]
+    with pytest.raises(SourceError, match="add a column 'sex'"):
+        audit(digits_fleet)
+
+
+# --- groups, calibration, gates ----------------------------------------------------------------------------------
+
+
+def npz_fleet(digits_fleet: dict[str, Any], tmp_path: Path, *, without: int | None = None) -> dict[str, Any]:
+    """The same digits as an npz with a grouping column, one class left out if asked."""
+    samples = open_samples(SampleSpec("sklearn:digits?split=test"))
+    images = (samples.images(0, len(samples)) * 16).round().astype(np.uint8) * 15
+    ink = np.where(images.mean(axis=(1, 2, 3)) > np.median(images.mean(axis=(1, 2, 3))), "bold", "thin")
+    kept = samples.labels != without
+    names = np.array([str(k) for k in range(10)])
+    np.savez(tmp_path / "d.npz", images=images[kept][:, 0], labels=samples.labels[kept], ink=ink[kept], classes=names)
+    return {**digits_fleet, "samples": {"uri": f"npz:{tmp_path / 'd.npz'}"}}
+
+
+def test_groups_besides_the_class(digits_fleet: dict[str, Any], tmp_path: Path) -> None:
+    data = {**npz_fleet(digits_fleet, tmp_path), "groups": ["ink"]}
+    finished = audit(data)
+    by_ink = series(finished, "good", "clean", "ink")
+    assert [(row.name, row.n) for row in by_ink.groups] == [("bold", 447), ("thin", 452)]
+    by_class = series(finished, "good", "clean")
+    assert by_ink.aggregate == by_class.aggregate
+
+
+def test_a_class_without_samples_is_undefined_and_counted(digits_fleet: dict[str, Any], tmp_path: Path) -> None:
+    finished = audit(npz_fleet(digits_fleet, tmp_path, without=3))
+    found = series(finished, "good", "clean")
+    assert found.missing == ("3",)
+    assert found.groups[3].score.value is None
+    assert found.groups[3].score.reason == "no samples"
+    assert "1 of 10 groups are undefined" in " ".join(found.notes)
+    assert found.wcr.value == min(row.score.value for row in found.groups if row.score.value is not None)
+
+
+def test_the_calibrated_temperature_reaches_the_scores(digits_fleet: dict[str, Any]) -> None:
+    digits_fleet["temperature"] = {"policy": "class-accuracy", "low": 0.2, "high": 4.0, "step": 0.1, "fine_step": 0.05}
+    finished = audit(digits_fleet)
+    chosen = finished.result.calibration.temperature
+    assert chosen is not None
+    assert finished.result.calibration.plateau is not None
+    assert f"T={chosen:g}" in series(finished, "good", "great-softmax").series.title
+    again = audit(digits_fleet)
+    assert again.result.calibration == finished.result.calibration
+    assert [model.forwards for model in again.result.models] == [0, 0, 0]
+
+
+class Backwards(LocalRunner):
+    """Workers that are done in the opposite order."""
+
+    def run(self, tasks: Sequence[ShardTask]) -> Iterator[Receipt | TaskFailure]:
+        yield from reversed(list(super().run(tasks)))
+
+
+def test_the_curves_do_not_depend_on_who_is_done_first(digits_fleet: dict[str, Any]) -> None:
+    digits_fleet["temperature"] = {"policy": "class-accuracy", "low": 0.2, "high": 4.0, "step": 0.1, "fine_step": 0.05}
+    digits_fleet["resources"]["shard"] = 40
+    curves: list[dict[str, bytes]] = []
+    for runner in (LocalRunner, Backwards):
+        data = {**digits_fleet, "storage": f"{digits_fleet['storage']}-{runner.__name__}"}
+        worker = Worker("cpu", 1, ("services.training.*",))
+        run_audit(validate_fleet(data), Quiet(), runner=partial(runner, worker))
+        curves.append({path.name: path.read_bytes() for path in Path(data["storage"]).glob("cache/curves/*/*")})
+    assert len(curves[0]) == 3
+    assert curves[0] == curves[1]
+
+
+def test_a_fleet_too_small_to_calibrate_says_so_and_uses_the_fallback(digits_fleet: dict[str, Any]) -> None:
+    digits_fleet["models"] = digits_fleet["models"][:2]
+    digits_fleet["temperature"] = {"policy": "fleet-accuracy", "value": 1.5}
+    finished = audit(digits_fleet)
+    assert finished.result.calibration.temperature == 1.5
+    assert "at least 3" in finished.result.calibration.reason
+    assert any("No temperature could be chosen" in note for note in finished.result.notes)
+
+
+def test_gates_decide_each_model_and_the_fleet(digits_fleet: dict[str, Any]) -> None:
+    digits_fleet["gates"] = [
+        {"measure": "clean", "metric": "aggregate", "at_least": 0.9},
+        {"measure": "clean", "metric": "rdi", "at_most": 0.9},
+    ]
+    finished = audit(digits_fleet)
+    outcomes = {model.spec.name: model.outcome for model in finished.result.models}
+    assert outcomes["good"] is Outcome.PASS
+    assert outcomes["weak"] is Outcome.FAIL
+    assert finished.result.outcome is Outcome.FAIL
+
+
+def test_not_worse_than_the_last_audit_is_tested_on_paired_samples(
+    digits_fleet: dict[str, Any], digit_weights: dict[str, str]
+) -> None:
+    audit(digits_fleet)
+    gate = {"measure": "clean", "metric": "aggregate", "not_worse_than": "last", "margin": 0.02}
+    same = audit({**digits_fleet, "gates": [gate]})
+    assert [model.outcome for model in same.result.models] == [Outcome.PASS] * 3
+    assert same.result.baseline
+    worse = deepcopy(digits_fleet)
+    worse["models"][0]["uri"] = worse["models"][0]["uri"].replace(digit_weights["good"], digit_weights["weak"])
+    judged = audit({**worse, "gates": [gate]}).result.models[0]
+    assert judged.outcome is Outcome.FAIL
+    assert judged.gates[0].estimate.value is not None
+    assert judged.gates[0].estimate.value < -0.02
+
+
+def test_a_score_that_was_measured_otherwise_is_not_compared(digits_fleet: dict[str, Any]) -> None:
+    audit(digits_fleet)
+    gate = {"measure": "great-softmax", "metric": "aggregate", "not_worse_than": "last"}
+    hotter = ["clean", {"name": "great", "activation": "softmax", "temperature": 3.0}]
+    finished = audit({**digits_fleet, "measures": hotter, "gates": [gate]})
+    assert finished.result.outcome is Outcome.ERROR
+    assert "measured another great-softmax: GREAT score (softmax, T=1)" in finished.result.models[0].reasons[0]
+
+
+def test_samples_that_were_replaced_under_their_ids_are_not_compared(
+    digits_fleet: dict[str, Any], tmp_path: Path
+) -> None:
+    data = npz_fleet(digits_fleet, tmp_path)
+    audit(data)
+    with np.load(tmp_path / "d.npz") as kept:
+        turned = {name: kept[name] if name == "classes" else kept[name][::-1] for name in kept.files}
+    np.savez(tmp_path / "d.npz", **turned)
+    gate = {"measure": "clean", "metric": "aggregate", "not_worse_than": "last"}
+    finished = audit({**data, "gates": [gate]})
+    assert finished.result.outcome is Outcome.ERROR
+    assert "the samples have changed since audit" in finished.result.models[0].reasons[0]
+
+
+def test_an_unreadable_last_audit_is_told_before_any_work(digits_fleet: dict[str, Any]) -> None:
+    finished = audit(digits_fleet)
+    (Path(finished.folder) / "bundle.json").write_text("{")
+    gate = {"measure": "clean", "metric": "aggregate", "not_worse_than": "last"}
+    other = {**digits_fleet, "gates": [gate], "seed": 1, "resources": {**digits_fleet["resources"], "shard": 7}}
+    with pytest.raises(StorageError, match="JSON"):
+        run_audit(validate_fleet(other), Quiet(), runner=lambda: pytest.fail("a runner was started"))
+
+
+def test_a_gate_against_an_audit_that_is_not_there_is_an_error(digits_fleet: dict[str, Any]) -> None:
+    gate = {"measure": "clean", "metric": "aggregate", "not_worse_than": "20200101T000000Z-00000000"}
+    finished = audit({**digits_fleet, "gates": [gate]})
+    assert finished.result.outcome is Outcome.ERROR
+    assert "there is no audit" in finished.result.models[0].reasons[0]
+
+
+def test_a_table_of_logits_is_audited_without_a_network(
+    digits_fleet: dict[str, Any], digit_weights: dict[str, str], tmp_path: Path
+) -> None:
+    logits, _ = direct_logits(digit_weights["good"])
+    np.savez(tmp_path / "box.npz", logits=logits, ids=open_samples(SampleSpec("sklearn:digits?split=test")).ids)
+    boxed = {**digits_fleet, "models": [{"name": "box", "uri": f"logits:{tmp_path / 'box.npz'}"}]}
+    found, wanted = series(audit(boxed), "box", "clean"), series(audit(digits_fleet), "good", "clean")
+    assert [row.score.value for row in found.groups] == [row.score.value for row in wanted.groups]
+
+
+def test_the_bundle_is_plain_json_without_nan(digits_fleet: dict[str, Any]) -> None:
+    text = (Path(audit(digits_fleet).folder) / "bundle.json").read_text()
+
+    def refuse(constant: str) -> float:
+        raise AssertionError(constant)
+
+    assert json.loads(text, parse_constant=refuse)["schema_version"] == 1
+
+
+def test_measures_a_model_cannot_serve_are_told_before_any_work(
+    digits_fleet: dict[str, Any], digit_weights: dict[str, str], tmp_path: Path
+) -> None:
+    logits, _ = direct_logits(digit_weights["good"])
+    np.savez(tmp_path / "box.npz", logits=logits, ids=open_samples(SampleSpec("sklearn:digits?split=test")).ids)
+    digits_fleet["models"].append({"name": "box", "uri": f"logits:{tmp_path / 'box.npz'}"})
+    digits_fleet["measures"] = ["clean", {"name": "pgd", "epsilons": [0.02]}]
+    with pytest.raises(PreflightError, match="box, pgd: expected a network to run, found a table of logits; leave pgd"):
+        audit(digits_fleet)
+    assert not (Path(digits_fleet["storage"]) / "cache" / "logits").exists()
+
+
+def test_samples_that_changed_under_one_name_are_not_paired(digits_fleet: dict[str, Any], tmp_path: Path) -> None:
+    data = npz_fleet(digits_fleet, tmp_path)
+    audit(data)
+    gate = {"measure": "clean", "metric": "aggregate", "not_worse_than": "last"}
+    npz_fleet(digits_fleet, tmp_path, without=3)
+    found = audit({**data, "gates": [gate]}).result.models[0]
+    assert found.outcome is Outcome.ERROR
+    assert "the samples have changed since audit" in found.reasons[0]
+
+
+def test_a_new_grouping_column_runs_no_network_again(digits_fleet: dict[str, Any], tmp_path: Path) -> None:
+    data = npz_fleet(digits_fleet, tmp_path)
+    audit(data)
+    again = audit({**data, "groups": ["ink"]})
+    assert [model.forwards for model in again.result.models] == [0, 0, 0]
+    assert {result.grouping for result in again.result.models[0].series} == {"class", "ink"}

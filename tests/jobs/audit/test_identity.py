@@ -1,0 +1,34 @@
+"""Published figures are filled in where they hold, and never over what the fleet file declares."""
+
+from __future__ import annotations
+
+import pytest
+
+from jobs.audit.identity import with_published
+from services.records import ModelSpec, ThreatModel
+
+URI = "robustbench:Engstrom2019Robustness?dataset=cifar10&threat_model=L2"
+
+
+def test_robustbench_figures_on_robustbench_samples() -> None:
+    found = with_published(ModelSpec("m", URI), "robustbench:cifar10")
+    assert found.clean_accuracy == pytest.approx(0.9083, abs=1e-4)
+    assert found.robust_accuracy == pytest.approx(0.6924, abs=1e-4)
+    assert found.threat_model == ThreatModel("L2", 0.5)
+
+
+def test_on_other_samples_only_the_ranking_is_filled_in() -> None:
+    found = with_published(ModelSpec("m", URI), "npz:mine.npz")
+    assert found.clean_accuracy is None
+    assert found.robust_accuracy == pytest.approx(0.6924, abs=1e-4)
+
+
+def test_what_is_declared_stays() -> None:
+    declared = ModelSpec("m", URI, clean_accuracy=0.5, robust_accuracy=0.25, threat_model=ThreatModel("L2", 1.0))
+    assert with_published(declared, "robustbench:cifar10") == declared
+
+
+def test_other_models_and_unknown_names_are_left_alone() -> None:
+    for uri in ("timm:resnet18", "robustbench:NoSuchModel?dataset=cifar10&threat_model=corruptions"):
+        spec = ModelSpec("m", uri)
+        assert with_published(spec, "robustbench:cifar10") == spec

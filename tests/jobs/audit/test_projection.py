@@ -1,0 +1,152 @@
+"""The measure `projection` through an audit: mapper trained here, lens, gates, cache, a changed mapper."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from jobs.audit.audit import run_audit
+from jobs.audit.publish import audit_and_publish
+from jobs.fleetfile.reading import validate_fleet
+from jobs.terminal.progress import Quiet
+from services.errors import ClasswiseError
+from services.loading.samples.source import open_samples
+from services.records import Outcome, SampleSpec
+from services.storage.traversals import Traversal
+from services.training.epochs.checkpoints import load_weights, save_weights
+from services.training.mapper_recipe import MapperRecipe
+from services.training.mappers import vae
+from services.training.mappers.loop import train_mapper
+from tracking.figures.attributes import traversal_path
+
+
+@pytest.fixture(scope="module")
+def mapper_weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small VAE of digits."""
+    folder = tmp_path_factory.mktemp("mapper")
+    samples = open_samples(SampleSpec("sklearn:digits?split=train"))
+    torch.manual_seed(0)
+    recipe = MapperRecipe(epochs=20, batch=32, lr=4e-3, beta=0.3)
+    train_mapper(vae(6, 1, 8, 8), samples.images(0, len(samples)), recipe=recipe, storage=str(folder))
+    return folder / "model.safetensors"
+
+
+@pytest.fixture
+def fleet(digits_fleet: dict[str, Any], mapper_weights: Path, tmp_path: Path) -> dict[str, Any]:
+    """Two models, the measure on a copy of the mapper that a test may change."""
+    data = deepcopy(digits_fleet)
+    copy = tmp_path / "mapper.safetensors"
+    save_weights(str(copy), load_weights(str(mapper_weights)))
+    uri = f"factory:services.training.mappers:vae?latents=6&size=8&width=8&weights={copy}"
+    data["models"] = data["models"][:2]
+    data["samples"]["per_class"] = 12
+    data["measures"] = ["clean", {"name": "projection", "mapper": uri, "dimensions": [0, 3], "reach": 2}]
+    data["gates"] = [
+        {"measure": "projection/tol", "metric": "aggregate", "at_least": 0.05},
+        {"measure": "projection/tol", "metric": "wcr", "at_least": 0.999},
+    ]
+    data["resources"] |= {"shard": 50, "batch": 16}
+    return data
+
+
+def audit(data: dict[str, Any]) -> Any:
+    return run_audit(validate_fleet(data), Quiet()).result
+
+
+def test_tolerance_goes_through_the_lens_the_gates_and_the_cache(fleet: dict[str, Any]) -> None:
+    first = audit(fleet)
+    for model in first.models:
+        found = next(s for s in model.series if s.series.key == "projection/tol")
+        assert found.grouping == "class" and len(found.groups) == 10
+        assert all(0.0 < row.score.value <= 1.0 for row in found.groups)
+        assert found.aggregate.value < 1.0
+        assert found.aggregate.low <= found.aggregate.value <= found.aggregate.high
+        (told,) = model.projection
+        assert [d.index for d in told.dimensions] == [0, 3]
+        assert found.aggregate.value == pytest.approx(told.overall.tol.value / 2)
+        assert told.overall.tol.value == pytest.approx(np.mean([d.tol.value for d in told.dimensions]))
+        assert told.overall.dev.value == pytest.approx(found.extras["dev"])
+        assert [group.n for group in told.groups["class"]] == [row.n for row in found.groups]
+        for d in told.dimensions:
+            assert d.tol.low <= d.tol.value <= d.tol.high
+            flips = sum(d.down) + sum(d.up)
+            assert flips == pytest.approx((1 - d.censored) * 2 * told.overall.n)
+        assert not any(name.startswith("d00") for name in found.extras)
+        assert {"censored", "dev", "agrees", "correct"} <= set(found.groups[0].extras)
+        assert [gate.outcome for gate in model.gates] == [Outcome.PASS, Outcome.FAIL]
+    again = audit(fleet)
+    assert [model.forwards for model in again.models] == [0, 0]
+    assert [model.series for model in again.models] == [model.series for model in first.models]
+
+
+def test_shard_and_batch_change_nothing(fleet: dict[str, Any], tmp_path: Path) -> None:
+    other = deepcopy(fleet) | {"storage": str(tmp_path / "other")}
+    other["resources"] |= {"shard": 300, "batch": 120}
+    assert [model.series for model in audit(other).models] == [model.series for model in audit(fleet).models]
+
+
+def test_a_changed_mapper_is_measured_anew(fleet: dict[str, Any], tmp_path: Path) -> None:
+    first = audit(fleet)
+    weights = load_weights(str(tmp_path / "mapper.safetensors"))
+    save_weights(str(tmp_path / "mapper.safetensors"), {**weights, "unit": weights["unit"] * 3})
+    again = audit(fleet)
+    assert all(model.forwards > 0 for model in again.models)
+    assert again.models[0].series[1].aggregate.value < first.models[0].series[1].aggregate.value
+
+
+def test_a_mapper_that_does_not_reconstruct_stops_the_measure_with_a_reason(fleet: dict[str, Any]) -> None:
+    fleet["measures"][1]["mapper"] = "factory:services.training.mappers:vae?latents=6&size=8&width=8"
+    with pytest.raises(ClasswiseError, match="a mapper that explains at least 50% of the samples' variance"):
+        audit(fleet)
+
+
+def test_a_missing_mapper_is_named_before_the_measure_runs(fleet: dict[str, Any]) -> None:
+    fleet["measures"][1]["mapper"] += ".absent"
+    with pytest.raises(ClasswiseError, match="expected a file at"):
+        audit(fleet)
+
+
+def test_a_lost_shard_alone_is_done_again(fleet: dict[str, Any], tmp_path: Path) -> None:
+    fleet["models"] = fleet["models"][:1]
+    first = audit(fleet).models[0]
+    shards = sorted((tmp_path / "runs").rglob("*.parquet"))
+    scores = [path for path in shards if "scores" in path.parts and "projection" in str(_columns(path))]
+    lost = next(path for path in scores if "cache" in str(path))
+    lost.unlink()
+    again = audit(fleet).models[0]
+    assert 0 < again.forwards < first.forwards
+    assert again.series == first.series
+    assert lost.exists()
+
+
+def _columns(path: Path) -> list[str]:
+    return list(pq.read_schema(path).names)
+
+
+def test_every_model_has_its_traversal_in_bundle_and_report_drawn_once(fleet: dict[str, Any]) -> None:
+    fleet["measures"][1]["names"] = {3: "tilt"}
+    first = audit_and_publish(validate_fleet(fleet), Quiet())
+    page = (Path(first.folder) / "report.html").read_text()
+    assert "Tolerance to attributes (projection/tol)" in page and "tilt" in page
+    assert page.count("traversal</h3>") == 2
+    for index, model in enumerate(first.result.models):
+        path = traversal_path(first.folder, index, model, model.projection[0])
+        found = Traversal.from_bytes(Path(path).read_bytes(), path)
+        assert found.images.shape == (2, 11, 8, 8, 1) and found.dimensions.tolist() == [0, 3]
+        centre = found.labels[:, 5]
+        assert len(set(centre.tolist())) == 1  # every dimension starts from the same image
+        np.testing.assert_array_equal(found.images[0, 5], found.images[1, 5])
+        for d in range(2):
+            for side, ends in enumerate((found.labels[d, :5], found.labels[d, 6:])):
+                if found.censored[d, side]:
+                    assert (ends == centre[d]).all()
+        (told,) = model.projection
+        assert [one.name for one in told.dimensions] == ["d000", "tilt"]
+    again = audit(fleet)
+    assert [model.forwards for model in again.models] == [0, 0]

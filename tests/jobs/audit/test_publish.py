@@ -1,0 +1,64 @@
+"""What follows an audit: no secret on the screen, nothing lost to an old bundle, the fleet file obeyed by sync."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs.audit import publish
+from jobs.audit.audit import run_audit
+from jobs.fleetfile.reading import validate_fleet
+from jobs.terminal.progress import Quiet
+from services.measures.clean import Clean
+from tracking.mlflow import store
+
+
+class Notes(Quiet):
+    """Keeps the notes."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+def small(digits_fleet: dict[str, Any]) -> dict[str, Any]:
+    return {**digits_fleet, "models": digits_fleet["models"][:1], "measures": ["clean"]}
+
+
+def test_an_old_bundle_that_is_damaged_costs_the_trends_only(digits_fleet: dict[str, Any]) -> None:
+    fleet = validate_fleet(small(digits_fleet))
+    old = run_audit(fleet, Quiet())
+    (Path(old.folder) / "bundle.json").write_text("{")
+    notes = Notes()
+    published = publish.audit_and_publish(fleet, notes)
+    assert (Path(published.folder) / "report.html").exists()
+    assert not (Path(published.folder) / "begun.json").exists()
+    assert [note.startswith("left out of the trends: ") for note in notes.notes] == [True]
+
+
+def test_a_second_audit_has_trends_in_the_report_and_as_a_picture(digits_fleet: dict[str, Any]) -> None:
+    fleet = validate_fleet({**small(digits_fleet), "tracking": {"enabled": False}})
+    published = [publish.audit_and_publish(fleet, Quiet()) for _ in range(2)]
+    first, second = (Path(one.folder) for one in published)
+    assert published[0].result.versions["measure.clean"] == str(Clean.version)
+    picture = Path("figures") / "clean" / "trends.png"
+    assert not (first / picture).exists()
+    assert (second / picture).read_bytes().startswith(b"\x89PNG")
+    assert "Over the audits" in (second / "report.html").read_text()
+
+
+def test_sync_says_no_password_and_tags_the_registry_only_if_the_fleet_does(
+    digits_fleet: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet = validate_fleet({**small(digits_fleet), "tracking": {"enabled": False, "tag_registry": False}})
+    folder = run_audit(fleet, Quiet()).folder
+    calls: list[dict[str, Any]] = []
+    monkeypatch.setattr(store, "sync", lambda *args, **options: calls.append({"uri": args[1], **options}))
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "postgresql+psycopg://me:secret@host/db")
+    said = publish.sync_bundle(folder, None)
+    assert said == f"{folder} is already at postgresql+psycopg://me@host/db"
+    assert calls == [{"uri": "postgresql+psycopg://me:secret@host/db", "experiment": "", "registry_models": False}]

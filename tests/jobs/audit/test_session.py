@@ -1,0 +1,38 @@
+"""Stages of an audit: faults by model."""
+
+from __future__ import annotations
+
+import pytest
+
+from jobs.audit.session import Session, _registry_environment
+from jobs.fleetfile.reading import validate_fleet
+from jobs.terminal.progress import Quiet
+from services.errors import Problem, WorkerError
+
+
+def never() -> None:
+    pytest.fail("a runner was started")
+
+
+def test_shards_in_flight_together_tell_a_fault_once() -> None:
+    one, other = Problem("m", "a file", "none"), Problem("m", "logits", "a tuple")
+    with Session(never, Quiet(), stop_on_fault=True) as session:  # type: ignore[arg-type]
+        session.fault("m", [one, one])
+        session.fault("m", [one, other])
+        assert session.faults == {"m": [one, other]}
+        with pytest.raises(WorkerError) as caught:
+            session.run("logits", [])
+    assert caught.value.problems == (one, other)
+
+
+@pytest.mark.parametrize(("uri", "told"), [("mlflow:models:/net/1", True), ("timm:resnet18", False)])
+def test_workers_are_told_where_the_registry_is_when_they_need_it(
+    uri: str, told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = {"MLFLOW_TRACKING_URI": "http://m:5000", "MLFLOW_REGISTRY_URI": "http://r", "MLFLOW_S3_ENDPOINT_URL": "s"}
+    for name, value in {**wanted, "MLFLOW_RUN_ID": "of somebody else"}.items():
+        monkeypatch.setenv(name, value)
+    data = {"fleet": "f", "samples": {"uri": "npz:s.npz"}, "models": [{"name": "a", "uri": uri}]}
+    found = dict(_registry_environment(validate_fleet(data).config))
+    assert {name: found.get(name) for name in wanted} == (wanted if told else dict.fromkeys(wanted))
+    assert "MLFLOW_RUN_ID" not in found

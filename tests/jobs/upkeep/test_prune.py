@@ -1,0 +1,364 @@
+"""Retention: what may go goes, what may not never does, and whatever runs beside it goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+from pydantic import TypeAdapter
+from typer.testing import CliRunner
+
+from jobs.audit.audit import run_audit
+from jobs.cli import app
+from jobs.comparison.accepted import Acceptance, Accepted
+from jobs.fleetfile.reading import validate_fleet
+from jobs.terminal.progress import Quiet
+from jobs.upkeep.prune import DAY, Rules, carry_out, plan_prune
+from jobs.upkeep.prune_cli import parsed_size, shown_size
+from services.errors import ConfigError, StorageError
+from services.records import Outcome
+from services.storage import files
+
+NOW = datetime(2026, 11, 28, 12, tzinfo=UTC)
+
+
+def bundle(base: str, fleet: str, days: float, *, synced: bool = True, gates: tuple[str, ...] = ()) -> str:
+    """A finished audit so many days ago; its folder's name."""
+    name = f"{NOW - timedelta(days=days):%Y%m%dT%H%M%SZ}-0a1b2c3d-00000000"
+    folder = files.join(base, "audits", fleet, name)
+    body = {"schema_version": 1, "config": {"gates": [{"not_worse_than": gate} for gate in gates]}}
+    files.write_bytes(files.join(folder, "bundle.json"), json.dumps(body).encode())
+    files.write_bytes(files.join(folder, "tables", "000_m.parquet"), b"x" * 1000)
+    if synced:
+        files.write_bytes(files.join(folder, "tracking.json"), b'{"uploads": [{"tracking_uri": "sqlite:///x"}]}')
+    return name
+
+
+def accept(base: str, fleet: str, name: str) -> str:
+    """What `classwise accept` writes of that bundle; the file."""
+    record = Accepted(fleet, name, (Acceptance(name, Outcome.PASS, NOW.isoformat(), "somebody"),))
+    path = files.join(base, "audits", fleet, "accepted.json")
+    files.write_bytes(path, TypeAdapter(Accepted).dump_json(record))
+    return path
+
+
+def pruned(base: str, **rules: Any) -> set[str]:
+    """Last parts of the paths that went."""
+    asked = Rules(**rules)
+    plan = plan_prune(base, asked, NOW.timestamp())
+    return {item.path.rpartition("/")[2] for item in carry_out(plan, base, NOW.timestamp())}
+
+
+def age(path: Path, days: float) -> None:
+    moment = NOW.timestamp() - days * DAY
+    for one in [path, *path.rglob("*")]:
+        os.utime(one, (moment, moment))
+
+
+@pytest.fixture(params=["folder", "memory"])
+def base(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    if request.param == "folder":
+        yield str(tmp_path / "runs")
+        return
+    yield "memory://prune/runs"
+    fsspec.filesystem("memory").store.clear()
+
+
+def test_the_newest_so_many_are_kept_in_each_fleet(base: str) -> None:
+    ours = [bundle(base, "signs", days) for days in (9, 7, 5, 3)]
+    other = bundle(base, "other", 400)
+    assert pruned(base, keep_last=2) == set(ours[:2])
+    left = files.listing(files.join(base, "audits", "signs"))
+    assert left == sorted(ours[2:])
+    assert files.listing(files.join(base, "audits", "other")) == [other]
+
+
+def test_a_bundle_stays_that_either_rule_keeps(base: str) -> None:
+    names = [bundle(base, "signs", days) for days in (40, 30, 20, 1)]
+    assert pruned(base, keep_last=3, keep_days=10) == {names[0]}
+    assert pruned(base, keep_days=25) == {names[1]}
+    assert pruned(base, keep_days=0) == {names[2]}  # the newest stays, whatever its age
+
+
+def test_only_the_fleet_that_is_named(base: str) -> None:
+    bundle(base, "signs", 9), bundle(base, "signs", 8)
+    other = bundle(base, "digits", 9)
+    bundle(base, "digits", 8)
+    assert pruned(base, keep_last=1, fleet="digits") == {other}
+
+
+def test_without_a_rule_no_bundle_and_no_table_goes(base: str) -> None:
+    bundle(base, "signs", 900), bundle(base, "signs", 800)
+    files.write_bytes(files.join(base, "cache", "logits", "aa", "aa11", "0-1.parquet"), b"x")
+    assert pruned(base) == set()
+
+
+def test_what_was_accepted_or_is_compared_with_or_not_uploaded_stays(base: str) -> None:
+    accepted, compared, unsynced, plain = (
+        bundle(base, "signs", 50),
+        bundle(base, "signs", 40),
+        bundle(base, "signs", 30, synced=False),
+        bundle(base, "signs", 20),
+    )
+    bundle(base, "signs", 1, gates=("last", compared[:25]))
+    record = accept(base, "signs", accepted)
+    asked = Rules(keep_last=1)
+    plan = plan_prune(base, asked, NOW.timestamp())
+    why = {path.rpartition("/")[2]: reason for path, reason in plan.kept}
+    assert why[accepted] == "accepted"
+    assert "gate" in why[compared]
+    assert "--even-unsynced" in why[unsynced]
+    assert [item.path.rpartition("/")[2] for item in plan.remove] == [plain]
+    assert pruned(base, keep_last=1, even_unsynced=True) == {plain, unsynced}
+    assert files.exists(files.join(base, "audits", "signs", accepted, "bundle.json"))
+    assert files.exists(record)
+
+
+def test_an_audit_that_is_accepted_after_the_plan_stays(base: str) -> None:
+    old = bundle(base, "signs", 50)
+    bundle(base, "signs", 1)
+    asked = Rules(keep_last=1)
+    plan = plan_prune(base, asked, NOW.timestamp())
+    assert len(plan.remove) == 1
+    accept(base, "signs", old)
+    assert carry_out(plan, base, NOW.timestamp()) == []
+    assert files.exists(files.join(base, "audits", "signs", old, "bundle.json"))
+
+
+def test_an_audit_that_is_accepted_after_the_plan_stays_where_listings_are_remembered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As in an object store's client, which answers `exists` from its last listing."""
+    memory, base = fsspec.filesystem("memory"), "memory://remembers/runs"
+    old = bundle(base, "signs", 50)
+    bundle(base, "signs", 1)
+    plan = plan_prune(base, Rules(keep_last=1), NOW.timestamp())
+    remembered = set(memory.store)
+    monkeypatch.setattr(type(memory), "exists", lambda self, path: path in (remembered or set(self.store)))
+    monkeypatch.setattr(type(memory), "invalidate_cache", lambda self, path=None: remembered.clear())
+    accept(base, "signs", old)
+    assert plan.remove and carry_out(plan, base, NOW.timestamp()) == []
+    memory.store.clear()
+
+
+def test_an_audit_that_ends_after_the_plan_keeps_what_it_compares_with_where_listings_are_remembered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As in s3fs: a folder's listing says whether a file exists, and to forget a path keeps the folders below it."""
+    memory, base = fsspec.filesystem("memory"), "memory://ends/runs"
+    old = bundle(base, "signs", 50)
+    bundle(base, "signs", 1)
+    running = files.join(base, "audits", "signs", f"{NOW:%Y%m%dT%H%M%SZ}-0a1b2c3d-00000000")
+    files.write_bytes(files.join(running, "tables", "000_m.parquet"), b"x")
+    plan = plan_prune(base, Rules(keep_last=1), NOW.timestamp())
+    memory_of = {folder: set(memory.ls(folder, detail=False)) for folder, _, _ in memory.walk("/ends")}
+
+    def exists(self: Any, path: str) -> bool:
+        return path in memory_of.get(path.rpartition("/")[0], self.store)
+
+    def invalidate_cache(self: Any, path: str | None = None) -> None:
+        for folder in [one for one in memory_of if path is None or f"{path}/".startswith(f"{one}/")]:
+            del memory_of[folder]
+
+    monkeypatch.setattr(type(memory), "exists", exists)
+    monkeypatch.setattr(type(memory), "invalidate_cache", invalidate_cache)
+    assert not files.exists(files.join(running, "bundle.json"))
+    assert bundle(base, "signs", 0, gates=(old[:25],)) == running.rpartition("/")[2]
+    assert plan.remove and carry_out(plan, base, NOW.timestamp()) == []
+    memory.store.clear()
+
+
+def test_an_audit_that_ends_during_the_removals_keeps_what_it_compares_with(
+    base: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second, third = bundle(base, "signs", 50), bundle(base, "signs", 40), bundle(base, "signs", 30)
+    bundle(base, "signs", 1)
+    plan = plan_prune(base, Rules(keep_last=1), NOW.timestamp())
+    real = files.remove
+
+    def remove(url: str) -> None:
+        real(url)
+        if url.endswith(first):
+            bundle(base, "signs", 0, gates=(second[:25],))
+
+    monkeypatch.setattr(files, "remove", remove)
+    assert [item.path.rpartition("/")[2] for item in carry_out(plan, base, NOW.timestamp())] == [first, third]
+
+
+@pytest.mark.parametrize("content", [b"{torn", b"[" * 100_000])
+def test_nothing_goes_when_what_was_accepted_cannot_be_read(base: str, content: bytes) -> None:
+    bundle(base, "signs", 50), bundle(base, "signs", 1)
+    files.write_bytes(files.join(base, "audits", "signs", "accepted.json"), content)
+    with pytest.raises(StorageError, match="a record of accepted audits"):
+        plan_prune(base, Rules(keep_last=1), NOW.timestamp())
+
+
+def test_a_storage_is_listed_once_and_each_bundle_costs_the_same(base: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: Counter[str] = Counter()
+
+    def counted(name: str) -> Callable[..., Any]:
+        real = getattr(files, name)
+
+        def count(*arguments: Any) -> Any:
+            asked[name] += 1
+            return real(*arguments)
+
+        return count
+
+    for name in ("walk", "listing", "exists", "read_bytes"):
+        monkeypatch.setattr(files, name, counted(name))
+    totals = []
+    for count in (10, 20):
+        home = files.join(base, str(count))
+        for days in range(count):
+            bundle(home, "signs", days)
+        asked.clear()
+        rules = Rules(keep_last=1)
+        plan = plan_prune(home, rules, NOW.timestamp())
+        assert len(plan.remove) == count - 1 and (asked["walk"], asked["listing"]) == (4, 0)
+        assert len(carry_out(plan, home, NOW.timestamp())) == count - 1
+        totals.append(asked.total())
+    assert totals[1] < 2 * totals[0], totals
+
+
+def test_leftovers_of_killed_processes_go_after_a_day_and_not_before(tmp_path: Path) -> None:
+    base = tmp_path / "runs"
+    old, new = base / "cache/logits/aa/aa11/.0-1.parquet.0a1b2c3d.part", base / "cache/.0a1b2c3d.probe"
+    stopped, writing = base / "audits/signs/20261120T000000Z-1", base / "audits/signs/20261128T110000Z-2"
+    for path in (old, new, stopped / "scores/000_m.parquet", writing / "scores/000_m.parquet"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"x")
+    for path, days in ((old, 2.0), (new, 0.5), (stopped, 3.0), (writing, 0.1)):
+        age(path, days)
+    assert pruned(str(base)) == {old.name, stopped.name}
+    assert new.exists() and writing.exists() and not stopped.exists()
+
+
+def table(base: Path, key: str, days: float, size: int = 1000) -> Path:
+    folder = base / "cache" / "logits" / key[:2] / key
+    folder.mkdir(parents=True)
+    (folder / "000000000-000000100.parquet").write_bytes(b"x" * size)
+    age(folder, days)
+    return folder
+
+
+def used(base: Path, audit: str, days: float, *folders: Path) -> None:
+    path = base / "cache" / "used" / f"{audit}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    moment = (NOW - timedelta(days=days)).isoformat()
+    paths = [str(folder.relative_to(base / "cache")) for folder in folders]
+    path.write_text(json.dumps({"schema_version": 1, "audit_id": audit, "at": moment, "used": paths}))
+    age(path, days)
+
+
+def test_a_table_goes_when_no_audit_used_it_for_so_long(tmp_path: Path) -> None:
+    old, read, young = table(tmp_path, "aa1", 90), table(tmp_path, "bb2", 90), table(tmp_path, "cc3", 5)
+    used(tmp_path, "A1", 60, old, read)
+    used(tmp_path, "A2", 3, read)
+    assert pruned(str(tmp_path), cache_days=30) == {"aa1"}
+    assert read.exists() and young.exists()
+    notes = sorted(path.name for path in (tmp_path / "cache" / "used").iterdir())
+    assert notes == ["0-merged.json"]
+    assert pruned(str(tmp_path), cache_days=4) == {"cc3"}  # the merged note remembers the last use
+    assert pruned(str(tmp_path), cache_days=2) == {"bb2"}
+
+
+def test_the_least_recently_used_go_down_to_a_size_but_not_what_is_in_use(tmp_path: Path) -> None:
+    one, two, three = table(tmp_path, "aa1", 9), table(tmp_path, "bb2", 8), table(tmp_path, "cc3", 0.01)
+    used(tmp_path, "A1", 0.5, one)
+    assert pruned(str(tmp_path), cache_bytes=2000) == {"bb2"}
+    assert pruned(str(tmp_path), cache_bytes=0) == {"aa1"}
+    assert not two.exists() and three.exists()
+
+
+def test_after_pruning_everything_an_audit_gives_the_same_numbers(digits_fleet: dict[str, Any]) -> None:
+    digits_fleet["models"] = digits_fleet["models"][:1]
+    fleet = validate_fleet(digits_fleet)
+    first = run_audit(fleet, Quiet()).result
+    later = time.time() + 100 * DAY
+    rules = Rules(cache_days=30)
+    plan = plan_prune(fleet.config.storage, rules, later)
+    assert {item.kind for item in plan.remove} == {"table"}
+    assert plan.size == sum(item.size for item in carry_out(plan, fleet.config.storage, later))
+    assert not list(Path(fleet.config.storage, "cache").rglob("*.parquet"))
+    again = run_audit(fleet, Quiet()).result
+    assert again.models[0].series == first.models[0].series
+    assert again.models[0].forwards > 0
+
+
+def test_a_table_pruned_in_the_middle_of_an_audit_is_made_again(digits_fleet: dict[str, Any], tmp_path: Path) -> None:
+    seen: list[str] = []
+
+    class Prunes(Quiet):
+        def stage(self, name: str, shards: int, models: int) -> None:
+            if name == "measures" and not seen:
+                seen.append(name)
+                rules, later = Rules(cache_days=1), time.time() + 9 * DAY
+                carry_out(plan_prune(base, rules, later), base, later)
+
+    digits_fleet["models"] = digits_fleet["models"][:1]
+    undisturbed = run_audit(validate_fleet(digits_fleet), Quiet()).result
+    shutil.rmtree(digits_fleet["storage"])
+    base = digits_fleet["storage"] = str(tmp_path / "pruned")
+    disturbed = run_audit(validate_fleet(digits_fleet), Prunes()).result
+    assert disturbed.models[0].series == undisturbed.models[0].series
+    assert disturbed.models[0].forwards == 2 * undisturbed.models[0].forwards
+
+
+def test_the_command_shows_asks_and_refuses_without_a_terminal(tmp_path: Path) -> None:
+    today = datetime.now(UTC)
+    base, folders = str(tmp_path), []
+    for days in (9, 1):
+        folders.append(tmp_path / "audits" / "signs" / f"{today - timedelta(days=days):%Y%m%dT%H%M%SZ}-1")
+        folders[-1].mkdir(parents=True)
+        (folders[-1] / "bundle.json").write_text('{"config": {}}')
+        (folders[-1] / "tracking.json").write_text('{"uploads": [{}]}')
+    run = CliRunner().invoke
+    refused = run(app, ["prune", base, "--keep-last", "1"])
+    assert refused.exit_code == 2
+    assert "--dry-run first, then give --yes" in refused.stderr
+    shown = run(app, ["prune", base, "--keep-days", "5", "--dry-run"])
+    assert (shown.exit_code, folders[0].exists()) == (0, True)
+    assert "9 days old" in shown.stdout and "in all 1 item" in shown.stdout
+    dry = json.loads(run(app, ["prune", base, "--keep-last", "1", "--dry-run", "--json"]).stdout)
+    assert dry["dry_run"] and [item["kind"] for item in dry["removed"]] == ["bundle"]
+    done = run(app, ["prune", base, "--keep-last", "1", "--yes"])
+    assert done.exit_code == 0, done.output
+    assert "removed 1 item" in done.stdout
+    assert [folder.exists() for folder in folders] == [False, True]
+    for wrong in (tmp_path / "nowhere", folders[1] / "bundle.json"):
+        missing = run(app, ["prune", str(wrong), "--dry-run"])
+        assert missing.exit_code == 2 and "expected the folder of a storage" in missing.stderr
+
+
+def test_sizes_are_read_and_shown() -> None:
+    assert [parsed_size(text) for text in ("20GB", "1.5 TiB", "512mb", "7")] == [20 * 10**9, 3 * 2**39, 512 * 10**6, 7]
+    assert [shown_size(size) for size in (0, 999, 1500, 2 * 10**9, 10**13)] == [
+        "0 bytes",
+        "999 bytes",
+        "1.5 kB",
+        "2.0 GB",
+        "10.0 TB",
+    ]
+    for wrong in ("20 bananas", "-1GB", "GB"):
+        with pytest.raises(ConfigError, match="--cache-size"):
+            parsed_size(wrong)
+
+
+def test_without_rules_it_says_that_only_leftovers_go(tmp_path: Path) -> None:
+    bundle(str(tmp_path), "f", 400)
+    bundle(str(tmp_path), "f", 1)
+    bare = CliRunner().invoke(app, ["prune", str(tmp_path), "--fleet", "f"])
+    assert bare.exit_code == 0 and "in all 0 items" in bare.stdout
+    assert "no rule (--keep-last, --keep-days, --cache-days, --cache-size): only leftovers go" in bare.stdout
+    assert "no rule" not in CliRunner().invoke(app, ["prune", str(tmp_path), "--keep-last", "1", "--dry-run"]).stdout
+    assert json.loads(CliRunner().invoke(app, ["prune", str(tmp_path), "--json"]).stdout)["removed"] == []

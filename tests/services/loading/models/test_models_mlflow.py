@@ -1,0 +1,117 @@
+"""Models of an MLflow registry, logged by the test: aliases, graph and pickle serialisation, their traps."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import mlflow
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from services.errors import SourceError
+from services.loading.models.schemes.mlflow import fetch, resolve_mlflow
+from services.loading.models.source import fingerprint, load_model
+from services.loading.samples.source import open_samples
+from services.records import ModelSpec, SampleSpec
+
+pytestmark = pytest.mark.filterwarnings("ignore:::sqlalchemy", "ignore:::mlflow", "ignore::DeprecationWarning")
+
+IMAGES = torch.rand(5, 1, 4, 4, generator=torch.Generator().manual_seed(0))
+
+
+def network() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Flatten(), nn.Dropout(0.5), nn.Linear(16, 3))
+
+
+@pytest.fixture(scope="module")
+def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    """A registry on SQLite with two versions: a graph as logged by default, and a pickle."""
+    folder = tmp_path_factory.mktemp("mlflow")
+    mlflow.set_tracking_uri(f"sqlite:///{folder / 'm.db'}")
+    experiment = mlflow.create_experiment("e", artifact_location=(folder / "artifacts").as_uri())
+    with warnings.catch_warnings(), mlflow.start_run(experiment_id=experiment) as run:
+        warnings.simplefilter("ignore")
+        example = IMAGES[:1].numpy()
+        options: dict[str, Any] = {"registered_model_name": "net", "pip_requirements": ["torch"]}
+        mlflow.pytorch.log_model(network(), name="graph", input_example=example, **options)
+        mlflow.pytorch.log_model(network().eval(), name="pickle", serialization_format="pickle", **options)
+        pixels = (np.arange(5 * 16) * 3).astype(np.uint8).reshape(5, 4, 4)
+        np.savez(folder / "s.npz", images=pixels, labels=np.arange(5) % 3)
+        mlflow.log_artifact(str(folder / "s.npz"), "data")
+    mlflow.MlflowClient().set_registered_model_alias("net", "prod", "1")
+    yield {"run": run.info.run_id}
+    mlflow.set_tracking_uri(None)  # the default as a value would stay in the environment
+
+
+def test_an_alias_is_resolved_once(registry: dict[str, Any]) -> None:
+    resolved = resolve_mlflow("mlflow:models:/net@prod")
+    assert resolved.startswith("mlflow:models:/net/1?source=m-")
+    assert resolve_mlflow(resolved) == resolved
+    assert resolve_mlflow("mlflow:models:/net/1") == resolved
+    mlflow.MlflowClient().set_registered_model_alias("net", "moving", "1")
+    first = fingerprint(ModelSpec("m", "mlflow:models:/net@moving"))
+    mlflow.MlflowClient().set_registered_model_alias("net", "moving", "2")
+    assert fingerprint(ModelSpec("m", "mlflow:models:/net@moving")) != first == fingerprint(ModelSpec("m", resolved))
+
+
+def test_a_graph_logged_by_default_is_served_and_its_traps_told(registry: dict[str, Any]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        loaded = load_model(ModelSpec("m", "mlflow:models:/net@prod"))
+    assert loaded.network is not None
+    assert loaded.network(IMAGES).shape == (5, 3)
+    assert loaded.facts["mlflow"] == "models:/net/1"
+    assert loaded.facts["source"].startswith("m-")
+    assert any("dropout" in name for name in loaded.facts["train_mode"])
+
+
+def test_a_pickle_needs_leave(registry: dict[str, Any]) -> None:
+    spec = ModelSpec("m", "mlflow:models:/net/2")
+    with pytest.raises(SourceError, match=r"a pickled module .* log it with serialization_format='pt2'"):
+        load_model(spec)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        loaded = load_model(ModelSpec("m", spec.uri, allow_unpickling=True))
+    assert loaded.network is not None
+    assert loaded.facts["unpickled"] is True
+    assert torch.allclose(loaded.network(IMAGES), network().eval()(IMAGES))
+    assert np.isfinite(loaded.network(IMAGES).numpy()).all()
+
+
+def test_samples_that_a_run_logged(registry: dict[str, Any]) -> None:
+    samples = open_samples(SampleSpec(f"mlflow:runs:/{registry['run']}/data/s.npz"))
+    assert (len(samples), samples.shape) == (5, (1, 4, 4))
+    assert np.array_equal(samples.images(1, 2).ravel() * 255, np.arange(16, 32) * 3)
+
+
+def test_the_store_that_the_environment_names_goes_before_the_one_that_the_process_set(
+    registry: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mlflow.tracking._tracking_service.utils._tracking_uri", f"sqlite:///{tmp_path / 'other.db'}")
+    assert resolve_mlflow("mlflow:models:/net@prod").startswith("mlflow:models:/net/1?source=m-")
+    assert load_model(ModelSpec("m", "mlflow:models:/net/2", allow_unpickling=True)).facts["mlflow"] == "models:/net/2"
+    logged = resolve_mlflow("mlflow:models:/net/2").partition("?source=")[2]
+    assert load_model(ModelSpec("m", f"mlflow:models:/{logged}", allow_unpickling=True)).network is not None
+    assert (fetch("models:/net@prod/MLmodel", "m")).is_file()
+    assert len(open_samples(SampleSpec(f"mlflow:runs:/{registry['run']}/data/s.npz"))) == 5
+    assert not (tmp_path / "other.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("uri", "message"),
+    [
+        ("mlflow:models:/net@absent", "a registered model 'net' with alias 'absent'"),
+        ("mlflow:models:/net/9", "a registered model 'net' with version 9"),
+        ("mlflow:net", "expected mlflow:models:/NAME@ALIAS"),
+        ("mlflow:runs:/0123/model", "an MLflow artifact runs:/0123/model"),
+    ],
+)
+def test_mistakes(uri: str, message: str, registry: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match=message):
+        load_model(ModelSpec("m", uri))

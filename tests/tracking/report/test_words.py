@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from services.records import AuditResult, CalibrationResult, Estimate, GateResult, Outcome
+from tracking.report.words import (
+    calibration_words,
+    fleet_words,
+    gate_words,
+    interval,
+    model_words,
+    series_words,
+    share_words,
+    verdict_words,
+)
+
+
+def test_the_published_fleet_in_words(gf_audit: AuditResult) -> None:
+    text = " ".join(fleet_words(gf_audit))
+    assert verdict_words(gf_audit) == "14 of 17 models fail, 2 are undecided, 1 passes."
+    assert "the weakest class is cat in 13 of 17 models" in text
+    assert "Temperature 2.7 was chosen by class-accuracy." in text
+    assert text.count("edge of the grid") == text.count("Spearman") == 1
+
+
+def test_a_weakest_class_of_one_model_is_not_told_as_shared(gf_audit: AuditResult) -> None:
+    one = gf_audit.models[0]
+    (other,) = [model for model in gf_audit.models if "cat" not in model.series[0].worst][:1]
+    assert "no two models share their weakest class" in " ".join(fleet_words(replace(gf_audit, models=(one, other))))
+
+
+def test_names_of_several_words_are_quoted(gf_audit: AuditResult) -> None:
+    result = replace(gf_audit.models[0].series[0], worst=("below 2.31",), not_separated=("from 2.31", "undefined"))
+    assert 'do not separate "below 2.31" from "from 2.31", undefined: any' in " ".join(series_words(result))
+
+
+def test_few_models_prove_no_correlation(gf_audit: AuditResult) -> None:
+    for count, told in ((4, False), (5, True)):
+        few = replace(gf_audit, models=gf_audit.models[:count])
+        assert ("Spearman" in " ".join(fleet_words(few))) is told
+        assert "edge of the grid" in " ".join(fleet_words(few))
+
+
+def test_verdicts_in_words(gf_audit: AuditResult) -> None:
+    (passing,) = (model for model in gf_audit.models if model.outcome is Outcome.PASS)
+    assert verdict_words(replace(gf_audit, models=(passing,))) == "The model passes."
+    broken = replace(passing, outcome=Outcome.ERROR)
+    assert verdict_words(replace(gf_audit, models=(passing, broken))) == "1 of 2 models could not be judged, 1 passes."
+    assert verdict_words(replace(gf_audit, models=())) == "No model was audited."
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("great wcr >= 0.3", "GREAT score (sigmoid, T=1), worst class: at least 0.3"),
+        ("clean rdi by sex <= 0.1", "clean accuracy, gap between best and worst group of sex: at most 0.1"),
+        ("great falsified <= 0.1", "GREAT score (sigmoid, T=1), share of claims that attacks refute: at most 0.1"),
+        ("great wcr not worse than last by more than 0.1", ""),
+        ("great unknown >= 1", ""),
+    ],
+)
+def test_gates_spelled_out(text: str, words: str, gf_audit: AuditResult) -> None:
+    assert gate_words(gf_audit, GateResult(text, Outcome.PASS, Estimate(1.0), "")) == words
+
+
+def test_shares_in_words() -> None:
+    assert share_words(Estimate(0.123, 0.1, 0.15)) == "12.3 % (10.0 to 15.0 %)"
+    assert share_words(Estimate(None, reason="nothing attacked")) == "undefined (nothing attacked)"
+
+
+def test_one_series_in_words(gf_audit: AuditResult) -> None:
+    great = gf_audit.models[0].series[0]
+    first = next(iter(series_words(great)))
+    assert first.startswith(
+        "GREAT score (sigmoid, T=1): the worst class is cat at 0.335, certified to be at least 0.322"
+    )
+    tied = replace(great, worst=("cat", "dog"))
+    assert "cat, dog tie for the worst class" in next(iter(series_words(tied)))
+    close = " ".join(series_words(replace(great, not_separated=("dog",))))
+    assert "do not separate cat from dog" in close
+    assert "No samples of frog" in " ".join(series_words(replace(great, missing=("frog",))))
+    empty = replace(great, worst=(), wcr=Estimate(None, reason="no samples"))
+    assert list(series_words(empty)) == ["GREAT score (sigmoid, T=1): no worst class, because no samples."]
+    note = "98 % of margins saturate."
+    noted = replace(gf_audit.models[0], series=(replace(great, notes=(note,)),), notes=(note, "A note of its own."))
+    assert " ".join(model_words(noted)).count(note) == 1 and model_words(noted)[-1] == "A note of its own."
+
+
+@pytest.mark.parametrize(
+    ("estimate", "text"),
+    [
+        (Estimate(0.5, 0.4, 0.6), "0.500 (0.400 to 0.600)"),
+        (Estimate(0.5, 0.4), "0.500 (at least 0.400)"),
+        (Estimate(0.5, None, 0.6), "0.500 (at most 0.600)"),
+        (Estimate(0.01234), "0.0123"),
+        (Estimate(4e-7, 0.0, 0.01), "<0.0001 (0.000 to 0.0100)"),
+        (Estimate(-4e-7), ">-0.0001"),
+        (Estimate(None, reason="all scores are 0"), "undefined (all scores are 0)"),
+    ],
+)
+def test_intervals_in_words(estimate: Estimate, text: str) -> None:
+    assert interval(estimate) == text
+
+
+def test_an_undefined_temperature_has_its_reason() -> None:
+    found = CalibrationResult("fleet-accuracy", None, reason="two models only")
+    assert list(calibration_words(found)) == ["No temperature was chosen (fleet-accuracy): two models only."]
+    assert not list(calibration_words(CalibrationResult("fixed", None, reason="no GREAT score is measured")))

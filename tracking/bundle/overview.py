@@ -1,0 +1,226 @@
+"""The small file beside a bundle: everything an audit found but the classes, so that a list of audits reads kilobytes.
+
+``overview.json`` is written just before ``bundle.json`` and holds that file's length: an overview of another length
+than the bundle beside it is not of that bundle, and is not believed. The classes are in the Parquet tables.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pydantic import TypeAdapter, ValidationError
+
+from services.records import SCHEMA_VERSION, AuditResult, Estimate, GateResult, ModelResult, Outcome, SeriesResult
+from services.storage import files
+from tracking.bundle import tables
+from tracking.bundle.summary import lens, lens_rank, reading_rank, refuted
+from tracking.report.words import fleet_words, series_words, verdict_words
+
+OVERVIEW = "overview.json"
+MOST_NAMES = 3
+MOST_REASONS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesOverview:
+    """One series of one model without its groups.
+
+    Attributes:
+        lens: its name, unique within a model: ``great``, ``great/by-sex``.
+        key, title, unit, bound, binary: of `services.records.Series`.
+        grouping: "class" or the name of a column.
+        aggregate, wcr, rdi, nrgc, fp: of `services.records.SeriesResult`.
+        worst: names of the groups with the smallest mean, the first three of those that tie.
+        groups, missing, close: how many groups there are, have no samples, are not separated from the worst.
+        delta, method: of the intervals.
+        refuted: share of a GREAT score's claims that attacks refuted; None where that was not tested.
+        gap: train minus test of the aggregate; None unless the audit measured it.
+        words: what the numbers mean, as in the report.
+    """
+
+    lens: str
+    key: str
+    title: str
+    unit: str
+    bound: float
+    binary: bool
+    grouping: str
+    aggregate: Estimate
+    wcr: Estimate
+    rdi: Estimate
+    nrgc: Estimate
+    fp: Estimate
+    worst: tuple[str, ...]
+    groups: int
+    missing: int
+    close: int
+    delta: float
+    method: str
+    refuted: Estimate | None
+    gap: Estimate | None
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class AttributeGap:
+    """The largest gap between the groups of an attribute under one metric, and the class of that decision."""
+
+    grouping: str
+    metric: str
+    task: str
+    gap: Estimate
+
+
+@dataclass(frozen=True, slots=True)
+class ModelOverview:
+    """One model: its verdict and its series.
+
+    Attributes:
+        name, digest, outcome, reasons, gates: of `services.records.ModelResult`; at most 50 reasons.
+        threat: the threat model as people write it.
+        table: file name of the Parquet table of its groups.
+        notes: those that no series tells.
+        gaps: of the attributes that its decisions were judged by.
+    """
+
+    name: str
+    digest: str
+    outcome: Outcome
+    reasons: tuple[str, ...]
+    gates: tuple[GateResult, ...]
+    threat: str
+    table: str
+    series: tuple[SeriesOverview, ...]
+    notes: tuple[str, ...] = ()
+    gaps: tuple[AttributeGap, ...] = ()
+
+    def find(self, name: str) -> SeriesOverview | None:
+        """The series under that lens."""
+        return next((series for series in self.series if series.lens == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """One audit: the content of ``overview.json``.
+
+    Attributes:
+        audit_id, fleet, started, finished, outcome, baseline, versions: of `services.records.AuditResult`.
+        samples, content, count, classes: of the samples: their URI and digest, how many, of how many classes.
+        verdict: the outcome as a sentence.
+        words: what the fleet's numbers mean.
+        size: length of the ``bundle.json`` that this is of.
+    """
+
+    audit_id: str
+    fleet: str
+    started: str
+    finished: str
+    outcome: Outcome
+    baseline: str
+    samples: str
+    content: str
+    count: int
+    classes: int
+    verdict: str
+    words: tuple[str, ...]
+    versions: dict[str, str]
+    models: tuple[ModelOverview, ...]
+    size: int
+    schema_version: int = SCHEMA_VERSION
+
+    @property
+    def lenses(self) -> dict[str, SeriesOverview]:
+        """All series of the audit by lens, in reading order; of those that several models have the first one's."""
+        found: dict[str, SeriesOverview] = {}
+        for model in self.models:
+            for series in model.series:
+                found.setdefault(series.lens, series)
+        return dict(sorted(found.items(), key=lambda item: reading_rank(item[1].grouping, item[1].key)))
+
+
+_ADAPTER: TypeAdapter[Overview] = TypeAdapter(Overview)
+
+
+def overview_of(result: AuditResult, size: int) -> Overview:
+    """The overview of an audit whose ``bundle.json`` has `size` bytes."""
+    return Overview(
+        audit_id=result.audit_id,
+        fleet=result.fleet,
+        started=result.started,
+        finished=result.finished,
+        outcome=result.outcome,
+        baseline=result.baseline,
+        samples=result.samples.uri,
+        content=result.samples.digest,
+        count=result.samples.count,
+        classes=len(result.samples.classes),
+        verdict=verdict_words(result),
+        words=tuple(fleet_words(result)),
+        versions=result.versions,
+        models=tuple(_model(model, tables.file_of(result, place)) for place, model in enumerate(result.models)),
+        size=size,
+    )
+
+
+def write_overview(result: AuditResult, folder: str, size: int) -> None:
+    """Write ``overview.json`` beside the bundle that is about to be written with `size` bytes."""
+    files.write_bytes(files.join(folder, OVERVIEW), _ADAPTER.dump_json(overview_of(result, size)))
+
+
+def parsed_overview(data: bytes) -> Overview | None:
+    """The overview, or None when this is none of this schema version."""
+    try:
+        found = _ADAPTER.validate_json(data)
+    except ValidationError:
+        return None
+    return found if found.schema_version == SCHEMA_VERSION else None
+
+
+def _model(model: ModelResult, table: str) -> ModelOverview:
+    threat = model.spec.threat_model
+    gaps = {gap.lens: gap.gap for gap in model.generalisation}
+    said = {note for result in model.series for note in result.notes}
+    return ModelOverview(
+        name=model.spec.name,
+        digest=model.digest,
+        outcome=model.outcome,
+        reasons=model.reasons[:MOST_REASONS],
+        gates=model.gates,
+        threat=f"{threat.norm} {threat.epsilon:.4g}" if threat else "not declared",
+        table=table,
+        series=tuple(_series(model, result, gaps) for result in sorted(model.series, key=lens_rank)),
+        notes=tuple(note for note in model.notes if note not in said),
+        gaps=tuple(
+            AttributeGap(result.grouping, metric, result.worst_task.get(metric, ""), gap)
+            for result in model.fairness
+            for metric, gap in result.worst.items()
+        ),
+    )
+
+
+def _series(model: ModelResult, result: SeriesResult, gaps: dict[str, Estimate]) -> SeriesOverview:
+    series, name = result.series, lens(result)
+    tested = refuted(model, name)
+    return SeriesOverview(
+        lens=name,
+        key=series.key,
+        title=series.title,
+        unit=series.unit,
+        bound=series.bound,
+        binary=series.binary,
+        grouping=result.grouping,
+        aggregate=result.aggregate,
+        wcr=result.wcr,
+        rdi=result.rdi,
+        nrgc=result.nrgc,
+        fp=result.fp,
+        worst=result.worst[:MOST_NAMES],
+        groups=len(result.groups),
+        missing=len(result.missing),
+        close=len(result.not_separated),
+        delta=result.delta,
+        method=result.method,
+        refuted=tested.overall if tested else None,
+        gap=gaps.get(name),
+        words=" ".join(series_words(result)),
+    )

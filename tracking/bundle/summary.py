@@ -1,0 +1,97 @@
+"""The leaderboard of an audit: one flat row a model, the same columns for all of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from services.records import AuditResult, Estimate, FalsifiedResult, ModelResult, SeriesResult
+from tracking.bundle.tables import finite
+from tracking.names import metric_key, series_key
+
+METRICS = ("aggregate", "rdi", "nrgc", "wcr", "fp")
+"""What every series is summed up by, in reading order; attributes of `SeriesResult`."""
+
+
+def lens(result: SeriesResult) -> str:
+    """The name of a series over a grouping, unique within a model: ``great``, ``great/by-sex``."""
+    return series_key(result.series.key, result.grouping)
+
+
+def lenses(audit: AuditResult) -> list[str]:
+    """All series and groupings of the audit: classes before other groupings, GREAT first, clean accuracy last."""
+    first: dict[str, SeriesResult] = {}
+    for model in audit.models:
+        for result in model.series:
+            first.setdefault(lens(result), result)
+    return sorted(first, key=lambda name: lens_rank(first[name]))
+
+
+def lens_rank(result: SeriesResult) -> tuple[bool, bool, bool]:
+    """Sort key of reading order."""
+    return reading_rank(result.grouping, result.series.key)
+
+
+def reading_rank(grouping: str, key: str) -> tuple[bool, bool, bool]:
+    """`lens_rank` of the series `key` over a grouping: classes first, GREAT first among them, clean accuracy last."""
+    return grouping != "class", key.startswith("clean"), not key.startswith("great")
+
+
+def find(model: ModelResult, name: str) -> SeriesResult | None:
+    """The model's series under that lens, None when it was not measured."""
+    return next((result for result in model.series if lens(result) == name), None)
+
+
+def refuted(model: ModelResult, name: str) -> FalsifiedResult | None:
+    """How much of what the series under that lens claims attacks refuted; None when that was not tested."""
+    return next((found for found in model.falsified if series_key(found.series, found.grouping) == name), None)
+
+
+def bounds(name: str, estimate: Estimate) -> dict[str, float]:
+    """``name``, ``name_low`` and ``name_high`` as far as they are defined and finite."""
+    found = {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
+    return {key: number for key, value in found.items() if (number := finite(value)) is not None}
+
+
+def series_metrics(result: SeriesResult) -> dict[str, float]:
+    """Aggregates of one series under its MLflow keys: ``great/rdi``, ``great/rdi_low``, ``great/wcr_low``."""
+    found: dict[str, float] = {}
+    for metric in METRICS:
+        found.update(bounds(metric_key(lens(result), metric), getattr(result, metric)))
+    return found
+
+
+def leaderboard(audit: AuditResult) -> list[dict[str, Any]]:
+    """One row a model: name, outcome, and per series the aggregates and the worst groups, None where undefined.
+
+    The score and the worst class stand first, because MLflow shows four columns of a table until asked for more.
+    """
+    names = lenses(audit)
+    measured = [{name: series_metrics_of(model, name) for name in names} for model in audit.models]
+    table = []
+    for model, metrics in zip(audit.models, measured, strict=True):
+        row: dict[str, Any] = {"model": model.spec.name, "outcome": model.outcome.value}
+        for name in names:
+            columns = dict.fromkeys(key for other in measured for key in other[name])
+            for key in sorted(columns, key=_column_rank):
+                row[key] = metrics[name].get(key)
+            row[f"{name}/worst"] = worst_of(model, name)
+        table.append(row)
+    return table
+
+
+def _column_rank(key: str) -> int:
+    order = ("aggregate", "wcr", "wcr_low", "rdi", "nrgc", "fp")
+    last = key.rpartition("/")[2]
+    return order.index(last) if last in order else len(order)
+
+
+def series_metrics_of(model: ModelResult, name: str) -> dict[str, float]:
+    """`series_metrics` of the model under that lens; empty when it was not measured."""
+    found = find(model, name)
+    return series_metrics(found) if found else {}
+
+
+def worst_of(model: ModelResult, name: str) -> str | None:
+    """Names of the worst groups, tied ones joined; None when unknown."""
+    found = find(model, name)
+    return " = ".join(found.worst[:3]) if found and found.worst else None

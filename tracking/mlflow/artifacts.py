@@ -1,0 +1,73 @@
+"""The files a run gets, in a local folder: the same paths in every child run, so that MLflow can compare them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from services.records import AuditResult
+from services.storage import files
+from tracking.bundle import tables
+from tracking.bundle.comparison import COMPARISON
+from tracking.bundle.fairness import FILE, fill_attributes, has_attributes
+from tracking.bundle.summary import lenses
+from tracking.figures.attributes import traversal_charts
+from tracking.figures.png import png_bytes
+from tracking.figures.save import FIGURES, figure_files, model_charts, trend_file
+from tracking.mlflow.layout import RunContent
+from tracking.report.report import REPORT, render, write_report
+
+
+def parent_files(audit: AuditResult, bundle: str, content: RunContent, folder: Path) -> None:
+    """Report and fleet figures (the bundle's own where it has them), verdict and long texts."""
+    _texts(content, folder)
+    _verdict(folder, {"outcome": audit.outcome.value, "models": {m.spec.name: m.outcome.value for m in audit.models}})
+    source = files.join(bundle, REPORT)
+    if files.exists(source):
+        (folder / REPORT).write_bytes(files.read_bytes(source))
+    else:
+        write_report(audit, str(folder))
+    compared = files.join(bundle, COMPARISON)
+    if files.exists(compared):
+        _bytes(folder / COMPARISON, files.read_bytes(compared))
+    for path, chart in figure_files(audit).items():
+        drawn = files.join(bundle, path)
+        _bytes(folder / path, files.read_bytes(drawn) if files.exists(drawn) else png_bytes(chart))
+    for path in map(trend_file, lenses(audit)):  # drawn from audits that are not at hand here
+        if files.exists(drawn := files.join(bundle, path)):
+            _bytes(folder / path, files.read_bytes(drawn))
+
+
+def child_files(audit: AuditResult, index: int, content: RunContent, folder: Path, bundle: str) -> None:
+    """One model's table, figures, light report and verdict."""
+    model = audit.models[index]
+    _texts(content, folder)
+    gates = [asdict(gate) for gate in model.gates]
+    _verdict(folder, {"outcome": model.outcome.value, "reasons": list(model.reasons), "gates": gates})
+    with (folder / "per_class.parquet").open("wb") as file:
+        tables.fill_parquet(model, file)
+    if has_attributes(model):
+        with (folder / FILE).open("wb") as file:
+            fill_attributes(model, file)
+    traversals = traversal_charts(bundle, index, model, audit.samples.classes)
+    for name, chart in {**model_charts(model), **traversals}.items():
+        _bytes(folder / FIGURES / f"{name}.png", png_bytes(chart))
+    alone = replace(audit, models=(model,), outcome=model.outcome)
+    page = render(alone, interactive=False, traversals={model.spec.name: traversals})
+    (folder / REPORT).write_text(page, encoding="utf-8")
+
+
+def _texts(content: RunContent, folder: Path) -> None:
+    for path, text in content.texts.items():
+        _bytes(folder / path, text.encode())
+
+
+def _bytes(target: Path, data: bytes) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(data)
+
+
+def _verdict(folder: Path, body: dict[str, Any]) -> None:
+    (folder / "verdict.json").write_text(json.dumps(body, indent=1, default=str), encoding="utf-8")

@@ -1,0 +1,257 @@
+"""What an audit looks like in MLflow, as plain values: no server, no file.
+
+The experiment is the fleet, the parent run one audit, a child run one model in it. Metrics are aggregates and the five
+worst classes; a thousand classes are not a thousand metrics, the whole table is an artifact. An undefined number is
+never logged as a number: its name and reason stand in the tag ``classwise.undefined`` and are counted in the metric
+``undefined``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from services.records import AuditResult, ModelResult, Outcome, SeriesResult, ThreatModel, digest_of
+from tracking.bundle.comparison import Comparison
+from tracking.bundle.fairness import attribute_metrics
+from tracking.bundle.summary import METRICS, bounds, lens, series_metrics
+from tracking.bundle.tables import finite, rows
+from tracking.names import group_key, metric_key, series_key, unique_name
+
+MODEL_TAG = "classwise.tag."
+"""Prefix of the tags that the fleet file gives a model; the leaderboard filters by them."""
+
+MODELS_TAG = "classwise.models"
+"""On an audit: a digest of its models and samples. Of two audits with the same one the newer tells all."""
+
+SECONDS_PER_EPOCH = "seconds_per_epoch"
+"""Fact of a model that a sweep trained, and last part of its metric."""
+
+MAX_PARAM = 6_000
+MAX_TAG = 8_000
+WORST_CLASSES = 5
+MAX_TABLE_ROWS = 2_000
+"""Rows of the MLflow table artifact, which the browser loads whole; the Parquet file beside it holds all."""
+
+
+@dataclass(frozen=True)
+class RunContent:
+    """What one run gets: parameters, metrics and tags as given, and texts too long for MLflow as artifacts."""
+
+    name: str
+    params: dict[str, str]
+    metrics: dict[str, float]
+    tags: dict[str, str]
+    texts: dict[str, str] = field(default_factory=dict)
+
+
+def child_content(audit: AuditResult, index: int, comparison: Comparison | None = None) -> RunContent:
+    """The child run of one model."""
+    model = audit.models[index]
+    undefined = list(undefined_of(model))
+    metrics = {key: value for result in model.series for key, value in _metrics(result).items()}
+    for tested in model.falsified:
+        metrics |= bounds(metric_key(series_key(tested.series, tested.grouping), "falsified"), tested.overall)
+    for gap in model.generalisation:
+        metrics |= bounds(metric_key("ge", gap.lens), gap.gap)
+    for gap in model.generated:
+        metrics |= bounds(metric_key("generated", gap.lens), gap.train)
+        metrics |= bounds(metric_key("generated_minus_test", gap.lens), gap.gap)
+    metrics |= attribute_metrics(model)
+    if SECONDS_PER_EPOCH in model.facts:
+        metrics[f"train/{SECONDS_PER_EPOCH}"] = model.facts[SECONDS_PER_EPOCH]
+    metrics |= _changes(comparison, model.spec.name)
+    metrics |= {"undefined": float(len(undefined)), "forwards": float(model.forwards), "seconds": model.seconds}
+    return bounded(model.spec.name, _params(audit, model), metrics, _tags(audit, index, undefined))
+
+
+def parent_content(audit: AuditResult, comparison: Comparison | None = None) -> RunContent:
+    """The parent run of an audit."""
+    counts = {f"models/{outcome.value}": _count(audit, outcome) for outcome in Outcome}
+    metrics = {**counts, "models/all": float(len(audit.models)), **_calibration(audit)}
+    metrics |= _changes(comparison)
+    tags = {
+        "classwise.audit_id": audit.audit_id,
+        "classwise.role": "audit",
+        "classwise.outcome": audit.outcome.value,
+        "classwise.baseline": audit.baseline,
+        MODELS_TAG: _models_digest(audit),
+        "classwise.versions": json.dumps(audit.versions, sort_keys=True),
+        "mlflow.note.content": _note(audit),
+    }
+    return bounded(audit.audit_id, dict(flat(audit.config)), metrics, tags)
+
+
+def _changes(comparison: Comparison | None, model: str = "") -> dict[str, float]:
+    """How much is worse and better than in the accepted audit: of the fleet, or of one model."""
+    if comparison is None:
+        return {}
+    flags = {flag: list(comparison.flagged(flag)) for flag in ("worse", "better")}
+    mine = {flag: [each for each in found if model in ("", each[0].name)] for flag, found in flags.items()}
+    classes = {f"change/classes_{flag}": sum(each[2].index >= 0 for each in found) for flag, found in mine.items()}
+    counts = {f"change/{flag}": len(found) for flag, found in mine.items()}
+    return {key: float(value) for key, value in {**counts, **classes}.items()}
+
+
+def undefined_of(model: ModelResult) -> Iterator[tuple[str, str]]:
+    """Name and reason of every number of the model that has no value."""
+    for result in model.series:
+        for metric in METRICS:
+            estimate = getattr(result, metric)
+            if finite(estimate.value) is None:
+                yield metric_key(lens(result), metric), estimate.reason or "undefined"
+        for group in result.groups:
+            if finite(group.score.value) is None:
+                yield _group_metric(result, group_key(group.index, group.name)), group.score.reason or "undefined"
+    for gaps in model.fairness:
+        for metric, estimate in gaps.worst.items():
+            if finite(estimate.value) is None:
+                key = metric_key(series_key("fairness", gaps.grouping), metric)
+                yield key, estimate.reason or "undefined"
+
+
+def worst_groups(result: SeriesResult) -> Iterator[tuple[str, float, float | None]]:
+    """Key, score and lower limit of the groups with the smallest means, smallest first."""
+    scored = [(value, group) for group in result.groups if (value := finite(group.score.value)) is not None]
+    scored.sort(key=lambda pair: (pair[0], pair[1].index))
+    for value, group in scored[:WORST_CLASSES]:
+        yield group_key(group.index, group.name), value, finite(group.score.low)
+
+
+def table_rows(model: ModelResult) -> list[dict[str, Any]]:
+    """Rows of the MLflow table: all of them, or for each series the worst ones when there are too many."""
+    found = list(rows(model))
+    if len(found) <= MAX_TABLE_ROWS:
+        return found
+    share = max(WORST_CLASSES, MAX_TABLE_ROWS // len(model.series))
+    kept: list[dict[str, Any]] = []
+    for result in model.series:
+        mine = [row for row in found if (row["series"], row["grouping"]) == (result.series.key, result.grouping)]
+        mine.sort(key=lambda row: (row["score"] is None, row["score"] or 0.0))
+        kept += mine[:share]
+    return kept
+
+
+def threat_text(threat: ThreatModel | None) -> str:
+    """A threat model as MLflow tells it."""
+    return f"{threat.norm} {threat.epsilon:.6g}" if threat else "not declared"
+
+
+def _group_metric(result: SeriesResult, key: str, side: str = "") -> str:
+    kind = "class" if result.grouping == "class" else "group"
+    return metric_key(lens(result), f"{kind}{side}", key)
+
+
+def _metrics(result: SeriesResult) -> dict[str, float]:
+    found = series_metrics(result)
+    for key, value, low in worst_groups(result):
+        found[_group_metric(result, key)] = value
+        if low is not None:
+            found[_group_metric(result, key, "_low")] = low
+    for name, extra in result.extras.items():
+        if (number := finite(extra)) is not None:
+            found[metric_key(lens(result), unique_name(name))] = number
+    return found
+
+
+def _params(audit: AuditResult, model: ModelResult) -> dict[str, str]:
+    spec = model.spec
+    found: dict[str, Any] = {
+        "model": spec.name,
+        "uri": spec.uri,
+        "outputs": spec.outputs,
+        "threat_model": threat_text(spec.threat_model),
+        "samples": audit.samples.uri,
+        "temperature_policy": audit.calibration.policy,
+        "temperature": audit.calibration.temperature,
+        "robust_accuracy_declared": spec.robust_accuracy,
+        "clean_accuracy_declared": spec.clean_accuracy,
+    }
+    return {key: str(value) for key, value in found.items() if value is not None}
+
+
+def _tags(audit: AuditResult, index: int, undefined: list[tuple[str, str]]) -> dict[str, str]:
+    model = audit.models[index]
+    reasons = "\n".join(model.reasons)
+    lines = [f"**{model.outcome.value.upper()}**", *(f"* {reason}" for reason in (*model.reasons, *model.notes))]
+    tags = {
+        "classwise.audit_id": audit.audit_id,
+        "classwise.role": "model",
+        "classwise.model": model.spec.name,
+        "classwise.model_index": str(index),
+        "classwise.outcome": model.outcome.value,
+        "classwise.reasons": reasons,
+        "classwise.model_digest": model.digest,
+        "classwise.threat_model": threat_text(model.spec.threat_model),
+        "mlflow.note.content": "\n".join(lines),
+        **{f"{MODEL_TAG}{key}": value for key, value in model.spec.tags},
+    }
+    if undefined:
+        tags["classwise.undefined"] = "\n".join(f"{key}: {reason}" for key, reason in undefined)
+    if model.spec.allow_unpickling:
+        tags["classwise.allow_unpickling"] = "true"
+    return tags
+
+
+def bounded(name: str, params: dict[str, str], metrics: dict[str, float], tags: dict[str, str]) -> RunContent:
+    """Move what MLflow would cut in silence into text artifacts; drop what is no number and what PostgreSQL refuses."""
+    texts: dict[str, str] = {}
+
+    def fit(kind: str, key: str, text: str, limit: int) -> str:
+        value = text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
+        if len(value) <= limit:
+            return value
+        path = f"{kind}/{unique_name(key, ascii_only=True)}.txt"
+        texts[path] = value
+        return f"{len(value)} characters, whole in the artifact {path}: {value[:200]}…"
+
+    short_params = {metric_key(key): fit("params", key, value, MAX_PARAM) for key, value in params.items()}
+    short_tags = {key: fit("tags", key, value, MAX_TAG) for key, value in tags.items() if value}
+    numbers = {key: value for key, raw in metrics.items() if (value := finite(raw)) is not None}
+    return RunContent(name, short_params, numbers, short_tags, texts)
+
+
+def _models_digest(audit: AuditResult) -> str:
+    """What makes runs of two audits runs of the same models in the same setting."""
+    named = [(m.spec.name, threat_text(m.spec.threat_model), dict(m.spec.tags)) for m in audit.models]
+    told = sorted((name, threat, tags.get("dataset", "")) for name, threat, tags in named)
+    return digest_of(told, audit.samples.digest or audit.samples.uri)
+
+
+def _count(audit: AuditResult, outcome: Outcome) -> float:
+    return float(sum(model.outcome is outcome for model in audit.models))
+
+
+def _calibration(audit: AuditResult) -> dict[str, float]:
+    found = audit.calibration
+    values = {
+        "temperature": found.temperature,
+        "objective": found.objective,
+        "reference_correlation": found.reference,
+        "reference_correlation_before": found.reference_before,
+        "reference_correlation_of_accuracy": found.reference_accuracy,
+    }
+    return {f"calibration/{key}": number for key, value in values.items() if (number := finite(value)) is not None}
+
+
+def _note(audit: AuditResult) -> str:
+    lines = [f"Audit of **{audit.fleet}**: **{audit.outcome.value.upper()}**", ""]
+    for model in audit.models[:50]:
+        lines.append(f"* {model.spec.name}: {model.outcome.value}. {' '.join(model.reasons[:2])}")
+    if len(audit.models) > 50:
+        lines.append(f"* and {len(audit.models) - 50} more, see report.html")
+    return "\n".join(lines)
+
+
+def flat(value: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Dotted keys of a nested configuration; lists of plain values stay one parameter."""
+    if isinstance(value, dict) and value:
+        for key, inner in value.items():
+            part = unique_name(str(key))
+            yield from flat(inner, f"{prefix}.{part}" if prefix else part)
+    elif isinstance(value, list) and any(isinstance(item, dict) for item in value):
+        yield prefix, json.dumps(value, sort_keys=True, default=str)
+    elif value is not None:
+        yield prefix, value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)

@@ -1,0 +1,116 @@
+"""The verdict as a table for the terminal, and the sentences that go under it."""
+
+from __future__ import annotations
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from services.records import AuditResult, ModelResult, Outcome, SeriesResult
+from tracking.bundle.summary import find, lenses
+from tracking.names import shorten
+from tracking.report.words import fleet_words, verdict_words
+
+STYLES = {Outcome.PASS: "green", Outcome.FAIL: "red", Outcome.UNDECIDED: "yellow", Outcome.ERROR: "magenta"}
+LEGEND = (
+    "score: mean over all samples. worst: the class with the smallest mean (+1: one more ties), that mean, and low, "
+    "its certified bound. "
+    "RDI: best minus worst class. NRGC: inequality relative to the mean, 0 is equal."
+)
+MOST_MODELS = 100
+WIDTH = 80
+HEADS = ("model", "verdict", "measure", "score", "worst", "mean", "low", "RDI", "NRGC")
+LEAST, MOST = (10, 12), (15, 22)
+"""Columns for the names of models and of measures: to spare, and at most."""
+
+
+def verdict_table(result: AuditResult, width: int = WIDTH) -> Table:
+    """One row a model and measure, no wider than asked for; the models that do not pass come first when cut."""
+    models = _shown(result)
+    rows = [row for model in models for row in _rows(model, lenses(result))]
+    limits = _limits(rows, width)
+    table = Table(
+        title=f"{shorten(result.fleet, 60)}: {result.outcome.value}",
+        title_justify="left",
+        box=SIMPLE_HEAD,
+        padding=(0, 0, 0, 0),
+        pad_edge=False,
+    )
+    table.add_column("model", no_wrap=True, max_width=limits[0])
+    table.add_column("verdict", no_wrap=True)
+    table.add_column("measure", no_wrap=True, max_width=limits[1])
+    for name in ("score", "worst", "mean", "low", "RDI", "NRGC"):
+        text = name == "worst"
+        table.add_column(name, justify="left" if text else "right", no_wrap=True, min_width=None if text else 5)
+    for name, outcome, measure, *numbers in rows:
+        head = (shorten(name, limits[0]) if name else "", shorten(measure, limits[1]) if measure else "")
+        table.add_row(
+            Text(head[0]),
+            Text(outcome, STYLES[Outcome(outcome)] if outcome else ""),
+            Text(head[1]),
+            *map(Text, numbers),
+        )
+    if len(models) < len(result.models):
+        table.caption = f"{len(models)} of {len(result.models)} models; the report has all of them"
+    return table
+
+
+def verdict_text(result: AuditResult, width: int = WIDTH) -> RenderableType:
+    """The table with the explanation and the reasons of what did not pass under it."""
+    lines = [Text(LEGEND, style="dim")]
+    for model in [model for model in result.models if model.outcome is not Outcome.PASS][:20]:
+        reasons = "; ".join(model.reasons) or "no reason given"
+        lines.append(Text(f"{shorten(model.spec.name, 40)} {model.outcome.value}: {reasons}", STYLES[model.outcome]))
+    lines += [Text(sentence) for sentence in (verdict_words(result), *fleet_words(result))]
+    return Group(verdict_table(result, width), *lines)
+
+
+def _shown(result: AuditResult) -> list[ModelResult]:
+    if len(result.models) <= MOST_MODELS:
+        return list(result.models)
+    order = (Outcome.ERROR, Outcome.FAIL, Outcome.UNDECIDED, Outcome.PASS)
+    return sorted(result.models, key=lambda model: order.index(model.outcome))[:MOST_MODELS]
+
+
+def _rows(model: ModelResult, names: list[str]) -> list[list[str]]:
+    """The cells of a model, a row a measure; its name and outcome stand in the first."""
+    head = [model.spec.name, model.outcome.value]
+    found = [result for name in names if (result := find(model, name))]
+    order = list(dict.fromkeys(result.series.key for result in found))
+    measured = sorted(found, key=lambda result: order.index(result.series.key))
+    if not measured:
+        return [[*head, *[""] * 7]]
+    return [[*(("", "") if place else head), _label(found), *_numbers(found)] for place, found in enumerate(measured)]
+
+
+def _label(found: SeriesResult) -> str:
+    """A series, or what it is profiled by in the rows under it: ``great``, then `` by sex``."""
+    return found.series.key if found.grouping == "class" else f" by {found.grouping}"
+
+
+def _limits(rows: list[list[str]], width: int) -> tuple[int, int]:
+    """Columns for models and measures beside the numbers, which are never cut; measures give way last."""
+    widest = [max(len(head), *(len(row[place]) for row in rows), 0) for place, head in enumerate(HEADS)]
+    room = width - len(HEADS) - 1 - sum(max(5, widest[place]) for place in range(len(HEADS)) if place not in (0, 2))
+    model, measure = min(widest[0], MOST[0]), min(widest[2], MOST[1])
+    model = max(LEAST[0], min(model, room - measure))
+    return model, max(LEAST[1], min(measure, room - model))
+
+
+def _numbers(found: SeriesResult) -> list[str]:
+    low = None if found.wcr.low is None else max(0.0, found.wcr.low)
+    certified = "–" if low is None else _told(low)
+    told = [_told(found.aggregate.value), _worst(found), _told(found.wcr.value), certified]
+    return [*told, _told(found.rdi.value), _told(found.nrgc.value)]
+
+
+def _worst(found: SeriesResult) -> str:
+    if not found.worst:
+        return "–"
+    others = f" +{len(found.worst) - 1}" if len(found.worst) > 1 else ""
+    return shorten(found.worst[0], 11 - len(others)) + others
+
+
+def _told(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"

@@ -1,0 +1,190 @@
+"""What the numbers mean, in plain sentences made from the numbers and from nothing else."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+from services.records import (
+    WORST_FIRST,
+    AuditResult,
+    CalibrationResult,
+    Estimate,
+    GateResult,
+    ModelResult,
+    Outcome,
+    SeriesResult,
+)
+from tracking.bundle.fairness import GAPS
+from tracking.bundle.summary import find, lenses
+from tracking.names import shorten
+
+FEWEST_RANKED = 5
+"""Models from which a rank correlation is told as a finding: of three, two orders in six agree or oppose entirely."""
+
+METRIC_WORDS = {
+    "aggregate": "mean over all samples",
+    "wcr": "worst {group}",
+    "rdi": "gap between best and worst {group}",
+    "nrgc": "inequality between {groups}",
+    "fp": "mean less a penalty for disparity",
+    "falsified": "share of claims that attacks refute",
+    **{metric: f"largest gap between {{groups}} in {words.of}" for metric, words in GAPS.items()},
+}
+_RANKING = re.compile("spearman|rank correlation", re.IGNORECASE)
+_SMALLEST = 0.00005
+
+
+def number(value: float | None) -> str:
+    """Three significant digits at most four decimals: what a reader can take in."""
+    if value is None:
+        return "undefined"
+    if 0 < abs(value) < _SMALLEST:
+        return "<0.0001" if value > 0 else ">-0.0001"
+    return f"{value:.3f}" if abs(value) >= 0.0995 or value == 0 else f"{value:.4f}"
+
+
+def interval(estimate: Estimate) -> str:
+    """``0.335 (0.301 to 0.352)``, with the sides that exist."""
+    if estimate.value is None:
+        return f"undefined ({estimate.reason})" if estimate.reason else "undefined"
+    low, high = estimate.low, estimate.high
+    if low is None and high is None:
+        return number(estimate.value)
+    if high is None:
+        return f"{number(estimate.value)} (at least {number(low)})"
+    if low is None:
+        return f"{number(estimate.value)} (at most {number(high)})"
+    return f"{number(estimate.value)} ({number(low)} to {number(high)})"
+
+
+def verdict_words(audit: AuditResult) -> str:
+    """The outcome of the audit as a sentence: ``8 of 14 models fail, 1 is undecided, 5 pass.``"""
+    if len(audit.models) == 1:
+        return f"The model {_VERBS[audit.models[0].outcome][0]}."
+    counts = Counter(model.outcome for model in audit.models)
+    listed = [(counts[outcome], _VERBS[outcome]) for outcome in WORST_FIRST if counts[outcome]]
+    parts = [f"{count} {one if count == 1 else many}" for count, (one, many) in listed]
+    parts[:1] = [part.replace(" ", f" of {len(audit.models)} models ", 1) for part in parts[:1]]
+    return f"{', '.join(parts)}." if parts else "No model was audited."
+
+
+def gate_words(audit: AuditResult, gate: GateResult) -> str:
+    """A threshold gate spelled out: ``clean accuracy, worst class: at least 0.5``; "" where that adds nothing."""
+    found = re.fullmatch(r"(\S+) (\w+)(?: by (.+))? (>=|<=) (\S+)", gate.text)
+    metric = METRIC_WORDS.get(found[2]) if found else None
+    if found is None or metric is None:
+        return ""
+    series = (result.series for model in audit.models for result in model.series)
+    title = next((one.title for one in series if one.key == found[1]), found[1])
+    one, many = (f"group of {found[3]}", f"groups of {found[3]}") if found[3] else ("class", "classes")
+    bound = "at least" if found[4] == ">=" else "at most"
+    return f"{title}, {metric.format(group=one, groups=many)}: {bound} {found[5]}"
+
+
+def share_words(estimate: Estimate) -> str:
+    """A share in per cent with its interval: ``12.3 % (10.1 to 14.8 %)``."""
+    if estimate.value is None:
+        return interval(estimate)
+    low, high = estimate.low, estimate.high
+    limits = "" if low is None or high is None else f" ({100 * low:.1f} to {100 * high:.1f} %)"
+    return f"{100 * estimate.value:.1f} %{limits}"
+
+
+def fleet_words(audit: AuditResult) -> list[str]:
+    """What the fleet's numbers mean: the class that suffers most, the temperature, cautions. Every sentence once."""
+    notes = audit.notes
+    if len(audit.models) < FEWEST_RANKED:
+        notes = tuple(note for note in notes if not _RANKING.search(note))
+    found = [*_shared_worst(audit), *calibration_words(audit.calibration), *notes]
+    if len(audit.models) == 1:
+        found = [*model_words(audit.models[0]), *calibration_words(audit.calibration), *notes]
+    return list(dict.fromkeys(found))
+
+
+def model_words(model: ModelResult) -> list[str]:
+    """A paragraph a series, and the model's own notes: worst class, how sure, what is vacuous or saturated."""
+    found = [" ".join(series_words(result)) for result in model.series]
+    said = {note for result in model.series for note in result.notes}
+    return [*found, *(note for note in model.notes if note not in said)]
+
+
+def series_words(result: SeriesResult) -> Iterator[str]:
+    """Sentences about one series of one model, its notes among them."""
+    title = result.series.title
+    if not result.worst:
+        yield f"{title}: no worst {_group(result)}, because {result.wcr.reason or 'nothing was scored'}."
+    else:
+        yield f"{title}: {_worst(result)}{_certified(result)}."
+    if len(result.worst) == 1 and result.not_separated:
+        names = _names(result.not_separated)
+        yield f"The samples do not separate {_name(result.worst[0])} from {names}: any of them may be the weakest."
+    if result.missing:
+        yield f"No samples of {_names(result.missing)}: left out, not counted as zero."
+    yield from result.notes
+
+
+def calibration_words(found: CalibrationResult) -> Iterator[str]:
+    """Which temperature was chosen and how; what to think of it is in the calibration's notes."""
+    if found.temperature is None and found.policy != "fixed":
+        yield f"No temperature was chosen ({found.policy}): {found.reason or 'undefined'}."
+    elif found.temperature is not None and found.policy != "fixed":
+        yield f"Temperature {found.temperature:g} was chosen by {found.policy}."
+
+
+def _shared_worst(audit: AuditResult) -> Iterator[str]:
+    for name in lenses(audit)[:1]:
+        results = [result for model in audit.models if (result := find(model, name)) and result.worst]
+        tally: dict[str, int] = {}
+        for result in results:
+            for worst in result.worst:
+                tally[worst] = tally.get(worst, 0) + 1
+        if len(results) < 2 or not tally:
+            continue
+        worst, count = max(tally.items(), key=lambda item: item[1])
+        if count == 1:
+            yield f"By {results[0].series.title} no two models share their weakest {_group(results[0])}."
+            continue
+        yield (
+            f"By {results[0].series.title} the weakest {_group(results[0])} is {shorten(worst)} in {count} of "
+            f"{len(results)} models."
+        )
+
+
+def _group(result: SeriesResult) -> str:
+    return "class" if result.grouping == "class" else f"group of {result.grouping}"
+
+
+def _name(name: str) -> str:
+    """Quoted where it is several words: a group may be called `from 2.31`."""
+    return f'"{shorten(name)}"' if " " in name else shorten(name)
+
+
+def _names(names: tuple[str, ...]) -> str:
+    shown = ", ".join(_name(name) for name in names[:5])
+    return f"{shown} and {len(names) - 5} more" if len(names) > 5 else shown
+
+
+def _worst(result: SeriesResult) -> str:
+    if len(result.worst) > 1:
+        return f"{_names(result.worst)} tie for the worst {_group(result)} at {number(result.wcr.value)}"
+    return f"the worst {_group(result)} is {_name(result.worst[0])} at {number(result.wcr.value)}"
+
+
+def _certified(result: SeriesResult) -> str:
+    low = result.wcr.low
+    if low is None:
+        return ""
+    share = 100 * (1 - result.delta)
+    if low <= 0:
+        return f", and at {share:g} % confidence it may be as low as 0"
+    return f", certified to be at least {number(low)} at {share:g} % confidence"
+
+
+_VERBS = {
+    Outcome.ERROR: ("could not be judged", "could not be judged"),
+    Outcome.FAIL: ("fails", "fail"),
+    Outcome.UNDECIDED: ("is undecided", "are undecided"),
+    Outcome.PASS: ("passes", "pass"),
+}
