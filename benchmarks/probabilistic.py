@@ -28,12 +28,12 @@ import numpy as np
 import torch
 
 from benchmarks import zoo
+from benchmarks.probacc import probacc
+from benchmarks.spending import characteristics
 from services.measures.probabilistic import Pr, ProbAcc
 from services.measures.radius import Radius
 from services.measures.sampling.noise import unit_noise
 from services.numerics.intervals.binomial import fixed_sample_size
-from services.numerics.intervals.probacc import probacc
-from services.numerics.intervals.spending import characteristics
 
 NETWORKS = (
     "cifar10_wide_std",

@@ -24,8 +24,10 @@ pickle, and their text is complete without a traceback.
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import PurePath
 
 from services.telemetry.redaction import redacted
 
@@ -168,3 +170,11 @@ class Interrupted(ClasswiseError):
 def one_line(error: object, most: int = 200) -> str:
     """The text of an error, usually another library's, in one line of at most so many characters."""
     return " ".join(str(error).split())[:most]
+
+
+def raised_at(error: BaseException) -> str:
+    """What was raised and in which line: the trace itself stays on the worker."""
+    text = one_line(error, 500)
+    last = traceback.extract_tb(error.__traceback__)[-1:]
+    line = "".join(f" ({PurePath(frame.filename).name}:{frame.lineno} in {frame.name})" for frame in last)
+    return f"{type(error).__name__}: {text}{line}"

@@ -1,7 +1,7 @@
 """Tests that are looked at after every draw: how often they err, exactly and by simulation, and what they find when.
 
 A boundary's error, power and mean number of draws follow exactly from the distribution of the walk of failures
-(`services.numerics.intervals.spending`). The simulation runs the loop that the measures run, `sequential_verdicts`.
+(`benchmarks.spending`). The simulation runs the loop that the measures run, `sequential_verdicts`.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from scipy.stats import binom
 from benchmarks.coverage.data import LEVELS, SLACK, Ints
 from benchmarks.coverage.judge import Cell, cell, percent
 from benchmarks.coverage.sampling import SIGMA, certificates
+from benchmarks.spending import Characteristics, characteristics, spending_boundary
 from services.measures.sampling.verdicts import sequential_verdicts
 from services.numerics.intervals import betting
 from services.numerics.intervals.binomial import monitored_error
 from services.numerics.intervals.radius import certified_radius, probability_at
 from services.numerics.intervals.sequential import Boundary, confidence_sequence, mixture_boundary
-from services.numerics.intervals.spending import Characteristics, characteristics, spending_boundary
 
 KAPPAS = (0.01, 0.05, 0.2)
 ALPHA = 0.05

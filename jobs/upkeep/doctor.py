@@ -7,67 +7,15 @@ ended. A check that does not answer in time is a finding too.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
+from jobs.upkeep.findings import SECONDS, SLOW_SECONDS, Finding, Level, Surroundings
 from services.errors import one_line
 
 if TYPE_CHECKING:
-    from jobs.fleetfile.tree import FleetConfig
-
-Level = Literal["ok", "warn", "fail"]
-SECONDS = 6.0
-"""That a check may take; those that start a process have `SLOW_SECONDS`."""
-SLOW_SECONDS = 20.0
-
-
-@dataclass(frozen=True)
-class Finding:
-    """How one thing stands.
-
-    Attributes:
-        check: its name.
-        level: "warn" is worth knowing; "fail" stops audits.
-        found: what is there.
-        remedy: what to do; empty when all is well.
-    """
-
-    check: str
-    level: Level
-    found: str
-    remedy: str = ""
-
-
-@dataclass(frozen=True)
-class Surroundings:
-    """What is looked at.
-
-    Attributes:
-        config: of the fleet file, None without one.
-        environment: variables of the process.
-        storage: where results go.
-        tracking: MLflow's URI, "" when there is none.
-        address: of the Ray cluster, "" for an embedded one.
-        schedules: the database of schedules, "" when there is none.
-    """
-
-    config: FleetConfig | None
-    environment: Mapping[str, str]
-    storage: str
-    tracking: str = ""
-    address: str = ""
-    schedules: str = ""
-
-    @property
-    def gpus(self) -> float:
-        """GPUs a worker that the fleet asks for."""
-        return self.config.resources.gpus if self.config else 0.0
-
-    @property
-    def experiment(self) -> str:
-        """The MLflow experiment of the fleet, "" without a fleet."""
-        return (self.config.tracking.experiment or self.config.fleet) if self.config else ""
+    pass
 
 
 Look = Callable[[Surroundings], Iterator[Finding]]

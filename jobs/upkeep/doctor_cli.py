@@ -16,7 +16,7 @@ from services.errors import TrackingError
 from tracking.mlflow.reach import sqlite_path
 
 if TYPE_CHECKING:
-    from jobs.upkeep.doctor import Finding, Surroundings
+    from jobs.upkeep.findings import Finding, Surroundings
 
 Fleet = Annotated[Path | None, typer.Argument(help="Fleet file: look at its storage, cluster and tracking server.")]
 
@@ -47,7 +47,7 @@ def doctor(
 def surroundings(fleet_file: Path | None, storage: str | None, address: str | None) -> Surroundings:
     """What the checks look at: the fleet file's, the environment's, else the defaults."""
     from jobs.audit.publish import tracking_uri
-    from jobs.upkeep.doctor import Surroundings
+    from jobs.upkeep.findings import Surroundings
 
     config = None
     if fleet_file is not None:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 
-from jobs.upkeep.doctor import SLOW_SECONDS, Finding, Level, Surroundings
+from jobs.upkeep.findings import SLOW_SECONDS, Finding, Level, Surroundings
 from services.storage import files
 
 GIB = 2**30

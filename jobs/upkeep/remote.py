@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-from jobs.upkeep.doctor import SLOW_SECONDS, Finding, Surroundings
+from jobs.upkeep.findings import SLOW_SECONDS, Finding, Surroundings
 from services.telemetry.redaction import redacted_line
 from tracking.bundle.marker import without_secret
 from tracking.mlflow.reach import sqlite_path

@@ -12,11 +12,13 @@ loading and fingerprint. What they give must have two methods; two buffers are o
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from services.errors import MeasureError, Problem, SourceError
 from services.loading.models.source import SCHEMES, Request, fingerprint
@@ -25,7 +27,9 @@ from services.records import ModelSpec
 
 if TYPE_CHECKING:
     import torch
-    from numpy.typing import NDArray
+
+    Decode = Callable[[torch.Tensor], torch.Tensor]
+    """Latents (n, L) to images (n, C, H, W) in [0, 1]."""
 
 MAPPER_SCHEMES = ("factory", "torchscript")
 NAME = "mapper"
@@ -89,7 +93,6 @@ class LoadedMapper:
 
     def reconstruction(self, images: torch.Tensor) -> Reconstruction:
         """How well these images come back."""
-        from services.measures.latent.boundaries import decoded
 
         latents = self.encode(images)
         import torch
@@ -151,3 +154,33 @@ def _check_scheme(uri: str) -> None:
     if scheme not in MAPPER_SCHEMES:
         expected = f"a mapper by {' or '.join(f'{name}:' for name in MAPPER_SCHEMES)}"
         raise SourceError(Problem(uri, expected, f"{scheme}:"))
+
+
+SLACK = 1e-3
+"""Decoded values this far outside [0, 1] are clipped as rounding; farther out is a fault of the mapper."""
+
+
+def decoded(decode: Decode, latents: torch.Tensor) -> torch.Tensor:
+    """Images of latents, checked and clipped to [0, 1].
+
+    Raises:
+        MeasureError: no (n, C, H, W), or values beyond [0, 1] or NaN.
+    """
+    import torch
+
+    images = decode(latents)
+    if not isinstance(images, torch.Tensor) or images.ndim != 4 or len(images) != len(latents):
+        raise MeasureError(Problem("mapper", f"images ({len(latents)}, C, H, W) from decode", _kind(images)))
+    low, high = (float(value) for value in images.aminmax())
+    if not (low >= -SLACK and high <= 1.0 + SLACK):
+        remedy = "end the decoder with a sigmoid, or rescale its output to [0, 1]"
+        raise MeasureError(
+            Problem("mapper", "decoded images in [0, 1]", f"values from {low:.4g} to {high:.4g}", remedy)
+        )
+    return images.clamp(0.0, 1.0)
+
+
+def _kind(value: Any) -> str:
+    import torch
+
+    return f"shape {tuple(value.shape)}" if isinstance(value, torch.Tensor) else type(value).__name__

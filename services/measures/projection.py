@@ -152,8 +152,9 @@ class Projection(Measure):
         """Nothing is drawn here: neither `ids` nor `seed` matters."""
         import torch
 
+        from services.loading.mappers import decoded
         from services.measures.attacks.logits import SMALLEST, margins, passes
-        from services.measures.latent.boundaries import cached_chunk, decoded, project
+        from services.measures.latent.boundaries import cached_chunk, project
 
         latents = passes(mapper.encode, images)
         chunk = 16 * len(images) if images.is_cuda else min(cached_chunk(images[0].numel()), 2 * len(images))

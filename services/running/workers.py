@@ -11,17 +11,15 @@ import json
 import logging
 import os
 import time
-import traceback
 from collections.abc import Callable
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from services.errors import ClasswiseError, Problem, ResourceError, SourceError, WorkerError, one_line
+from services.devices import is_out_of_memory, release, started
+from services.errors import ClasswiseError, Problem, ResourceError, SourceError, WorkerError, raised_at
 from services.measures.base import Columns, Measure, Scorer, Surroundings
 from services.measures.catalogue import measure_from
-from services.memory import is_out_of_memory, release
 from services.records import ModelSpec, Receipt, SampleSpec, ShardTask, digest_of
 from services.running.readahead import ReadAhead
 from services.storage import files
@@ -295,22 +293,6 @@ _KINDS: dict[str, Callable[[Worker, ShardTask], tuple[dict[str, Any], dict[str, 
 }
 
 
-def started(wanted: str, threads: int) -> str:
-    """Start torch with so many threads (0: its default) and return the device to use: "cpu" or "cuda".
-
-    Raises:
-        ResourceError: "cuda" is wanted and no GPU is visible.
-    """
-    import torch
-
-    if threads:
-        torch.set_num_threads(threads)
-    cuda = torch.cuda.is_available()
-    if wanted == "cuda" and not cuda:
-        raise ResourceError(Problem("resources.gpus", "a visible GPU", "none", "set gpus: 0 or check CUDA"))
-    return "cuda" if cuda and wanted in ("auto", "cuda") else "cpu"
-
-
 def _changed(spec: ModelSpec) -> Problem:
     remedy = "run the audit again when nothing writes there; on a cluster, bring files and code on the nodes up to date"
     return Problem(f"{spec.name} ({spec.uri})", "the weights and code the audit began with", "others", remedy)
@@ -319,11 +301,3 @@ def _changed(spec: ModelSpec) -> Problem:
 def _unexpected(task: ShardTask, error: BaseException) -> Problem:
     remedy = "mend it and run the audit again; finished shards are kept"
     return Problem(task.title, "the task to finish", raised_at(error), remedy)
-
-
-def raised_at(error: BaseException) -> str:
-    """What was raised and in which line: the trace itself stays on the worker."""
-    text = one_line(error, 500)
-    last = traceback.extract_tb(error.__traceback__)[-1:]
-    line = "".join(f" ({PurePath(frame.filename).name}:{frame.lineno} in {frame.name})" for frame in last)
-    return f"{type(error).__name__}: {text}{line}"

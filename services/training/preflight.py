@@ -16,9 +16,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from services.errors import ClasswiseError, ConfigError, PreflightError, Problem
+from services.errors import ClasswiseError, ConfigError, PreflightError, Problem, raised_at
 from services.records.trials import DataFacts
-from services.running.workers import raised_at
 from services.training.architectures.registry import ARCHITECTURES, build
 from services.training.data.batches import Images
 from services.training.data.sets import TrainingSet

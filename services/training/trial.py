@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import cast
 
-from services.errors import ClasswiseError, Problem, ResourceError, WorkerError
-from services.memory import is_out_of_memory
+from services.devices import is_out_of_memory, started
+from services.errors import ClasswiseError, Problem, ResourceError, WorkerError, raised_at
 from services.records.trials import Begun, EpochDone, EpochPoint, Shares, State, TrialDone, TrialReport, TrialTask
-from services.running.workers import raised_at, started
 from services.training.architectures.registry import build
+from services.training.counts import ClassCounts, EpochRecord
 from services.training.data.sets import TrainingSet
-from services.training.epochs.evaluation import ClassCounts, EpochRecord
 from services.training.epochs.loop import epochs, prepared
 from services.training.epochs.peers import Peers
 from services.training.epochs.report import TrainReport

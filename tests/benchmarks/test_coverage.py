@@ -11,12 +11,12 @@ from benchmarks.coverage import changes, judge, means, metrics, monitored
 from benchmarks.coverage.__main__ import PARTS
 from benchmarks.coverage.data import BOUND, CLASSES, LEVELS, SHAPES, stacked
 from benchmarks.coverage.judge import Cell, broken, cell, table
+from benchmarks.spending import characteristics
 from services.numerics.change import changes as compared
 from services.numerics.change import worst_change
 from services.numerics.intervals.means import one_sided, simultaneous
 from services.numerics.intervals.metrics import wcr_interval
 from services.numerics.intervals.sequential import mixture_boundary
-from services.numerics.intervals.spending import characteristics
 from services.numerics.paired import paired
 
 

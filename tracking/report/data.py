@@ -9,7 +9,7 @@ from services.records import AuditResult, Estimate, FalsifiedResult, GroupScore,
 from tracking.bundle.summary import METRICS, find, lenses, refuted
 from tracking.bundle.tables import finite
 from tracking.names import shorten
-from tracking.report.words import gate_words, interval, model_words, number, share_words
+from tracking.words import gate_words, interval, model_words, number, share_words
 
 MAX_ROWS = 200_000
 """Rows of the per-class table; above that each profile keeps its weakest classes and the page says so."""

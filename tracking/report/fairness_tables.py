@@ -11,7 +11,7 @@ from tracking.bundle.fairness import GAPS, attributes, fairness_of, projection_o
 from tracking.bundle.summary import find
 from tracking.bundle.tables import finite
 from tracking.names import shorten
-from tracking.report.words import interval, number, share_words
+from tracking.words import interval, number, share_words
 
 Table = dict[str, Any]
 """``title``, ``note``, ``heads`` (text and what it means) and ``rows`` (a model and its cells)."""

@@ -30,7 +30,7 @@ from tracking.report.comparison_words import comparison_words, rows
 from tracking.report.data import class_table, gate_tallies, headline, model_cards, worst_first
 from tracking.report.fairness_tables import attribute_tables
 from tracking.report.page import embedded, environment, source
-from tracking.report.words import fleet_words, verdict_words
+from tracking.words import fleet_words, verdict_words
 
 REPORT = "report.html"
 MOST_CHANGES = 500

@@ -17,7 +17,7 @@ from services.loading.protocols import LoadedModel
 from services.records import InputContract
 
 if TYPE_CHECKING:
-    from services.loading.preflight.look import Probe
+    from services.loading.preflight.probe import Probe
 
 GAIN = 0.1
 """Least gain in accuracy for an alternative contract to be called better."""
@@ -77,7 +77,7 @@ def _others(network: ContractedNetwork, probe: Probe) -> Iterator[tuple[InputCon
 def _right(
     network: ContractedNetwork, contract: InputContract, probe: Probe, rows: NDArray[np.int64], device: str, chunk: int
 ) -> NDArray[np.bool_]:
-    from services.loading.preflight.probing import run
+    from services.loading.preflight.passes import run
 
     other = ContractedNetwork(network.network, contract, network.outputs, network.output, network.where).to(device)
     predicted: NDArray[np.bool_] = run(other, probe.images[rows], device, chunk).argmax(axis=1) == probe.labels[rows]

@@ -6,14 +6,11 @@ of `checks`; what could explain a low accuracy is tried by `diagnosis`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from services.errors import ClasswiseError, Problem
 from services.loading.preflight import checks
+from services.loading.preflight.probe import Facts, Probe
 from services.loading.protocols import LoadedModel, Samples
 from services.loading.samples.selection import select
 
@@ -22,18 +19,6 @@ PROBE = 256
 CHUNK = 64
 SINGLE = 4
 """Samples also passed one by one."""
-
-Facts = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Probe:
-    """The samples looked at: images (n, C, H, W) float32 in [0, 1], labels (n,), ids (n,)."""
-
-    images: NDArray[np.float32]
-    labels: NDArray[np.int64]
-    ids: NDArray[np.int64]
-    classes: tuple[str, ...]
 
 
 def preflight(

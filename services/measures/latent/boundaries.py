@@ -12,25 +12,22 @@ positions nothing is claimed: a label may flip and flip back within ``sigma_d / 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from services.errors import MeasureError, Problem
+from services.loading.mappers import decoded
 from services.measures.attacks.logits import Network, passes
 
-Decode = Callable[[torch.Tensor], torch.Tensor]
-"""Latents (n, L) to images (n, C, H, W) in [0, 1]."""
+if TYPE_CHECKING:
+    from services.loading.mappers import Decode
 
 CHUNK_PIXELS = 1 << 16
 CHUNK_LEAST, CHUNK_MOST = 64, 1024
 """Images at once on a CPU: as many as keep a small network's activations in the cache; measured on 8x8 and 28x28."""
-SLACK = 1e-3
-"""Decoded values this far outside [0, 1] are clipped as rounding; farther out is a fault of the mapper."""
 UNREAL = -1
 """Stands for the label of logits that are NaN or infinite."""
 
@@ -163,25 +160,3 @@ class _Search:
         self._queries += torch.bincount(sample, minlength=self._size)
         self._unreal[sample[~real]] = True
         return torch.where(real, logits.argmax(dim=1), UNREAL)
-
-
-def decoded(decode: Decode, latents: torch.Tensor) -> torch.Tensor:
-    """Images of latents, checked and clipped to [0, 1].
-
-    Raises:
-        MeasureError: no (n, C, H, W), or values beyond [0, 1] or NaN.
-    """
-    images = decode(latents)
-    if not isinstance(images, torch.Tensor) or images.ndim != 4 or len(images) != len(latents):
-        raise MeasureError(Problem("mapper", f"images ({len(latents)}, C, H, W) from decode", _kind(images)))
-    low, high = (float(value) for value in images.aminmax())
-    if not (low >= -SLACK and high <= 1.0 + SLACK):
-        remedy = "end the decoder with a sigmoid, or rescale its output to [0, 1]"
-        raise MeasureError(
-            Problem("mapper", "decoded images in [0, 1]", f"values from {low:.4g} to {high:.4g}", remedy)
-        )
-    return images.clamp(0.0, 1.0)
-
-
-def _kind(value: Any) -> str:
-    return f"shape {tuple(value.shape)}" if isinstance(value, torch.Tensor) else type(value).__name__

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from services.loading.mappers import decoded
 from services.measures.attacks.logits import Network, passes
-from services.measures.latent.boundaries import Axes, decoded, project
+from services.measures.latent.boundaries import Axes, project
 from services.storage.traversals import Traversal
 
 if TYPE_CHECKING:

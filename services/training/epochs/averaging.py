@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from services.training.epochs.evaluation import ClassCounts
+    from services.training.counts import ClassCounts
 
 
 class _Average(BaseModel):

@@ -22,7 +22,7 @@ from services.errors import Problem, StorageError
 from services.loading.fingerprint import SAFETENSORS_HEADER_LIMIT, safetensors_size
 from services.records import SCHEMA_VERSION
 from services.storage import files, plainjson
-from services.training.epochs.evaluation import ClassCounts, EpochRecord
+from services.training.counts import ClassCounts, EpochRecord
 from services.training.methods.base import State
 
 MODEL = "model.safetensors"

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from torch import nn
 
 from services.errors import ConfigError, Problem
+from services.training.counts import EpochRecord
 from services.training.data.images import Labelled, checked
 from services.training.data.splits import holdout
-from services.training.epochs.evaluation import EpochRecord
 from services.training.epochs.peers import Peers
 from services.training.epochs.report import TrainReport
 from services.training.epochs.run import Run

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from services.errors import one_line
-from services.training.epochs.evaluation import ClassCounts
+from services.training.counts import ClassCounts
 
 T = TypeVar("T")
 N = TypeVar("N", int, float)

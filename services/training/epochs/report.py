@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from services.training.epochs.evaluation import EpochRecord
+from services.training.counts import EpochRecord
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from services.errors import ConfigError, Problem, StorageError
 from services.storage import files as files
+from services.training.counts import ClassCounts, EpochRecord
 from services.training.data.batches import Epoch, Images
 from services.training.data.images import Labelled, identity_of
 from services.training.epochs.averaging import FairEma, averaged
@@ -24,7 +25,7 @@ from services.training.epochs.checkpoints import (
     save_progress,
     save_weights,
 )
-from services.training.epochs.evaluation import ClassCounts, EpochRecord, Tally, evaluate, held_losses
+from services.training.epochs.evaluation import Tally, evaluate, held_losses
 from services.training.epochs.forward import Forward
 from services.training.epochs.peers import Alone, Peers, added
 from services.training.epochs.report import TrainReport

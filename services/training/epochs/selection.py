@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from services.training.epochs.evaluation import EpochRecord
+from services.training.counts import EpochRecord
 
 
 def best_epoch(records: Sequence[EpochRecord], select: str) -> int | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from services.errors import PreflightError, Problem
+from services.errors import PreflightError, Problem, raised_at
 from services.records.trials import (
     LEAST_EXPLAINED,
     Begun,
@@ -22,7 +22,6 @@ from services.records.trials import (
     TrialReport,
     TrialTask,
 )
-from services.running.workers import raised_at
 from services.training.data.batches import Images
 from services.training.data.sets import TrainingSet
 from services.training.mapper_recipe import MapperRecipe

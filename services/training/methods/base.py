@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from services.training.epochs.evaluation import EpochRecord
+    from services.training.counts import EpochRecord
 
 State = dict[str, tuple[float, ...]]
 """What a class-wise method remembers from epoch to epoch: vectors of K numbers by name. It is kept in checkpoints."""

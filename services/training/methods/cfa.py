@@ -12,7 +12,7 @@ from services.training.methods.base import Batch, Method, RandomBudget, State, S
 if TYPE_CHECKING:
     import torch
 
-    from services.training.epochs.evaluation import EpochRecord
+    from services.training.counts import EpochRecord
 
 
 class Cfa(Method):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from services.training.epochs.evaluation import EpochRecord
+    from services.training.counts import EpochRecord
 
 
 class Wat(Method):

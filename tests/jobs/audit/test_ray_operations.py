@@ -20,7 +20,7 @@ from jobs.audit.session import runner_for
 from jobs.fleetfile.reading import validate_fleet
 from jobs.terminal.progress import Quiet
 from jobs.upkeep import remote
-from jobs.upkeep.doctor import Surroundings
+from jobs.upkeep.findings import Surroundings
 from services.records import AuditResult
 from services.running.cluster import RayRunner
 from services.telemetry import counters, logs

@@ -21,8 +21,9 @@ from jobs.cli import app
 from jobs.fleetfile.reading import validate_fleet
 from jobs.schedules.place import DEFAULT
 from jobs.upkeep import local, remote
-from jobs.upkeep.doctor import Check, Finding, Surroundings, examine, worst_level
+from jobs.upkeep.doctor import Check, examine, worst_level
 from jobs.upkeep.doctor_cli import surroundings
+from jobs.upkeep.findings import Finding, Surroundings
 
 SECRET = "swordfish-0123456789"
 

@@ -13,7 +13,7 @@ from services.loading.mappers import mapper_fingerprint, open_mapper
 from services.training.epochs.checkpoints import save_weights
 from services.training.mappers import vae
 
-BANDS = "factory:services.fairness.synthetic:Bands?factors=2"
+BANDS = "factory:oracles.bands:Bands?factors=2"
 ALLOWED = ("services.*",)
 
 

@@ -7,17 +7,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from oracles.bands import BandClassifier, Bands, analytic_moves
 from pydantic import ValidationError
 
 from services.errors import ClasswiseError, MeasureError, SourceError
-from services.fairness.synthetic import BandClassifier, Bands, analytic_moves
 from services.measures.base import Columns, Surroundings
 from services.measures.catalogue import measure_from
 from services.measures.latent.columns import boundaries_of
 from services.measures.projection import Projection
 from services.numerics.attributes.tolerance import projection_metrics
 
-BANDS = "factory:services.fairness.synthetic:Bands"
+BANDS = "factory:oracles.bands:Bands"
 WEIGHTS, BIAS = (1.0, -0.4, 0.2), 0.15
 LATENTS = np.random.default_rng(0).uniform(-0.9, 0.9, (60, 3))
 IMAGES = Bands().decode(torch.from_numpy(LATENTS)).float().contiguous()

@@ -16,9 +16,10 @@ import torch
 from torch import nn
 
 from services.errors import ConfigError, SourceError, StorageError
+from services.training.counts import EpochRecord
 from services.training.data.batches import Images
 from services.training.epochs import checkpoints
-from services.training.epochs.evaluation import EpochRecord, evaluate
+from services.training.epochs.evaluation import evaluate
 from services.training.epochs.loop import TrainReport, train
 from services.training.methods import METHODS, method_from
 from services.training.methods.base import Batch, Budget, Method, StepResult

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from services.errors import ConfigError
-from services.training.epochs.evaluation import ClassCounts, EpochRecord
+from services.training.counts import ClassCounts, EpochRecord
 from services.training.losses.boundary import boundary_pair
 from services.training.methods import METHODS, method_from
 from services.training.methods.base import Batch, Budget, Method

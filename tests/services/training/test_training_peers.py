@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from services.training.counts import ClassCounts
 from services.training.data.batches import Epoch, Images
-from services.training.epochs.evaluation import ClassCounts
 from services.training.epochs.peers import Alone, added
 
 

@@ -33,7 +33,7 @@ from tracking.figures.png import png_bytes
 from tracking.mlflow.layout import child_content
 from tracking.report.fairness_tables import attribute_tables
 from tracking.report.report import render
-from tracking.report.words import gate_words
+from tracking.words import gate_words
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 UNDEFINED = Estimate(None, reason="no samples that it needs in b")

@@ -16,7 +16,7 @@ from tracking.bundle.classes import read_groups
 from tracking.bundle.overview import OVERVIEW, overview_of, parsed_overview
 from tracking.bundle.summary import lenses
 from tracking.report.data import class_table
-from tracking.report.words import fleet_words, verdict_words
+from tracking.words import fleet_words, verdict_words
 
 
 def test_a_bundle_has_its_overview_beside_it(attacked_audit: AuditResult, tmp_path: Path) -> None:

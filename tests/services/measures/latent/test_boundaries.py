@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 from fairlearn.metrics import demographic_parity_difference
+from oracles.bands import BandClassifier, Bands, analytic_moves
+from oracles.fairlearn_metrics import group_fairness
 from torch import nn
 
 from services.errors import MeasureError
-from services.fairness.metrics import group_fairness
-from services.fairness.synthetic import BandClassifier, Bands, analytic_moves
 from services.measures.latent.boundaries import Axes, Projected, project
 from services.numerics.attributes.tolerance import Boundaries, projection_metrics
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from oracles.bands import Bands
 from sklearn.metrics import mutual_info_score
 
 from services.errors import MeasureError
-from services.fairness.synthetic import Bands
 from services.numerics.attributes.disentanglement import (
     Disentanglement,
     _binned,

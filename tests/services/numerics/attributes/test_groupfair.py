@@ -9,10 +9,10 @@ from fairlearn.metrics import (
     equal_opportunity_difference,
     equalized_odds_difference,
 )
+from oracles.fairlearn_metrics import group_fairness
 from statsmodels.stats.proportion import proportion_confint
 
 from services.errors import MeasureError
-from services.fairness.metrics import group_fairness
 from services.numerics.attributes.groupfair import (
     METRICS,
     Gaps,

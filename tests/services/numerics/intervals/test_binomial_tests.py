@@ -3,6 +3,8 @@ import pytest
 from scipy import stats
 from statsmodels.stats.proportion import proportion_confint
 
+from benchmarks.probacc import ProbAcc, probacc
+from benchmarks.spending import characteristics
 from services.numerics.intervals.binomial import (
     clopper_pearson,
     fixed_sample_size,
@@ -10,9 +12,7 @@ from services.numerics.intervals.binomial import (
     sil_band,
     true_share_bounds,
 )
-from services.numerics.intervals.probacc import ProbAcc, probacc
 from services.numerics.intervals.sequential import mixture_boundary
-from services.numerics.intervals.spending import characteristics
 
 
 @pytest.mark.parametrize(("kappa", "published"), [(0.01, 0.215), (0.1, 0.309)])

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from benchmarks.spending import _critical, _step, characteristics, spending_boundary
 from services.numerics.intervals.sequential import Boundary, mixture_boundary
-from services.numerics.intervals.spending import _critical, _step, characteristics, spending_boundary
 
 LOOKS = (5, 20, 60, 100, 160, 260, 420, 700)
 

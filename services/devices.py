@@ -1,8 +1,8 @@
-"""Memory that runs out: how it is told from other errors, and how what is held in vain is given back."""
+"""The device of a worker: which one it is, and what happens when its memory runs out."""
 
 from __future__ import annotations
 
-from services.errors import ClasswiseError
+from services.errors import ClasswiseError, Problem, ResourceError
 
 SAID = (
     "out of memory",
@@ -27,3 +27,19 @@ def release(device: str) -> None:
         import torch
 
         torch.cuda.empty_cache()
+
+
+def started(wanted: str, threads: int) -> str:
+    """Start torch with so many threads (0: its default) and return the device to use: "cpu" or "cuda".
+
+    Raises:
+        ResourceError: "cuda" is wanted and no GPU is visible.
+    """
+    import torch
+
+    if threads:
+        torch.set_num_threads(threads)
+    cuda = torch.cuda.is_available()
+    if wanted == "cuda" and not cuda:
+        raise ResourceError(Problem("resources.gpus", "a visible GPU", "none", "set gpus: 0 or check CUDA"))
+    return "cuda" if cuda and wanted in ("auto", "cuda") else "cpu"
