@@ -97,10 +97,10 @@ def audit(options: argparse.Namespace) -> None:
 def _audited(data: Path, folder: Path, device: str, count: int) -> tuple[dict[str, float], dict[str, np.ndarray]]:
     """Seconds by measure, and scores (models, images) by series."""
     from jobs.audit.audit import run_audit
-    from jobs.audit.scores import read_kept_scores
     from jobs.fleetfile.reading import validate_fleet
     from services.running.runners import LocalRunner
     from services.running.workers import Worker
+    from tracking.bundle.scores import read_kept_scores
 
     with np.load(data / "cifar10" / "test.npz") as archive:
         np.savez(folder / "test.npz", **{k: v if k == "classes" else v[:count] for k, v in archive.items()})

@@ -15,8 +15,9 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from jobs.api.cli import dashboard, serve
+from jobs.audit import output
 from jobs.comparison import cli as overtime
-from jobs.dashboard.cli import dashboard
 from jobs.leaderboard.cli import leaderboard
 from jobs.schedules import cli as schedules
 from jobs.submission import cli as service
@@ -74,7 +75,7 @@ def audit(
     quiet: Quiet = False,
 ) -> None:
     """Audit a fleet: scores, intervals, verdict, bundle, report, MLflow."""
-    with console.exits(json), console.junit_kept(junit), console.sarif_kept(sarif, fleet_file):
+    with console.exits(json), output.junit_kept(junit), output.sarif_kept(sarif, fleet_file):
         from jobs.fleetfile.reading import load_fleet, overridden
 
         fleet = overridden(load_fleet(fleet_file), storage=storage, runner=runner, track=track)
@@ -83,7 +84,7 @@ def audit(
         target = sarif_target(sarif, fleet_file) if sarif is not None else None
         with console.reporter(quiet or json) as reporter:
             published = audit_and_publish(fleet, reporter, junit=junit, sarif=target)
-        console.finish(published, json)
+        output.finish(published, json)
 
 
 @app.command()
@@ -98,7 +99,7 @@ def demo(
 
         with console.reporter(quiet or json) as reporter:
             published = run_demo(storage, reporter)
-        console.finish(published, json)
+        output.finish(published, json)
 
 
 @app.command()
@@ -132,7 +133,7 @@ def validate(job_file: JobFile, audit: Template = None, json: Json = False) -> N
         from jobs.audit.generated import validate_sources
         from jobs.fleetfile.reading import load_fleet
 
-        console.valid(load_fleet(job_file), validate_sources, json)
+        output.valid(load_fleet(job_file), validate_sources, json)
 
 
 @app.command()
@@ -159,7 +160,7 @@ def show(bundle: Bundle, json: Json = False) -> None:
             command.show(bundle, json)
         from jobs.audit.publish import read_published
 
-        console.finish(read_published(bundle), json)
+        output.finish(read_published(bundle), json)
 
 
 @app.command()
@@ -171,7 +172,7 @@ def sync(
 ) -> None:
     """Upload a bundle or a sweep to MLflow, when it could not be reached before."""
     with console.exits(json=False):
-        from jobs.audit.publish import sync_bundle
+        from jobs.upkeep.sync import sync_bundle
 
         console.say(sync_bundle(bundle, tracking_uri))
 
@@ -180,6 +181,7 @@ app.command()(leaderboard)
 app.command()(prune)
 app.command()(doctor)
 app.command()(dashboard)
+app.command()(serve)
 service.add_to(app)
 overtime.add_to(app)
 app.add_typer(schedules.app)

@@ -68,10 +68,10 @@ def demo_fleet(base: str, weights: dict[str, str], *, runner: str | None = None)
 
 
 def _methods() -> dict[str, Method]:
-    from services.training.methods.base import Budget
     from services.training.methods.corruption import Corruption
     from services.training.methods.erm import Erm
     from services.training.methods.pgd import Pgd
+    from services.training.step import Budget
 
     budget = Budget(epsilon=EPSILON, step=EPSILON / 4, steps=7)
     return {"ordinary": Erm(), "noise": Corruption(), "adversarial": Pgd(budget=budget)}

@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from jobs.api.settings import Settings
-from jobs.comparison.promote import targets
+from jobs.fleetfile.promotions import targets
 from jobs.fleetfile.reading import Fleet, validate_fleet
 from services.errors import ClasswiseError, NotAllowed, Problem
 from services.loading.factories import factory_name

@@ -16,18 +16,20 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from jobs.api.bodies import UnsupportedType
-from jobs.api.guard import Guard, Rates
 from jobs.api.hooks import PATH, Receiver, Replayed, Unsigned, hook_routes
 from jobs.api.metrics import Measured, add_metrics
-from jobs.api.records import HealthBody, error_body
-from jobs.api.routes import Service, TooMany, audit_routes, said
+from jobs.api.records import HealthBody
+from jobs.api.routes import Service, TooMany, audit_routes
 from jobs.api.settings import Settings
 from jobs.dashboard.page import PAGE_PATHS, page_routes
+from jobs.dashboard.places import tracking_of
 from jobs.dashboard.routes import dashboard_routes
-from jobs.dashboard.serve import places_in
-from jobs.dashboard.sources import Sources
+from jobs.dashboard.sources import Places, Sources
+from jobs.schedules.place import schedules_uri
 from jobs.submission.client import AuditClient
 from jobs.terminal.remembered import Remembered
+from jobs.web.guard import Guard, Rates
+from jobs.web.problems import error_body, said
 from services.errors import (
     ClasswiseError,
     ConfigError,
@@ -152,3 +154,10 @@ def add_errors(app: FastAPI) -> None:
 
 def _status(error: ClasswiseError) -> int:
     return next((status for kind, status in STATUS if isinstance(error, kind)), 500)
+
+
+def places_in(settings: Settings) -> Places:
+    """Where the dashboard of an API with these settings reads from."""
+    tracked = settings.tracking.enabled
+    tracking = tracking_of(settings.storage, settings.tracking.uri) if tracked else ""
+    return Places(settings.storage, tracking, schedules_uri(settings.schedules))

@@ -24,11 +24,12 @@ from fastapi import APIRouter, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from pydantic import BaseModel, Field, TypeAdapter
 
-from jobs.api.routes import Service, said
+from jobs.api.routes import Service
 from jobs.api.settings import MlflowHookSettings
 from jobs.fleetfile.reading import KIND, Fleet, validate_fleet
 from jobs.fleetfile.yamlfile import read_yaml
 from jobs.submission.submission import KEY_FORM
+from jobs.web.problems import said
 from services.errors import ClasswiseError, ConfigError, Problem, ServiceError, one_line
 from services.records import digest_of
 from services.storage import plainjson

@@ -13,11 +13,11 @@ from fastapi import FastAPI
 from fastapi.responses import Response
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from jobs.api.guard import App as Application
-from jobs.api.guard import Message, Receive, Scope, Send
 from jobs.submission.client import AuditClient
 from jobs.submission.status import State
 from jobs.terminal.remembered import Remembered
+from jobs.web.guard import App as Application
+from jobs.web.guard import Message, Receive, Scope, Send
 from services.errors import ClasswiseError
 
 PATH = "/metrics"

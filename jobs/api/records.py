@@ -7,24 +7,8 @@ from dataclasses import asdict
 from pydantic import BaseModel, Field
 
 from jobs.submission.status import AuditStatus, State
-from services.errors import ClasswiseError
+from jobs.web.problems import ProblemBody
 from services.records import Outcome
-
-
-class ProblemBody(BaseModel):
-    """One fault."""
-
-    where: str = Field(description="The thing at fault, as the caller wrote it.")
-    expected: str
-    found: str
-    remedy: str = Field("", description="What to do next.")
-
-
-class ErrorBody(BaseModel):
-    """Every refusal and every failure of the API."""
-
-    error: str = Field(description="Its kind: ConfigError, NotAllowed, UnknownAudit ...")
-    problems: list[ProblemBody]
 
 
 class AuditBody(BaseModel):
@@ -84,8 +68,3 @@ def audit_body(status: AuditStatus, root: str = "") -> AuditBody:
         problems=[ProblemBody(**asdict(problem)) for problem in status.problems],
         links={"self": here, **{name: f"{here}/{name}" for name in ("result", "logs", "cancel")}},
     )
-
-
-def error_body(error: ClasswiseError) -> ErrorBody:
-    """An error as the API tells it."""
-    return ErrorBody(error=type(error).__name__, problems=[ProblemBody(**asdict(each)) for each in error.problems])

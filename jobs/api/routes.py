@@ -17,28 +17,18 @@ from pydantic import TypeAdapter
 
 from jobs.api.allow import admitted
 from jobs.api.bodies import JSON, YAML, fleet_data
-from jobs.api.records import AuditBody, AuditList, ErrorBody, audit_body
+from jobs.api.records import AuditBody, AuditList, audit_body
 from jobs.api.settings import Settings
 from jobs.fleetfile.reading import Fleet, json_schema
 from jobs.submission.client import AuditClient
 from jobs.submission.status import AuditStatus, State
 from jobs.submission.submission import ID_FORM, KEY_FORM, submission_of
+from jobs.web.problems import said
 from services.errors import Problem, ServiceError
 from services.records import AuditResult
 
 _log = logging.getLogger("classwise.api")
 _RESULT: TypeAdapter[AuditResult] = TypeAdapter(AuditResult)
-_SAID = {
-    401: "No token, or one that is not known.",
-    403: "The server's settings do not grant what the fleet names.",
-    404: "No such audit.",
-    409: "The audit has no result: it waits, runs, was stopped, failed or crashed.",
-    413: "The body is too large.",
-    415: "Neither JSON nor YAML.",
-    422: "The request is not valid; every fault is told.",
-    429: "Too many requests, audits or streams.",
-    503: "The job server or the storage is down.",
-}
 
 AuditId = Annotated[str, Path(alias="id", pattern=ID_FORM, description="FLEET-DIGEST", max_length=120)]
 Key = Annotated[
@@ -198,11 +188,6 @@ def _add_results(router: APIRouter, service: Service) -> None:
         await run_in_threadpool(service.client.status, name)
         service.admit_follower()
         return StreamingResponse(service.follow(name), media_type="text/plain; charset=utf-8")
-
-
-def said(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """How OpenAPI describes refusals with these statuses."""
-    return {status: {"model": ErrorBody, "description": _SAID[status]} for status in statuses}
 
 
 def _body() -> dict[str, Any]:

@@ -14,14 +14,14 @@ import numpy as np
 
 from jobs.audit.audit import Finished
 from jobs.audit.judging.assemble import aggregate_of, extras_of
-from jobs.audit.scores import read_kept_scores
 from jobs.fleetfile.followups import NOTHING_FOLLOWS
 from jobs.fleetfile.reading import Fleet, validate_fleet
-from jobs.training.sweep_tree import GeneralisationConfig
+from jobs.fleetfile.tree import GeneralisationConfig
 from services.loading.samples.selection import select
 from services.numerics.gap import gap
 from services.records import GapResult, ModelResult, digest_of
 from services.storage import files
+from tracking.bundle.scores import read_kept_scores
 from tracking.bundle.summary import lens
 from tracking.names import file_name
 

@@ -10,12 +10,12 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from jobs.audit import unfinished
-from jobs.audit.after import follow_up, promoted
 from jobs.audit.audit import Finished
 from jobs.audit.generated import audit_both
 from jobs.audit.metrics_file import write_metrics
 from jobs.audit.session import RunnerFactory
-from jobs.fleetfile.mlflow_uri import tracking_uri as tracking_uri
+from jobs.comparison.after import follow_up, promoted
+from jobs.fleetfile.mlflow_uri import tracking_uri
 from jobs.fleetfile.reading import KIND, Fleet
 from jobs.fleetfile.yamlfile import read_yaml
 from jobs.terminal.progress import Reporter
@@ -25,7 +25,6 @@ from services.storage import files
 from tracking.bundle.bundle import list_bundles, read_bundle
 from tracking.bundle.comparison import Comparison, plain, read_comparison
 from tracking.bundle.marker import without_secret
-from tracking.bundle.training_bundle import is_sweep, read_sweep
 from tracking.report.junit import write_junit
 from tracking.report.sarif import SarifTarget, write_sarif
 
@@ -106,35 +105,6 @@ def as_json(published: Published) -> dict[str, Any]:
     body: dict[str, Any] = TypeAdapter(AuditResult).dump_python(published.result, mode="json")
     compared = plain(published.comparison) if published.comparison is not None else None
     return {"folder": published.folder, "look": list(published.where_to_look), "comparison": compared, **body}
-
-
-def sync_bundle(folder: str, uri: str | None) -> str:
-    """Upload a bundle, or a sweep, and say what was done.
-
-    Raises:
-        TrackingError: the server is unreachable or refuses.
-    """
-    read, upload = (read_sweep, _sync_sweep) if is_sweep(folder) else (read_bundle, _sync_audit)
-    config = read(folder).config
-    target = tracking_uri(config.get("storage", "."), uri or config.get("tracking", {}).get("uri"))
-    done = upload(folder, target, config)
-    shown = without_secret(target)
-    return f"uploaded {folder} to {shown}" if done else f"{folder} is already at {shown}"
-
-
-def _sync_audit(folder: str, target: str, config: dict[str, Any]) -> bool:
-    from tracking.mlflow.store import sync
-
-    tracking = config.get("tracking", {})
-    tag = bool(tracking.get("tag_registry", True))
-    return bool(sync(folder, target, experiment=tracking.get("experiment") or "", registry_models=tag))
-
-
-def _sync_sweep(folder: str, target: str, config: dict[str, Any]) -> bool:
-    from jobs.training.mlflow_trials import training_log
-    from tracking.mlflow.training import sync_training
-
-    return sync_training(folder, training_log(config, target), target)
 
 
 def _write_pages(fleet: Fleet, result: AuditResult, folder: str, reporter: Reporter) -> None:

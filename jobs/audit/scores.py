@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from jobs.audit.plan import Context, ModelPlan
 from services.errors import Problem, StorageError
 from services.loading.protocols import Samples
-from services.records import ModelSpec
-from services.storage import files
-from services.storage.shards import read_shard, read_table, write_shard
-from tracking.names import file_name
-
-Scores = dict[str, NDArray[Any]]
-
-
-def score_file(folder: str, index: int, spec: ModelSpec) -> str:
-    """Where a bundle keeps the per-sample scores of a model."""
-    return files.join(folder, "scores", f"{index:03d}_{file_name(spec.name)}.parquet")
+from services.storage.shards import read_table
+from tracking.bundle.scores import Scores
 
 
 def read_scores(item: ModelPlan, samples: Samples, context: Context) -> Scores:
@@ -43,13 +30,3 @@ def read_scores(item: ModelPlan, samples: Samples, context: Context) -> Scores:
             if name not in ("id", "label"):
                 scores[name if name in keys else f"{keys[0]}:{name}"] = values
     return scores
-
-
-def write_scores(folder: str, index: int, spec: ModelSpec, scores: Scores) -> None:
-    """Keep the per-sample scores in the bundle."""
-    write_shard(score_file(folder, index, spec), scores)
-
-
-def read_kept_scores(folder: str, index: int, spec: ModelSpec, columns: Sequence[str] | None = None) -> Scores:
-    """Read the per-sample scores back from a bundle, all columns or those asked for."""
-    return read_shard(score_file(folder, index, spec), columns)

@@ -95,7 +95,7 @@ def notify(
     with console.exits(json):
         from dataclasses import asdict
 
-        from jobs.audit.after import told
+        from jobs.comparison.after import told
         from jobs.fleetfile.reading import load_fleet
         from jobs.notify.notify import notify as tell
         from services.errors import Problem, ServiceError

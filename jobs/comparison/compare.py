@@ -13,12 +13,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from jobs.audit.scores import Scores, read_kept_scores
 from jobs.comparison.drift import drift, measure_version
 from services.errors import MeasureError, StorageError
 from services.numerics.change import Changes, Flag, changes, decide
 from services.records import AuditResult, Estimate, ModelResult, Series
 from tracking.bundle.comparison import OVERALL, Comparison, GroupChange, ModelChange, SeriesChange
+from tracking.bundle.scores import Scores, read_kept_scores
 
 MOST_LISTED = 20_000
 """Classes listed in all; beyond it those without a flag are counted only."""

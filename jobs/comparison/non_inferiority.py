@@ -7,7 +7,6 @@ from typing import TypedDict
 
 import numpy as np
 
-from jobs.audit.scores import Scores, read_kept_scores
 from jobs.comparison.accepted import read_accepted
 from jobs.comparison.compare import Kept
 from jobs.fleetfile.tree import FleetConfig, GateConfig
@@ -16,6 +15,7 @@ from services.numerics.change import worst_change
 from services.numerics.paired import paired
 from services.records import AuditResult, Estimate, Series, SeriesResult
 from tracking.bundle.bundle import fleet_folder, folder_of, list_bundles, read_bundle
+from tracking.bundle.scores import Scores, read_kept_scores
 
 LAST, ACCEPTED = "last", "accepted"
 

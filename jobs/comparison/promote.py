@@ -8,14 +8,12 @@ old champion that fails must not hold back the version that is to take its place
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from jobs.fleetfile.mlflow_uri import tracking_uri
+from jobs.fleetfile.promotions import Target, targets
 from jobs.fleetfile.tree import FleetConfig
-from jobs.fleetfile.yamlfile import Locator
-from services.errors import Problem, TrackingError
+from services.errors import TrackingError
 from services.records import AuditResult, ModelResult, Outcome
 from tracking.mlflow.promotion import (
     Promotion,
@@ -28,51 +26,7 @@ from tracking.mlflow.promotion import (
 
 ALIASES = "aliases"
 """Key of an audit's checks: where each alias pointed when it began; None when that could not be found out."""
-_REGISTERED = re.compile(r"mlflow:models:/([^/@?]+)[/@]")
 _RESOLVED = re.compile(r"mlflow:models:/([^/@?]+)/(\d+)(?:\?|$)")
-
-
-@dataclass(frozen=True)
-class Target:
-    """An alias that is to follow a model of the fleet."""
-
-    model: str
-    registered: str
-    alias: str
-
-    @property
-    def key(self) -> str:
-        """NAME@ALIAS, as MLflow writes it."""
-        return f"{self.registered}@{self.alias}"
-
-
-def targets(config: FleetConfig) -> tuple[Target, ...]:
-    """The aliases that the fleet file asks to move, in the order of the models."""
-    found = []
-    for model in config.models:
-        asked, registered = model.promote or config.promote, _REGISTERED.match(model.uri)
-        if asked is not None and registered:
-            found.append(Target(model.name, registered[1], asked.alias))
-    return tuple(found)
-
-
-def promotion_problems(config: FleetConfig, where: Locator) -> Iterator[Problem]:
-    """What makes a promotion impossible, or one that nobody decided."""
-    chosen = targets(config)
-    for index, model in enumerate(config.models):
-        if model.promote is not None and not _REGISTERED.match(model.uri):
-            expected = "a model mlflow:models:/NAME@ALIAS or mlflow:models:/NAME/VERSION"
-            yield Problem(where(("models", index, "promote")), expected, repr(model.uri)[:120])
-    if config.promote is not None and not chosen:
-        yield Problem(where(("promote",)), "a model mlflow:models:/NAME@ALIAS in the fleet", "none")
-    if chosen and not config.gates:
-        remedy = "add gates, or leave promote out"
-        yield Problem(where(("promote",)), "gates that decide what is promoted", "none: every model passes", remedy)
-    keys = [target.key for target in chosen]
-    for key in sorted({key for key in keys if keys.count(key) > 1}):
-        models = ", ".join(target.model for target in chosen if target.key == key)
-        remedy = "give promote to one of them alone"
-        yield Problem(where(("promote",)), f"one model that moves {key}", models, remedy)
 
 
 def aliases_now(config: FleetConfig) -> dict[str, str | None]:

@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
-from jobs.api.records import ProblemBody
 from jobs.submission.status import State
+from jobs.web.problems import ProblemBody
 from services.records import GateResult, Outcome
 from services.records.estimates import Estimate
 

@@ -7,7 +7,6 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Path, Query
 from fastapi.security import HTTPBearer
 
-from jobs.api.routes import said
 from jobs.dashboard.bundles import Home
 from jobs.dashboard.compare import cautions, class_differences, model_differences
 from jobs.dashboard.records import (
@@ -44,6 +43,7 @@ from jobs.dashboard.views import (
     series_names,
     trend,
 )
+from jobs.web.problems import said
 from services.errors import Problem, StorageError, UnknownAudit
 from tracking.bundle.classes import GroupRow
 from tracking.bundle.marker import uploads

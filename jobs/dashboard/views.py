@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import get_args
 
-from jobs.api.records import ProblemBody
 from jobs.dashboard.records import (
     AuditHead,
     Bracket,
@@ -24,6 +23,7 @@ from jobs.dashboard.records import (
     Trend,
     TrendLine,
 )
+from jobs.web.problems import ProblemBody
 from services.errors import ClasswiseError, ConfigError, Problem
 from services.records import WORST_FIRST, Estimate, Outcome
 from services.registry import did_you_mean

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jobs.comparison.promote import promotion_problems
+from jobs.fleetfile.promotions import promotion_problems
 from jobs.fleetfile.tree import FleetConfig, GateConfig, crossed
 from jobs.fleetfile.yamlfile import FLEET, Locator, read_yaml, registered, require_kind, validated
 from services.errors import ClasswiseError, ConfigError, Problem

@@ -11,7 +11,12 @@ import unicodedata
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    field_validator,
+    model_validator,
+)
 
 from jobs.fleetfile.followups import NotifyConfig, PromoteConfig
 from jobs.fleetfile.parts import Part as Part
@@ -187,6 +192,7 @@ def _without_secret(value: str) -> str:
     return value
 
 
+Seed = Annotated[int, Field(ge=0, lt=2**63)]
 Place = Annotated[str, AfterValidator(_without_secret)]
 """A storage."""
 
@@ -345,3 +351,11 @@ def _model_spec(model: ModelConfig, contract: InputConfig) -> ModelSpec:
         allow_unpickling=model.allow_unpickling,
         tags=tuple(sorted(model.tags.items())),
     )
+
+
+class GeneralisationConfig(Part):
+    """The training sample on which audited models are measured again, for their generalisation error."""
+
+    per_class: int | None = Field(None, ge=1, description="At most so many samples of each class.")
+    limit: int | None = Field(1000, ge=1, description="At most so many samples in all, in proportion to the classes.")
+    seed: Seed = Field(0, description="Of the draw.")

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from jobs.audit.publish import tracking_uri
+from jobs.fleetfile.mlflow_uri import tracking_uri
 from jobs.fleetfile.tree import FleetConfig
 from jobs.leaderboard.checks import measure_notes
 from jobs.leaderboard.metrics import CRITERIA, Choice, board_metrics, check_choice, keys_of, left_out, resolved

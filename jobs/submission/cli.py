@@ -1,16 +1,17 @@
-"""The commands for submitted audits: submit, status, logs, stop, result, list; and for the API: serve."""
+"""The commands for submitted audits: submit, status, logs, stop, result, list."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from jobs.audit import output
 from jobs.terminal import console
 from jobs.terminal.options import FleetStorage, Json, pairs
 from services.errors import ConfigError, Interrupted, Problem
@@ -120,7 +121,7 @@ def result(
         client = client_for(address, storage, ca, insecure)
         if wait:
             _waited(client, audit)
-        console.finish(read_published(client.finished(audit).bundle), json)
+        output.finish(read_published(client.finished(audit).bundle), json)
 
 
 def list_(
@@ -141,27 +142,6 @@ def list_(
             console.say(_line(status))
 
 
-def serve(
-    settings: Annotated[Path, typer.Argument(help="Settings file (YAML), such as deploy/compose/settings.yaml.")],
-    here: Annotated[bool, typer.Option("--here", help="Serve from this process, without Ray Serve.")] = False,
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")] = 8080,
-    replicas: Annotated[int, typer.Option(min=1, max=64, help="Copies of the API on Ray Serve.")] = 1,
-) -> None:
-    """Serve the REST API: on the Ray cluster of RAY_ADDRESS through Ray Serve, or from this process."""
-    with console.exits(json=False):
-        from jobs.api.serve import serve_here, serve_on_ray
-        from jobs.api.settings import load_settings
-
-        loaded = load_settings(settings)
-        if here:
-            with suppress(KeyboardInterrupt):  # how a server is stopped
-                serve_here(loaded, host, port)
-            return
-        serve_on_ray(loaded, host, port, replicas)
-        console.say(f"deployed at http://{host}:{port}; end it with: serve shutdown -y")
-
-
 COMMANDS: dict[str, Callable[..., None]] = {
     "submit": submit,
     "status": status,
@@ -169,7 +149,6 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "stop": stop,
     "result": result,
     "list": list_,
-    "serve": serve,
 }
 
 

@@ -11,6 +11,7 @@ import sys
 
 import typer
 
+from jobs.audit import output
 from jobs.submission.heartbeat import Telling
 from jobs.submission.submission import Ending, Submission, link_bundle, read_fleet, write_ending
 from jobs.terminal import console, log_setting
@@ -44,7 +45,7 @@ def _audit(folder: str, attempt: str) -> None:
         write_ending(folder, _failed(attempt, told))
         raise
     write_ending(folder, ending)
-    console.finish(published, json=False)
+    output.finish(published, json=False)
 
 
 def _ending(attempt: str, outcome: Outcome, bundle: str, audit_id: str) -> Ending:
@@ -74,7 +75,7 @@ def _link(submission: Submission, ending: Ending, base: str, configured: str | N
     try:
         link_bundle(submission, ending.attempt, ending.bundle)
         if ending.run_id:
-            from jobs.audit.publish import tracking_uri
+            from jobs.fleetfile.mlflow_uri import tracking_uri
             from tracking.mlflow.store import tag_run
 
             tags = {"classwise.submission": submission.id, "classwise.key": submission.key or "none"}

@@ -8,25 +8,21 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, redirect_stdout, suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from jobs.terminal import stop
 from services.errors import ClasswiseError, Interrupted, Problem, StorageError, one_line
-from services.records import SampleFacts
 from services.telemetry import logs
 from services.telemetry.redaction import redacted
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from jobs.audit.publish import Published
-    from jobs.fleetfile.reading import Fleet
     from jobs.terminal.progress import Logged, Quiet, Terminal
 
 
@@ -84,53 +80,6 @@ def exits(json: bool) -> Iterator[None]:
 
 
 @contextmanager
-def junit_kept(path: Path | None) -> Iterator[None]:
-    """Let the JUnit file say error from the start, so that an audit that fails or is killed leaves none that passed.
-
-    Raises:
-        StorageError: it cannot be written, before any work.
-    """
-    if path is None:
-        yield
-        return
-    from tracking.report.junit import write_unfinished
-
-    with _says_error(lambda problems: write_unfinished(str(path), problems)):
-        yield
-
-
-@contextmanager
-def sarif_kept(path: Path | None, fleet_file: Path) -> Iterator[None]:
-    """The same of the SARIF file.
-
-    Raises:
-        StorageError: it cannot be written, before any work.
-    """
-    if path is None:
-        yield
-        return
-    from tracking.report.sarif import SarifTarget, write_unfinished
-
-    target = SarifTarget(str(path), str(fleet_file))
-    with _says_error(lambda problems: write_unfinished(target, problems)):
-        yield
-
-
-@contextmanager
-def _says_error(write: Callable[[tuple[Problem, ...]], None]) -> Iterator[None]:
-    """Write a file of an audit without a verdict, now and with what went wrong when something does."""
-    write(())
-    try:
-        yield
-    except (typer.Exit, typer.Abort):
-        raise
-    except (Exception, SystemExit, KeyboardInterrupt) as error:
-        with suppress(StorageError):
-            write(told_of(error).problems)
-        raise
-
-
-@contextmanager
 def reporter(quiet: bool) -> Iterator[Terminal | Quiet | Logged]:
     """Progress on standard error: a live bar on a terminal, lines on a pipe, nothing, or JSON log lines."""
     from rich.console import Console
@@ -163,42 +112,6 @@ def apart() -> Iterator[None]:
     finally:
         os.dup2(kept, 1)
         os.close(kept)
-
-
-def finish(published: Published, json: bool) -> None:
-    """Print the verdict and exit with the outcome's code."""
-    result = published.result
-    if json:
-        from jobs.audit.publish import as_json
-
-        print_json(as_json(published))
-    else:
-        print_result(published)
-    raise typer.Exit(result.outcome.exit_code)
-
-
-def valid(fleet: Fleet, check: Callable[[Fleet], SampleFacts], json: bool) -> None:
-    """Check the sources and say what the fleet is."""
-    with apart():
-        facts = check(fleet)
-    series = sorted(fleet.series())
-    if json:
-        shape = list(facts.shape)
-        models = [model.name for model in fleet.config.models]
-        print_json({"valid": True, "models": models, "samples": facts.count, "shape": shape, "series": series})
-        return
-    models_text = f"{len(fleet.config.models)} models, {facts.count} samples of {len(facts.classes)} classes"
-    say(f"valid: fleet {fleet.config.fleet}, {models_text}, series {', '.join(series)}")
-
-
-def print_result(published: Published) -> None:
-    from rich.console import Console
-
-    from tracking.report.comparison_words import comparison_words
-    from tracking.report.terminal import verdict_text
-
-    changed = comparison_words(published.comparison) if published.comparison is not None else []
-    show([verdict_text(published.result, Console().width)], [*changed, *published.where_to_look])
 
 
 def show(parts: Iterable[RenderableType], lines: Iterable[str] = ()) -> None:

@@ -68,7 +68,7 @@ class Teller:
 
 def teller_for(config: SweepConfig, reporter: TrainReporter) -> Teller:
     """A teller to the server that the sweep file names."""
-    from jobs.audit.publish import tracking_uri
+    from jobs.fleetfile.mlflow_uri import tracking_uri
     from tracking.bundle.marker import without_secret
     from tracking.mlflow.runs import close_stale_runs
 

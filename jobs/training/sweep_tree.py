@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
-from jobs.fleetfile.tree import JobName, Part, Place, PlacementConfig, ServerConfig, Some
+from jobs.fleetfile.tree import GeneralisationConfig, JobName, Part, Place, PlacementConfig, Seed, ServerConfig, Some
 from services.loading.samples.attributes import LIGHT, STROKES
 from services.records.trials import CLASS, DataSpec
 from services.registry import did_you_mean
@@ -21,7 +21,6 @@ from services.training.recipe import Recipe
 
 LABEL = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,39}$"
 Label = Annotated[str, Field(pattern=LABEL)]
-Seed = Annotated[int, Field(ge=0, lt=2**63)]
 
 ELSEWHERE = {
     "seed": "seeds",
@@ -229,14 +228,6 @@ class TrainTrackingConfig(ServerConfig):
     """Where MLflow is, and what of the trials goes there."""
 
     log_models: bool = Field(True, description="Log each trained network as a graph with its signature.")
-
-
-class GeneralisationConfig(Part):
-    """The training sample on which audited models are measured again, for their generalisation error."""
-
-    per_class: int | None = Field(None, ge=1, description="At most so many samples of each class.")
-    limit: int | None = Field(1000, ge=1, description="At most so many samples in all, in proportion to the classes.")
-    seed: Seed = Field(0, description="Of the draw.")
 
 
 class SweepConfig(Part):

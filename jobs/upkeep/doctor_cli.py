@@ -46,7 +46,7 @@ def doctor(
 
 def surroundings(fleet_file: Path | None, storage: str | None, address: str | None) -> Surroundings:
     """What the checks look at: the fleet file's, the environment's, else the defaults."""
-    from jobs.audit.publish import tracking_uri
+    from jobs.fleetfile.mlflow_uri import tracking_uri
     from jobs.upkeep.findings import Surroundings
 
     config = None

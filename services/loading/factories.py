@@ -108,3 +108,7 @@ def argument_hashes(arguments: dict[str, str]) -> Iterator[tuple[str, str]]:
         path = local_path(arguments[key])
         is_file = len(arguments[key]) < 1024 and path.is_file()
         yield key, f"sha256:{sha256(path)}" if is_file else arguments[key]
+
+
+DEFAULT_FACTORIES = ("services.training.*",)
+"""Modules whose functions `factory:` and `generator:` may call without being allowed by the user."""

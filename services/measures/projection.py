@@ -119,7 +119,7 @@ class Projection(Measure):
         self, network: Network, images: torch.Tensor, labels: torch.Tensor, ids: NDArray[np.int64], *, seed: int
     ) -> Columns:
         """Project one batch, on which the mapper is looked at as well."""
-        from services.loading.samples.source import DEFAULT_FACTORIES
+        from services.loading.factories import DEFAULT_FACTORIES
 
         surroundings = Surroundings(str(images.device), DEFAULT_FACTORIES, lambda: images)
         return self.scorer(surroundings)(network, images, labels, ids, seed=seed)

@@ -23,8 +23,9 @@ from services.training.data.batches import Images
 from services.training.data.sets import TrainingSet
 from services.training.epochs.forward import Forward
 from services.training.epochs.loop import require_held_out
-from services.training.methods.base import Batch, Method
+from services.training.methods.base import Method
 from services.training.recipe import Recipe
+from services.training.step import Batch
 
 M = TypeVar("M")
 PROBE = 4

@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from services.errors import ConfigError
-from services.training.epochs.averaging import Averaging
-from services.training.methods.base import Budget
+from services.training.averaging import Averaging
 from services.training.problems import from_validation
+from services.training.step import Budget
 
 
 class Recipe(BaseModel):

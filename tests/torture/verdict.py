@@ -43,10 +43,10 @@ def _first(found: dict[str, Any], wanted: dict[str, Any]) -> str:
 
 def _bundles(storage: str) -> dict[str, Any]:
     """The one complete audit: its verdicts, numbers and per-sample scores; folders that are none are counted."""
-    from jobs.audit.scores import read_kept_scores
     from services.storage import files as files
     from tracking.bundle.bundle import fleet_folder, list_bundles, read_bundle
     from tracking.bundle.marker import uploads
+    from tracking.bundle.scores import read_kept_scores
 
     folders = list_bundles(storage, "torture")
     told: dict[str, Any] = {"bundles": len(folders), "folders": len(files.listing(fleet_folder(storage, "torture")))}

@@ -14,7 +14,7 @@ from services.records import SCHEMA_VERSION, AuditResult, Estimate, GateResult, 
 from services.storage import files
 from tracking.bundle import tables
 from tracking.bundle.summary import lens, lens_rank, reading_rank, refuted
-from tracking.words import fleet_words, series_words, verdict_words
+from tracking.bundle.words import fleet_words, series_words, verdict_words
 
 OVERVIEW = "overview.json"
 MOST_NAMES = 3

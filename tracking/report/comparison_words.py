@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from tracking.bundle.comparison import Comparison, Drift, GroupChange
+from tracking.bundle.words import interval, number
 from tracking.names import shorten
-from tracking.words import interval, number
 
 SHOWN = 8
 """Flags, and findings of one kind, that are spelled out; the rest is counted."""

@@ -8,8 +8,8 @@ from typing import Any
 from services.records import AuditResult, Estimate, FalsifiedResult, GroupScore, ModelResult, Outcome, SeriesResult
 from tracking.bundle.summary import METRICS, find, lenses, refuted
 from tracking.bundle.tables import finite
+from tracking.bundle.words import gate_words, interval, model_words, number, share_words
 from tracking.names import shorten
-from tracking.words import gate_words, interval, model_words, number, share_words
 
 MAX_ROWS = 200_000
 """Rows of the per-class table; above that each profile keeps its weakest classes and the page says so."""

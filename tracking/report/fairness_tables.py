@@ -10,8 +10,8 @@ from services.records.fairness import METRICS
 from tracking.bundle.fairness import GAPS, attributes, fairness_of, projection_of, projections
 from tracking.bundle.summary import find
 from tracking.bundle.tables import finite
+from tracking.bundle.words import interval, number, share_words
 from tracking.names import shorten
-from tracking.words import interval, number, share_words
 
 Table = dict[str, Any]
 """``title``, ``note``, ``heads`` (text and what it means) and ``rows`` (a model and its cells)."""

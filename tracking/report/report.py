@@ -19,6 +19,7 @@ from services.records import AuditResult
 from services.storage import files
 from tracking.bundle.comparison import Comparison, read_comparison
 from tracking.bundle.summary import find, lenses
+from tracking.bundle.words import fleet_words, verdict_words
 from tracking.figures import views
 from tracking.figures.attributes import attribute_charts, title_of, traversal_charts
 from tracking.figures.charts import Chart, Strips
@@ -30,7 +31,6 @@ from tracking.report.comparison_words import comparison_words, rows
 from tracking.report.data import class_table, gate_tallies, headline, model_cards, worst_first
 from tracking.report.fairness_tables import attribute_tables
 from tracking.report.page import embedded, environment, source
-from tracking.words import fleet_words, verdict_words
 
 REPORT = "report.html"
 MOST_CHANGES = 500

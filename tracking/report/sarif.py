@@ -17,7 +17,7 @@ from urllib.parse import quote
 from services.records import AuditResult, GateResult, ModelResult, Outcome, digest_of
 from services.storage import files
 from tracking.bundle.comparison import Comparison
-from tracking.words import number
+from tracking.bundle.words import number
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 MOST_RESULTS = 5_000

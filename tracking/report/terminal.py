@@ -9,8 +9,8 @@ from rich.text import Text
 
 from services.records import AuditResult, ModelResult, Outcome, SeriesResult
 from tracking.bundle.summary import find, lenses
+from tracking.bundle.words import fleet_words, verdict_words
 from tracking.names import shorten
-from tracking.words import fleet_words, verdict_words
 
 STYLES = {Outcome.PASS: "green", Outcome.FAIL: "red", Outcome.UNDECIDED: "yellow", Outcome.ERROR: "magenta"}
 LEGEND = (

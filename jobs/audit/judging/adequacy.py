@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jobs.audit.plan import ModelPlan
-from jobs.audit.scores import Scores
 from services.measures.autoattack import AutoAttackSurvival
 from services.measures.base import Measure
 from services.measures.minimal import Minimal
 from services.measures.pgd import Pgd
 from services.measures.square import Square
 from services.numerics.masking import Finding, Observations, find_masking
+from tracking.bundle.scores import Scores
 
 NOISE = re.compile(r"^pr/(?:uniform|gaussian|laplace)-(?P<radius>\d+\.\d+)$")
 """Series of random noise that stays in the Linf ball of its radius."""

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jobs.audit.plan import ModelPlan
-from jobs.audit.scores import Scores
 from jobs.fleetfile.tree import FleetConfig, crossed
 from services.errors import MeasureError, Problem
 from services.loading.protocols import Samples
@@ -20,6 +19,7 @@ from services.numerics.intervals.means import Intervals, Method, simultaneous
 from services.numerics.intervals.metrics import aggregate_interval, metric_intervals, not_separated, wcr_interval
 from services.numerics.profile import Profile
 from services.records import Estimate, GroupScore, Series, SeriesResult
+from tracking.bundle.scores import Scores
 
 NOT_MEANS = frozenset({"id", "label", "predicted", "broken_by", "attack", "verdict"})
 """Extra columns that are codes: their mean means nothing."""

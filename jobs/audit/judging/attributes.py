@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from jobs.audit.judging.assemble import Grouping, extras_of
 from jobs.audit.plan import ModelPlan
-from jobs.audit.scores import Scores
 from jobs.fleetfile.tree import FleetConfig, crossed
 from services.measures.latent.columns import boundaries_of, dimensions_of
 from services.measures.projection import Projection
@@ -18,6 +17,7 @@ from services.numerics.attributes.groupfair import METRICS, Gaps, GroupCounts, M
 from services.numerics.attributes.tolerance import Boundaries, ProjectionMetrics, metrics_by_group, projection_metrics
 from services.records import Estimate
 from services.records.fairness import FairnessResult, LatentDimension, ProjectedGroup, ProjectionResult, TaskGaps
+from tracking.bundle.scores import Scores
 
 PREDICTED = "clean:predicted"
 """The column of decisions; the measure `clean` writes it."""

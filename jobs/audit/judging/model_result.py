@@ -10,7 +10,7 @@ from jobs.audit.judging.attributes import fairness_results, gate_estimate, proje
 from jobs.audit.judging.gates import gate_text, judge, worst
 from jobs.audit.judging.refutation import falsified_results
 from jobs.audit.plan import Context, ModelPlan, picture_path
-from jobs.audit.scores import Scores, read_scores, write_scores
+from jobs.audit.scores import read_scores
 from jobs.comparison.compare import Kept
 from jobs.comparison.non_inferiority import ACCEPTED, non_inferiority
 from jobs.fleetfile.reading import Fleet
@@ -29,6 +29,7 @@ from services.records import (
 from services.records.fairness import METRICS as GROUP_METRICS
 from services.storage import files
 from services.telemetry.redaction import redacted
+from tracking.bundle.scores import Scores, write_scores
 from tracking.figures.attributes import traversal_path
 
 NONE_ACCEPTED = "no audit of this fleet has been accepted yet; once this one is in order, accept it: classwise accept"

@@ -15,7 +15,6 @@ import numpy as np
 
 from jobs.audit.judging.assemble import Grouping
 from jobs.audit.plan import ModelPlan
-from jobs.audit.scores import Scores
 from services.measures.autoattack import AutoAttackSurvival
 from services.measures.base import Measure
 from services.measures.great import Great
@@ -25,6 +24,7 @@ from services.measures.square import Square
 from services.numerics.checks import Bools, Floats
 from services.numerics.refutation import Falsification, falsify
 from services.records import FalsifiedResult, GroupScore
+from tracking.bundle.scores import Scores
 
 ROUNDING = 1e-5
 """Relative allowance for a ball's radius: AutoAttack's package projects in float32 and keeps to it only so far."""

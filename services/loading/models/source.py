@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from services.loading.factories import DEFAULT_FACTORIES
 from services.loading.protocols import LoadedModel
-from services.loading.samples.source import DEFAULT_FACTORIES
 from services.loading.uris import SourceUri, parse_uri
 from services.records import ModelSpec, digest_of
 from services.registry import Registry

@@ -9,6 +9,10 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from services.errors import Problem
+from services.loading.models.outputs import (
+    Logits,
+    looks_like_probabilities,
+)
 from services.loading.protocols import Samples
 from services.numerics.confusion import class_order
 from services.records import ModelSpec
@@ -17,10 +21,8 @@ LEVEL = 1e-3
 """Level of every test here: a sound model is refused at most once in a thousand audits a test."""
 ACCURACY_TOLERANCE = 0.02
 """A declared accuracy may be off by this much before the test is asked (other images, another resize)."""
-SUM_TOLERANCE = 1e-3
 SHOWN = 5
 
-Logits = NDArray[np.floating[Any]]
 Labels = NDArray[np.integer[Any]]
 
 
@@ -98,33 +100,6 @@ def finite_problems(spec: ModelSpec, logits: Logits) -> list[Problem]:
         return []
     found = f"NaN or infinity for {rows} of {len(logits)} samples"
     return [Problem(f"{spec.name} (output)", "finite logits", found, "check the weights and the input range")]
-
-
-def looks_like_probabilities(spec: ModelSpec, logits: Logits) -> Problem | None:
-    """Declared logits whose rows are distributions: a soft-max at the end of the network would be applied twice."""
-    if spec.outputs != "logits" or not is_distribution(logits):
-        return None
-    found = "rows in [0, 1] that sum to 1"
-    remedy = "declare outputs: probabilities, or remove the soft-max from the network"
-    return Problem(f"{spec.name} (outputs)", "logits as declared", found, remedy)
-
-
-def declared_output_problems(spec: ModelSpec, scores: Logits) -> list[Problem]:
-    """Declared probabilities must be distributions, declared log-probabilities must exponentiate to them."""
-    if spec.outputs == "logits":
-        return []
-    values = scores if spec.outputs == "probabilities" else np.exp(np.minimum(scores, 1.0))
-    if is_distribution(values):
-        return []
-    sums = values.sum(axis=1)
-    found = f"values from {scores.min():.4g} to {scores.max():.4g} whose rows sum to {sums.min():.4g}..{sums.max():.4g}"
-    return [Problem(f"{spec.name} (outputs)", f"{spec.outputs} as declared", found, "declare outputs: logits")]
-
-
-def is_distribution(values: Logits) -> bool:
-    """Rows lie in [0, 1] and sum to 1."""
-    inside = values.min() >= -SUM_TOLERANCE and values.max() <= 1 + SUM_TOLERANCE
-    return bool(inside and np.all(np.abs(values.sum(axis=1) - 1) <= SUM_TOLERANCE))
 
 
 def prediction_problems(spec: ModelSpec, predicted: Labels, labels: Labels, classes: tuple[str, ...]) -> list[Problem]:

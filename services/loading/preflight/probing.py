@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from services.errors import ClasswiseError, Problem, one_line
 from services.loading.models.contract import ContractedNetwork
+from services.loading.models.outputs import declared_output_problems
 from services.loading.preflight import checks, diagnosis
 from services.loading.preflight.passes import failure, run
 from services.loading.protocols import LoadedModel
@@ -59,7 +60,7 @@ def output_problems(loaded: LoadedModel, probe: Probe, device: str, chunk: int) 
     if loaded.spec.outputs == "logits" or not isinstance(network, ContractedNetwork):
         return []
     declared = ContractedNetwork(network.network, loaded.spec.input, "logits", loaded.spec.output, loaded.spec.name)
-    return checks.declared_output_problems(loaded.spec, run(declared.to(device), probe.images[:chunk], device, chunk))
+    return declared_output_problems(loaded.spec, run(declared.to(device), probe.images[:chunk], device, chunk))
 
 
 def repeat_problems(

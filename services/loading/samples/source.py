@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.errors import Problem, SourceError
+from services.loading.factories import DEFAULT_FACTORIES
 from services.loading.samples.attributes import Asked, Groups, asked_attributes, check_shape
 from services.loading.samples.labels import checked_labels
 from services.loading.samples.selection import select
@@ -22,9 +23,6 @@ from services.loading.samples.stores import Read, Shape, Store, Taken
 from services.loading.uris import SourceUri, parse_uri
 from services.records import SampleSpec, digest_of
 from services.registry import Registry, did_you_mean
-
-DEFAULT_FACTORIES = ("services.training.*",)
-"""Modules whose functions `factory:` and `generator:` may call without being allowed by the user."""
 
 
 @dataclass(frozen=True)

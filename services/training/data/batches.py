@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from services.training.epochs.evaluation import unit
+from services.training.data.images import unit
 from services.training.keys import Purpose, generator
 
 RESIDENT_BYTES = 2 << 30

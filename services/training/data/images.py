@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
 from services.errors import Problem, SourceError
 from services.records import digest_of
@@ -79,3 +80,8 @@ def _label_problems(labels: NDArray[Any], count: int, classes: int | None, where
         return [Problem(where, f"labels in [0, {high})", f"{wrong} of {count} outside")]
     empty = np.flatnonzero(np.bincount(labels, minlength=high) == 0).tolist()
     return [Problem(where, "a sample of every class", f"none of class {empty}")] if empty else []
+
+
+def unit(images: Tensor) -> Tensor:
+    """Images as float32 in [0, 1]; uint8 is divided by 255."""
+    return images.to(torch.float32).div_(255) if images.dtype == torch.uint8 else images.to(torch.float32)

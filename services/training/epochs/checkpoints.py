@@ -23,7 +23,7 @@ from services.loading.fingerprint import SAFETENSORS_HEADER_LIMIT, safetensors_s
 from services.records import SCHEMA_VERSION
 from services.storage import files, plainjson
 from services.training.counts import ClassCounts, EpochRecord
-from services.training.methods.base import State
+from services.training.step import State
 
 MODEL = "model.safetensors"
 PROGRESS = "progress.safetensors"

@@ -14,7 +14,8 @@ from torch.nn import functional as F
 from services.training.counts import ClassCounts
 from services.training.keys import Purpose, number
 from services.training.losses.attack import by_cross_entropy, craft, evaluating
-from services.training.methods.base import Batch, Budget, Method
+from services.training.methods.base import Method
+from services.training.step import Batch, Budget
 
 
 class Held(Protocol):
@@ -117,8 +118,3 @@ def _attacked(
     if len(rows):
         logits[rows] = network(craft(network, x[rows], by_cross_entropy(y[rows]), attack, source))
     return logits
-
-
-def unit(images: Tensor) -> Tensor:
-    """Images as float32 in [0, 1]; uint8 is divided by 255."""
-    return images.to(torch.float32).div_(255) if images.dtype == torch.uint8 else images.to(torch.float32)

@@ -11,10 +11,10 @@ from torch import Tensor, nn
 
 from services.errors import ConfigError, Problem, StorageError
 from services.storage import files as files
+from services.training.averaging import FairEma, averaged
 from services.training.counts import ClassCounts, EpochRecord
 from services.training.data.batches import Epoch, Images
 from services.training.data.images import Labelled, identity_of
-from services.training.epochs.averaging import FairEma, averaged
 from services.training.epochs.checkpoints import (
     MODEL,
     PROGRESS,
@@ -32,8 +32,9 @@ from services.training.epochs.report import TrainReport
 from services.training.epochs.selection import best_epoch, is_out_of_patience
 from services.training.epochs.sgd import Sgd
 from services.training.keys import Purpose, number, seed_layers
-from services.training.methods.base import Batch, Method, StepResult
+from services.training.methods.base import Method
 from services.training.recipe import Recipe
+from services.training.step import Batch, StepResult
 
 CHECK_EVERY = 50
 """Steps between looks at the loss: each look waits for the device."""

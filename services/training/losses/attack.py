@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from services.training.methods.base import Budget
+from services.training.step import Budget
 
 Objective = Callable[[Tensor], Tensor]
 """Maps logits (n, K) to the scalar that the attack makes large; a sum over samples, so samples do not interact."""

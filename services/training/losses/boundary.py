@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from services.training.losses.attack import Objective, ascend, box, by_divergence, evaluating, started
 from services.training.losses.pairs import craft_by_loss
 from services.training.losses.terms import cross_entropies, divergence, from_uniform
-from services.training.methods.base import Batch, Budget
+from services.training.step import Batch, Budget
 
 
 def farthest(network: nn.Module, batch: Batch, budgets: list[Budget], limit: int) -> Tensor:

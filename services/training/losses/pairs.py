@@ -20,7 +20,7 @@ from services.training.losses.attack import (
 from services.training.losses.noise import Kind, draws
 from services.training.losses.risk import cvar_weights, likelihood_ball_weights
 from services.training.losses.terms import cross_entropies, divergence, margin, of_class, per_class
-from services.training.methods.base import Batch, Budget
+from services.training.step import Batch, Budget
 
 OpenRows = Callable[[Tensor, Tensor, Tensor], Tensor]
 """Which samples (n,) bool a filter lets pass, from clean logits, perturbed logits and labels."""

@@ -10,8 +10,9 @@ from pydantic import ValidationError
 
 from services.errors import ConfigError, Problem
 from services.registry import Registry
-from services.training.methods.base import Budget, Method
+from services.training.methods.base import Method
 from services.training.problems import from_validation
+from services.training.step import Budget
 
 __all__ = ["METHODS", "Budget", "Method", "method_from"]
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from services.training.methods.base import Batch, Method, RandomBudget, StepResult
+from services.training.methods.base import Method
+from services.training.step import Batch, RandomBudget, StepResult
 
 if TYPE_CHECKING:
     import torch

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, model_validator
 
-from services.training.methods.base import Batch, Method, RandomBudget, State, StepResult
+from services.training.methods.base import Method
+from services.training.step import Batch, RandomBudget, State, StepResult
 
 if TYPE_CHECKING:
     import torch

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field
 
-from services.training.methods.base import Batch, Budget, Method, StepResult
+from services.training.methods.base import Method
 from services.training.methods.trades import Trades
+from services.training.step import Batch, Budget, StepResult
 
 if TYPE_CHECKING:
     import torch

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pydantic import Field
 
 from services.errors import ConfigError, Problem
-from services.training.methods.base import Batch, Method, RandomBudget, State, StepResult
+from services.training.methods.base import Method
+from services.training.step import Batch, RandomBudget, State, StepResult
 
 if TYPE_CHECKING:
     import torch

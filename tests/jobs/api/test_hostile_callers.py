@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
-from jobs.api import guard
 from jobs.api.allow import admitted
-from jobs.api.guard import Rates
 from jobs.api.serve import build
 from jobs.api.settings import Settings, digests, load_settings, plain
+from jobs.web import guard
+from jobs.web.guard import Rates
 from services.errors import ConfigError, NotAllowed
 
 from .conftest import TOKEN

@@ -11,6 +11,7 @@ from jobs.audit import publish
 from jobs.audit.audit import run_audit
 from jobs.fleetfile.reading import validate_fleet
 from jobs.terminal.progress import Quiet
+from jobs.upkeep import sync
 from services.measures.clean import Clean
 from tracking.mlflow import store
 
@@ -59,6 +60,6 @@ def test_sync_says_no_password_and_tags_the_registry_only_if_the_fleet_does(
     calls: list[dict[str, Any]] = []
     monkeypatch.setattr(store, "sync", lambda *args, **options: calls.append({"uri": args[1], **options}))
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "postgresql+psycopg://me:secret@host/db")
-    said = publish.sync_bundle(folder, None)
+    said = sync.sync_bundle(folder, None)
     assert said == f"{folder} is already at postgresql+psycopg://me@host/db"
     assert calls == [{"uri": "postgresql+psycopg://me:secret@host/db", "experiment": "", "registry_models": False}]

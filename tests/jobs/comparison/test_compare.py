@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from jobs.audit.audit import Finished
-from jobs.audit.scores import read_kept_scores, write_scores
 from jobs.comparison.compare import compare
 from jobs.comparison.drift import drift
 from services.loading.samples.source import open_samples
 from services.records import SampleSpec
 from tracking.bundle.comparison import Comparison, SeriesChange
+from tracking.bundle.scores import read_kept_scores, write_scores
 
 from .conftest import audit, kept, measured
 

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from jobs.dashboard.serve import local_app, places_of
+from jobs.api.local_dashboard import local_app
+from jobs.dashboard.places import places_of
 from jobs.submission.heartbeat import Telling
 from jobs.submission.submission import Ending, write_ending
 from services.records import AuditResult, FairnessResult, GateResult, ModelSpec, Outcome, Receipt, SampleSpec, ShardTask

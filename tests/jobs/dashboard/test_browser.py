@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 import uvicorn
 
-from jobs.dashboard.serve import local_app, places_of
+from jobs.api.local_dashboard import local_app
+from jobs.dashboard.places import places_of
 
 from .conftest import AUDITS, FLEET, HOSTILE, ID, TOKEN, Audit
 
@@ -345,7 +346,7 @@ def test_an_axis_that_is_cut_ends_in_arrows_where_an_interval_goes_on(page: Page
 
 def test_numbers_are_written_as_the_report_writes_them(page: Page) -> None:
     from services.records.estimates import Estimate
-    from tracking.words import interval, number
+    from tracking.bundle.words import interval, number
 
     values = [None, 0.0, 1.0, 0.1, 0.0995, 0.09949, 0.00005, 0.00001, -0.00001, -0.25, 12.3456, 0.5]
     script = "const done = arguments[1]; import('/ui/dom.js').then(m => done(arguments[0].map(m.{})))"

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from jobs.api.settings import load_settings
 from jobs.cli import app
-from jobs.dashboard.serve import places_of
+from jobs.dashboard.places import places_of
 from jobs.schedules.store import Store
 from jobs.upkeep.doctor_cli import surroundings
 

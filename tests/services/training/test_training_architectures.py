@@ -12,7 +12,7 @@ from torch import nn
 from services.errors import ConfigError
 from services.training.architectures.registry import ARCHITECTURES, build
 from services.training.methods import method_from
-from services.training.methods.base import Batch
+from services.training.step import Batch
 
 TIMM = pytest.mark.filterwarnings("ignore:.*is deprecated:DeprecationWarning")
 """timm uses what this torch has deprecated."""

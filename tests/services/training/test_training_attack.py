@@ -11,7 +11,7 @@ from torch import nn
 
 from services.training.losses.attack import by_cross_entropy, by_divergence, craft
 from services.training.losses.noise import draws, perturbed
-from services.training.methods.base import Budget
+from services.training.step import Budget
 
 
 def network() -> nn.Sequential:

@@ -22,8 +22,9 @@ from services.training.epochs import checkpoints
 from services.training.epochs.evaluation import evaluate
 from services.training.epochs.loop import TrainReport, train
 from services.training.methods import METHODS, method_from
-from services.training.methods.base import Batch, Budget, Method, StepResult
+from services.training.methods.base import Method
 from services.training.recipe import Recipe
+from services.training.step import Batch, Budget, StepResult
 
 ROOT = Path(__file__).resolve().parents[3]
 

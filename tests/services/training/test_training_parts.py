@@ -9,14 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
+from services.training.averaging import Ema, FairEma, averaged
 from services.training.counts import ClassCounts, EpochRecord
 from services.training.data.batches import Epoch, Images, cropped
 from services.training.data.splits import holdout
-from services.training.epochs.averaging import Ema, FairEma, averaged
 from services.training.epochs.evaluation import correct, evaluate, held_losses
 from services.training.epochs.selection import best_epoch, is_out_of_patience
 from services.training.epochs.sgd import Sgd
-from services.training.methods.base import Batch, Budget, Method
+from services.training.methods.base import Method
+from services.training.step import Batch, Budget
 
 CPU = torch.device("cpu")
 

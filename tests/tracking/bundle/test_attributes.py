@@ -27,13 +27,13 @@ from services.records import (
 from services.records.fairness import METRICS
 from services.storage.traversals import Traversal
 from tracking.bundle.fairness import attribute_metrics, fill_attributes
+from tracking.bundle.words import gate_words
 from tracking.figures import attributes as pictures
 from tracking.figures.charts import Dots, Heatmap, Strips
 from tracking.figures.png import png_bytes
 from tracking.mlflow.layout import child_content
 from tracking.report.fairness_tables import attribute_tables
 from tracking.report.report import render
-from tracking.words import gate_words
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 UNDEFINED = Estimate(None, reason="no samples that it needs in b")

@@ -15,8 +15,8 @@ from tracking.bundle import bundle
 from tracking.bundle.classes import read_groups
 from tracking.bundle.overview import OVERVIEW, overview_of, parsed_overview
 from tracking.bundle.summary import lenses
+from tracking.bundle.words import fleet_words, verdict_words
 from tracking.report.data import class_table
-from tracking.words import fleet_words, verdict_words
 
 
 def test_a_bundle_has_its_overview_beside_it(attacked_audit: AuditResult, tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from services.errors import Problem, SourceError, one_line
 from services.loading.fingerprint import existing, file_kind, sha256
+from services.loading.models.outputs import declared_output_problems
 from services.loading.models.source import ModelScheme, Opened, Request
-from services.loading.preflight.checks import declared_output_problems
 from services.loading.samples.parquet_rows import matrix, read_parquet
 from services.loading.uris import SourceUri
 

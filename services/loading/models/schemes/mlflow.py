@@ -6,14 +6,14 @@ logged, so an alias that moves during an audit changes nothing and the fingerpri
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from services.errors import Problem, SourceError, one_line
+from services.errors import Problem, SourceError
 from services.loading.fingerprint import sha256
+from services.loading.mlflow_artifacts import _said, _store, fetch
 from services.loading.models.source import ModelScheme, Opened, Request
 from services.loading.uris import SourceUri, parse_uri
 
@@ -51,47 +51,6 @@ def ingredients(uri: SourceUri) -> Iterator[tuple[str, str]]:
     yield "source", resolved.query.get("source", "")
 
 
-def fetch(address: str, where: str) -> Path:
-    """Download an artifact of MLflow (a `models:/`, `runs:/` or `mlflow-artifacts:/` address); returns its local path.
-
-    Raises:
-        SourceError: it is not there, or the server cannot be reached.
-    """
-    try:
-        from mlflow import artifacts
-
-        return Path(artifacts.download_artifacts(artifact_uri=_located(address), tracking_uri=_store()))
-    except Exception as error:
-        raise SourceError(Problem(where, f"an MLflow artifact {address}", _said(error))) from error
-
-
-def _store() -> str | None:
-    """The store that the environment names, as an audit sets it; None leaves the choice to MLflow.
-
-    MLflow alone would prefer what the process gave to `mlflow.set_tracking_uri`, perhaps for something else.
-    """
-    return os.environ.get("MLFLOW_TRACKING_URI") or None
-
-
-def _located(address: str) -> str:
-    """A `models:/` address as the place of its files, where MLflow would look it up in another store than `_store`.
-
-    `download_artifacts` looks models up in the process's own store whatever it is told (MLflow 3.17).
-    """
-    from mlflow import MlflowClient, get_tracking_uri
-
-    named = re.fullmatch(r"models:/(?:(m-[0-9a-f]{32})|([^/@]+)(?:@([^/@]+)|/(\d+)))(/.*)?", address)
-    if named is None or _store() in (None, get_tracking_uri()):
-        return address
-    client, (logged, name, alias, number, below) = MlflowClient(_store()), named.groups()
-    if logged:
-        place = client.get_logged_model(logged).artifact_location
-    else:
-        version = number or client.get_model_version_by_alias(name, alias).version
-        place = client.get_model_version_download_uri(name, version)
-    return f"{place}{below or ''}"
-
-
 def _check_form(uri: SourceUri) -> None:
     if not uri.rest.startswith(("models:/", "runs:/", "mlflow-artifacts:/")):
         expected = "mlflow:models:/NAME@ALIAS, mlflow:models:/NAME/VERSION or mlflow:runs:/RUN/PATH"
@@ -113,10 +72,6 @@ def _identity(version: Any) -> str:
     """What the version points at: a logged model's id, else the run and path it was made from."""
     found = re.search(r"m-[0-9a-f]{32}", f"{getattr(version, 'model_id', '') or ''} {version.source}")
     return found.group(0) if found else f"{version.run_id or 'no-run'}-{version.creation_timestamp}"
-
-
-def _said(error: Exception) -> str:
-    return f"{type(error).__name__}: {one_line(error)}"
 
 
 def _open(folder: Path, request: Request) -> Opened:

@@ -10,8 +10,8 @@ from services.errors import Problem, SourceError
 from services.loading.fingerprint import file_kind, sha256
 from services.loading.models.references import robustbench_reference
 from services.loading.models.robustbench_bridge import DATASETS, THREAT_MODELS, load_robustbench, weight_files
-from services.loading.models.schemes.zoo import package_version
 from services.loading.models.source import ModelScheme, Opened, Request
+from services.loading.packages import package_version
 from services.loading.uris import SourceUri, local_path, one_of
 
 

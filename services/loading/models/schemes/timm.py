@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from services.errors import Problem, SourceError
+from services.loading import packages
 from services.loading.models.schemes import zoo
 from services.loading.models.schemes.factory import weights_hash, with_weights
 from services.loading.models.source import ModelScheme, Opened, Request
@@ -16,7 +17,7 @@ def load(request: Request) -> Opened:
     """Build the architecture; weights come from a file or from timm's own cache or hub."""
     uri = request.uri
     options = _options(uri)
-    timm = zoo.package("timm", uri.text)
+    timm = packages.package("timm", uri.text)
     zoo.known(uri.rest.partition(".")[0], timm.list_models(), uri)
     pretrained = options.get("pretrained", False)
     arguments = {"num_classes": options["num_classes"]} if "num_classes" in options else {}
@@ -32,7 +33,7 @@ def ingredients(uri: SourceUri) -> Iterator[tuple[str, str]]:
     options = _options(uri)
     yield "name", uri.rest
     yield from ((key, str(options[key])) for key in ("num_classes", "pretrained") if key in options)
-    yield from zoo.package_version("timm")
+    yield from packages.package_version("timm")
     yield from weights_hash(options.get("weights"), uri)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from services.errors import Problem, SourceError
+from services.loading import packages
 from services.loading.models.schemes import zoo
 from services.loading.models.schemes.factory import weights_hash, with_weights
 from services.loading.models.source import ModelScheme, Opened, Request
@@ -16,7 +17,7 @@ def load(request: Request) -> Opened:
     """Build the architecture; weights come from a file or from torchvision's own cache or download."""
     uri = request.uri
     options = _options(uri)
-    models = zoo.package("torchvision.models", uri.text)
+    models = packages.package("torchvision.models", uri.text)
     zoo.known(uri.rest, models.list_models(), uri)
     arguments = {"num_classes": options["num_classes"]} if "num_classes" in options else {}
     weights = options["weights"]
@@ -33,7 +34,7 @@ def ingredients(uri: SourceUri) -> Iterator[tuple[str, str]]:
     yield "name", uri.rest
     if "num_classes" in options:
         yield "num_classes", str(options["num_classes"])
-    yield from zoo.package_version("torchvision")
+    yield from packages.package_version("torchvision")
     weights = options["weights"]
     yield from weights_hash(weights, uri) if _is_file(weights) else [("weights", weights)]
 

@@ -2,39 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterator
-from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Callable
 from typing import Any
 
 from services.errors import Problem, SourceError, one_line
 from services.loading.models.schemes.factory import seeded
 from services.loading.uris import SourceUri
 from services.registry import did_you_mean
-
-
-def package(name: str, where: str) -> Any:
-    """Import a zoo's package.
-
-    Raises:
-        SourceError: it is not installed or does not import, in its own words.
-    """
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)
-            return import_module(name)
-    except (ImportError, RuntimeError) as error:
-        found = f"{type(error).__name__}: {error}"
-        raise SourceError(Problem(where, f"the package {name}", found, f"install {name} to match torch")) from error
-
-
-def package_version(name: str) -> Iterator[tuple[str, str]]:
-    """The installed version, which stands for the architecture's code."""
-    try:
-        yield name, version(name)
-    except PackageNotFoundError as error:
-        raise SourceError(Problem(name, f"the package {name}", "it is not installed")) from error
 
 
 def known(name: str, names: list[str], uri: SourceUri) -> None:

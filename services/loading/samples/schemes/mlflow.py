@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from services.loading.fingerprint import file_kind
-from services.loading.models.schemes.mlflow import fetch
+from services.loading.mlflow_artifacts import fetch
 from services.loading.samples.schemes.npz import open_npz
 from services.loading.samples.schemes.parquet import open_parquet
 from services.loading.samples.source import Source

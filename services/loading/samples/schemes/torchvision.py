@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.errors import Problem, SourceError, one_line
-from services.loading.models.schemes.zoo import package
+from services.loading.packages import package
 from services.loading.samples.source import Source
 from services.loading.samples.stores import array_store
 from services.loading.uris import SourceUri, local_path

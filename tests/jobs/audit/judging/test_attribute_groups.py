@@ -11,7 +11,6 @@ import torch
 
 from jobs.audit.audit import run_audit
 from jobs.audit.judging.assemble import Grouping, crossing
-from jobs.audit.scores import read_kept_scores
 from jobs.fleetfile.reading import validate_fleet
 from jobs.terminal.progress import Quiet
 from services.errors import ConfigError
@@ -21,6 +20,7 @@ from services.records import Outcome, SampleSpec
 from services.training.mapper_recipe import MapperRecipe
 from services.training.mappers import vae
 from services.training.mappers.loop import train_mapper
+from tracking.bundle.scores import read_kept_scores
 
 
 def test_a_crossing_is_every_pair_and_keeps_empty_cells() -> None:

@@ -14,13 +14,13 @@ from fairlearn.metrics import (
 )
 
 from jobs.audit.audit import Finished, run_audit
-from jobs.audit.scores import read_kept_scores
 from jobs.fleetfile.reading import validate_fleet
 from jobs.terminal.progress import Quiet
 from services.errors import ConfigError
 from services.loading.samples.source import open_samples
 from services.records import Outcome
 from tracking.bundle.bundle import read_bundle
+from tracking.bundle.scores import read_kept_scores
 
 
 @pytest.fixture

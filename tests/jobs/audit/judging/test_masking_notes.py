@@ -9,7 +9,6 @@ import pytest
 
 from jobs.audit.judging.adequacy import masking_facts, masking_findings, masking_notes
 from jobs.audit.plan import Context, ModelPlan, plan_model
-from jobs.audit.scores import Scores
 from services.measures.autoattack import AutoAttackSurvival
 from services.measures.base import Measure
 from services.measures.cw import Cw
@@ -18,6 +17,7 @@ from services.measures.minimal import Minimal
 from services.measures.pgd import Pgd
 from services.measures.square import Square
 from services.records import ModelSpec, SampleSpec
+from tracking.bundle.scores import Scores
 
 N = 100
 ONES = np.ones(N)

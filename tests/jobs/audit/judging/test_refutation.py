@@ -13,7 +13,6 @@ from jobs.audit.judging.assemble import Grouping
 from jobs.audit.judging.fleet_checks import fleet_checks, fleet_notes
 from jobs.audit.judging.refutation import falsified_results, known_distances
 from jobs.audit.plan import Context, ModelPlan, plan_model
-from jobs.audit.scores import Scores, read_kept_scores
 from jobs.fleetfile.reading import validate_fleet
 from jobs.terminal.progress import Quiet
 from services.errors import ConfigError
@@ -36,6 +35,7 @@ from services.records import (
     SeriesResult,
 )
 from tracking.bundle.bundle import read_bundle
+from tracking.bundle.scores import Scores, read_kept_scores
 
 N, SHAPE = 60, (3, 8, 8)
 L2, LINF = "autoattack/l2-0.50000", "pgd20/linf-0.03137"

@@ -15,8 +15,8 @@ import torch
 from torch import nn
 
 from services.errors import SourceError
+from services.loading import packages
 from services.loading.models.fixed_batch import FixedBatch
-from services.loading.models.schemes import zoo
 from services.loading.models.source import fingerprint, load_model
 from services.loading.preflight.look import preflight
 from services.loading.samples.source import open_samples
@@ -198,7 +198,7 @@ def test_fixed_batch_pads_nested_outputs() -> None:
 
 
 def test_zoo_networks(tmp_path: Path, torchvision_operators: None) -> None:
-    timm, models = zoo.package("timm", ""), zoo.package("torchvision.models", "")
+    timm, models = packages.package("timm", ""), packages.package("torchvision.models", "")
     images = torch.rand(2, 3, 32, 32)
     for scheme, model in (
         ("timm:resnet10t", timm.create_model("resnet10t", num_classes=5)),

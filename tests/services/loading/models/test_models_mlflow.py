@@ -14,7 +14,8 @@ import torch
 from torch import nn
 
 from services.errors import SourceError
-from services.loading.models.schemes.mlflow import fetch, resolve_mlflow
+from services.loading.mlflow_artifacts import fetch
+from services.loading.models.schemes.mlflow import resolve_mlflow
 from services.loading.models.source import fingerprint, load_model
 from services.loading.samples.source import open_samples
 from services.records import ModelSpec, SampleSpec

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from services.records import AuditResult, CalibrationResult, Estimate, GateResult, Outcome
-from tracking.words import (
+from tracking.bundle.words import (
     calibration_words,
     fleet_words,
     gate_words,

@@ -6,17 +6,14 @@ import secrets
 import socket
 from collections.abc import Callable
 from hashlib import sha256
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jobs.schedules.place import schedules_uri
-from services.errors import ConfigError, Problem, TrackingError
+from services.errors import ConfigError, Problem
 from services.storage import files
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from jobs.api.settings import Settings
     from jobs.dashboard.sources import Places
 
 HOST = "127.0.0.1"
@@ -24,41 +21,17 @@ PER_MINUTE = 6000
 """Requests that one user of his own machine cannot make by hand."""
 
 
-def places_of(base: str, tracking: str | None, schedules: str | None) -> Places:
-    """Where the dashboard of this storage reads from: what is asked for, else what the other commands would use.
-
-    Raises:
-        ConfigError: there is no such storage.
-    """
-    from jobs.dashboard.sources import Places
-
-    url = base if "://" in base else str(Path(base).expanduser().absolute())
-    if files.is_missing(url):
-        remedy = "name the folder that audits were written to, or run classwise demo"
-        raise ConfigError(Problem("--storage", "the folder of a storage", url, remedy))
-    return Places(url, _tracking(url, tracking), schedules_uri(schedules))
-
-
-def places_in(settings: Settings) -> Places:
-    """Where the dashboard of an API with these settings reads from."""
-    from jobs.dashboard.sources import Places
-
-    tracked = settings.tracking.enabled
-    tracking = _tracking(settings.storage, settings.tracking.uri) if tracked else ""
-    return Places(settings.storage, tracking, schedules_uri(settings.schedules))
-
-
 def local_app(places: Places, token: str) -> FastAPI:
     """The page and its data, guarded by one token, over processes of this machine."""
     from fastapi import FastAPI
 
     from jobs.api.app import add_errors
-    from jobs.api.guard import Guard, Rates
     from jobs.dashboard.page import PAGE_PATHS, page_routes
     from jobs.dashboard.routes import dashboard_routes
     from jobs.dashboard.sources import Sources
     from jobs.submission.client import AuditClient
     from jobs.submission.local_jobs import LocalJobs
+    from jobs.web.guard import Guard, Rates
 
     jobs = LocalJobs(places.storage if files.is_local(places.storage) else "classwise-runs")
     sources = Sources(places, AuditClient(jobs, storage=places.storage))
@@ -105,15 +78,6 @@ def told(places: Places) -> list[str]:
     for name, uri in {"MLflow": places.tracking, "schedules": places.schedules}.items():
         lines.append(f"{name:<10} {without_secret(uri) if is_made(uri) else 'none yet'}")
     return lines
-
-
-def _tracking(base: str, named: str | None) -> str:
-    from jobs.audit.publish import tracking_uri
-
-    try:
-        return tracking_uri(base, named)
-    except TrackingError:  # a remote storage, and no server is named
-        return ""
 
 
 def _listening(port: int) -> socket.socket:

@@ -1,8 +1,9 @@
-"""The command ``classwise dashboard``."""
+"""The commands ``classwise serve`` and ``classwise dashboard``."""
 
 from __future__ import annotations
 
 from contextlib import suppress
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -24,7 +25,8 @@ def dashboard(
     """Show fleets, audits, models and running jobs in the browser; for this machine only, until Ctrl-C."""
     with console.exits(json=False):
         try:
-            from jobs.dashboard.serve import places_of, serve_local
+            from jobs.api.local_dashboard import serve_local
+            from jobs.dashboard.places import places_of
 
             places = places_of(storage, tracking_uri, schedules)
             with suppress(KeyboardInterrupt):  # how it is ended
@@ -32,3 +34,24 @@ def dashboard(
         except ImportError as error:
             remedy = "pip install 'classwise[service]'"
             raise ConfigError(Problem("classwise dashboard", "the extra service", str(error), remedy)) from None
+
+
+def serve(
+    settings: Annotated[Path, typer.Argument(help="Settings file (YAML), such as deploy/compose/settings.yaml.")],
+    here: Annotated[bool, typer.Option("--here", help="Serve from this process, without Ray Serve.")] = False,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")] = 8080,
+    replicas: Annotated[int, typer.Option(min=1, max=64, help="Copies of the API on Ray Serve.")] = 1,
+) -> None:
+    """Serve the REST API: on the Ray cluster of RAY_ADDRESS through Ray Serve, or from this process."""
+    with console.exits(json=False):
+        from jobs.api.serve import serve_here, serve_on_ray
+        from jobs.api.settings import load_settings
+
+        loaded = load_settings(settings)
+        if here:
+            with suppress(KeyboardInterrupt):  # how a server is stopped
+                serve_here(loaded, host, port)
+            return
+        serve_on_ray(loaded, host, port, replicas)
+        console.say(f"deployed at http://{host}:{port}; end it with: serve shutdown -y")

@@ -1,0 +1,101 @@
+"""What the command line prints of an audit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from jobs.terminal import console
+from services.errors import Problem, StorageError
+from services.records import SampleFacts
+
+if TYPE_CHECKING:
+    from jobs.audit.publish import Published
+    from jobs.fleetfile.reading import Fleet
+
+
+@contextmanager
+def junit_kept(path: Path | None) -> Iterator[None]:
+    """Let the JUnit file say error from the start, so that an audit that fails or is killed leaves none that passed.
+
+    Raises:
+        StorageError: it cannot be written, before any work.
+    """
+    if path is None:
+        yield
+        return
+    from tracking.report.junit import write_unfinished
+
+    with _says_error(lambda problems: write_unfinished(str(path), problems)):
+        yield
+
+
+@contextmanager
+def sarif_kept(path: Path | None, fleet_file: Path) -> Iterator[None]:
+    """The same of the SARIF file.
+
+    Raises:
+        StorageError: it cannot be written, before any work.
+    """
+    if path is None:
+        yield
+        return
+    from tracking.report.sarif import SarifTarget, write_unfinished
+
+    target = SarifTarget(str(path), str(fleet_file))
+    with _says_error(lambda problems: write_unfinished(target, problems)):
+        yield
+
+
+@contextmanager
+def _says_error(write: Callable[[tuple[Problem, ...]], None]) -> Iterator[None]:
+    """Write a file of an audit without a verdict, now and with what went wrong when something does."""
+    write(())
+    try:
+        yield
+    except (typer.Exit, typer.Abort):
+        raise
+    except (Exception, SystemExit, KeyboardInterrupt) as error:
+        with suppress(StorageError):
+            write(console.told_of(error).problems)
+        raise
+
+
+def finish(published: Published, json: bool) -> None:
+    """Print the verdict and exit with the outcome's code."""
+    result = published.result
+    if json:
+        from jobs.audit.publish import as_json
+
+        console.print_json(as_json(published))
+    else:
+        print_result(published)
+    raise typer.Exit(result.outcome.exit_code)
+
+
+def valid(fleet: Fleet, check: Callable[[Fleet], SampleFacts], json: bool) -> None:
+    """Check the sources and say what the fleet is."""
+    with console.apart():
+        facts = check(fleet)
+    series = sorted(fleet.series())
+    if json:
+        shape = list(facts.shape)
+        models = [model.name for model in fleet.config.models]
+        console.print_json({"valid": True, "models": models, "samples": facts.count, "shape": shape, "series": series})
+        return
+    models_text = f"{len(fleet.config.models)} models, {facts.count} samples of {len(facts.classes)} classes"
+    console.say(f"valid: fleet {fleet.config.fleet}, {models_text}, series {', '.join(series)}")
+
+
+def print_result(published: Published) -> None:
+    from rich.console import Console
+
+    from tracking.report.comparison_words import comparison_words
+    from tracking.report.terminal import verdict_text
+
+    changed = comparison_words(published.comparison) if published.comparison is not None else []
+    console.show([verdict_text(published.result, Console().width)], [*changed, *published.where_to_look])

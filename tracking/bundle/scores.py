@@ -1,0 +1,30 @@
+"""Per-sample scores of a model, kept in the bundle and read back by a later audit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from numpy.typing import NDArray
+
+from services.records import ModelSpec
+from services.storage import files
+from services.storage.shards import read_shard, write_shard
+from tracking.names import file_name
+
+Scores = dict[str, NDArray[Any]]
+
+
+def score_file(folder: str, index: int, spec: ModelSpec) -> str:
+    """Where a bundle keeps the per-sample scores of a model."""
+    return files.join(folder, "scores", f"{index:03d}_{file_name(spec.name)}.parquet")
+
+
+def write_scores(folder: str, index: int, spec: ModelSpec, scores: Scores) -> None:
+    """Keep the per-sample scores in the bundle."""
+    write_shard(score_file(folder, index, spec), scores)
+
+
+def read_kept_scores(folder: str, index: int, spec: ModelSpec, columns: Sequence[str] | None = None) -> Scores:
+    """Read the per-sample scores back from a bundle, all columns or those asked for."""
+    return read_shard(score_file(folder, index, spec), columns)
