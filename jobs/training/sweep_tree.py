@@ -1,6 +1,7 @@
 """The sweep file as one typed, frozen tree: method x architecture x data set x seed, and mapper x data set x seed.
 
-As `jobs.fleetfile.tree` for fleet files: everything that can be found without torch is found here, and all of it at once.
+As `jobs.fleetfile.tree` for fleet files: everything that can be found
+without torch is found here, and all of it together.
 `jobs.training.sweepfile` reads YAML into this tree and validates the methods by the classes that train.
 """
 

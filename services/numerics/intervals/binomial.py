@@ -1,8 +1,8 @@
 """Exact binomial tests of "the failure probability is below kappa": fixed, as published, and what verdicts imply.
 
 BIN (Zhang et al.) applies the exact test after every draw and stops at the first rejection. Each look has level alpha,
-the run as a whole has not: `monitored_error` computes its error exactly. `services.numerics.intervals.sequential` has the valid
-tests. BIN's eq. 5 must read P(z) = (P(w) - FPR) / (1 - FNR - FPR); with both rates somewhere in [0, alpha]
+the run as a whole has not: `monitored_error` computes its error exactly. `services.numerics.intervals.sequential` has
+the valid tests. BIN's eq. 5 must read P(z) = (P(w) - FPR) / (1 - FNR - FPR); with both rates somewhere in [0, alpha]
 
     (P(w) - alpha) / (1 - alpha) <= P(z) <= P(w) / (1 - alpha),
 

@@ -1,4 +1,4 @@
-"""What is held out for selection: a stratified, seeded split. Subsets are drawn by `services.loading.samples.selection`."""
+"""What is held out for selection: a stratified, seeded split. Subsets: `services.loading.samples.selection`."""
 
 from __future__ import annotations
 

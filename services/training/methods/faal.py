@@ -26,8 +26,8 @@ class Faal(Method):
     from it where a batch is not balanced. There the objective is a sum over samples, which multiplies m_k by the count
     of class k; and a class that the batch lacks counts as 0, above every class that is mostly right, and so takes
     weight that reaches no sample. Here m_k and L_k are means over a class, and a class that the batch lacks takes no
-    part. The maximum is found by `services.training.losses.risk.likelihood_ball_weights` instead of a general convex solver.
-    MART as the base, and perturbation of the weights, are left out.
+    part. The maximum is found by `services.training.losses.risk.likelihood_ball_weights` instead of a general
+    convex solver. MART as the base, and perturbation of the weights, are left out.
     """
 
     version: ClassVar[int] = 2

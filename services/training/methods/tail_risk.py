@@ -28,8 +28,8 @@ class _TailRisk(Method):
 class Cvar(_TailRisk):
     """`mean_i CVaR_{1 - tail}(CE(f(x_i + d), y_i))` over the draws d: the mean of the worst `tail * draws` losses.
 
-    The empirical optimum is exact, see `services.training.losses.risk`. The draws are ranked without gradients in evaluation
-    mode and only those with weight are differentiated, which is the same gradient at a fraction of the cost.
+    The empirical optimum is exact, see `services.training.losses.risk`. The draws are ranked without gradients in
+    evaluation mode and only those with weight are differentiated, which is the same gradient at a fraction of the cost.
     """
 
     name: Literal["cvar"] = "cvar"

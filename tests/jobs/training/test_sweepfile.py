@@ -240,7 +240,8 @@ def test_validation_imports_neither_torch_nor_ray_nor_mlflow(tmp_path: Path) -> 
     path = tmp_path / "sweep.yaml"
     path.write_text(GOOD)
     code = (
-        "import sys\nfrom jobs.training.sweepfile import load_sweep, sweep_schema\nload_sweep(sys.argv[1]); sweep_schema()\n"
+        "import sys\nfrom jobs.training.sweepfile import load_sweep, sweep_schema\n"
+        "load_sweep(sys.argv[1]); sweep_schema()\n"
         "print([name for name in ('torch', 'ray', 'mlflow', 'pandas') if name in sys.modules])"
     )
     ran = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)

@@ -14,7 +14,7 @@ from services.training.epochs.checkpoints import save_weights
 from services.training.mappers import vae
 
 BANDS = "factory:oracles.bands:Bands?factors=2"
-ALLOWED = ("services.*",)
+ALLOWED = ("services.*", "oracles.*")
 
 
 class Pair(nn.Module):

@@ -110,7 +110,8 @@ def test_digest_ignores_the_folder_and_follows_the_content(tmp_path: Path) -> No
 def test_opening_imports_no_torch(tmp_path: Path) -> None:
     uris = [npz(tmp_path), "sklearn:digits"]
     code = (
-        "import sys; from services.loading.samples.source import open_samples; from services.records import SampleSpec\n"
+        "import sys; from services.loading.samples.source import open_samples\n"
+        "from services.records import SampleSpec\n"
         f"for uri in {uris!r}: open_samples(SampleSpec(uri)).images(0, 2)\n"
         "sys.exit('torch' in sys.modules)"
     )
