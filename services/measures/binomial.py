@@ -15,9 +15,8 @@ class Binomial(VerdictMeasure):
     BIN repeats the exact test after every draw, which errs in far more than alpha of the runs; here the stopping
     boundary of `services.numerics.intervals.sequential` takes its place, with the same data and question. Zero
     failures certify kappa after about 1.3 times the draws that one single look would need: 3,800 for 1e-3, 379,000 for
-    1e-5; `max_draws`
-    left out means 100 / kappa. Titles name the IEC 61508 band of kappa. Series and columns as `probacc`. For kappa
-    below 1e-4 the measure `rare` estimates with thousands of passes, without a certificate.
+    1e-5; `max_draws` left out means 100 / kappa. Titles name the IEC 61508 band of kappa. Series and columns as
+    `probacc`. For kappa below 1e-4 the measure `rare` estimates with thousands of passes, without a certificate.
     """
 
     name: Literal["binomial"] = "binomial"
