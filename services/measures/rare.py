@@ -30,8 +30,8 @@ class Rare(PerturbationMeasure):
     Thousands of passes where plain sampling needs millions, but an estimate with an interval and not a certificate
     (`services.numerics.intervals.splitting`). Works for additive noise: d is a function of a
     standard normal latent. A sample whose every replicate ends below kappa / 10 is *censored*: it scores the bound, and
-    its probability is given as that floor. Series a radius: the decades, and the binary `KEY/below` (upper limit below kappa). Columns besides:
-    `KEY/probability`, `KEY/low`, `KEY/high` (level 1 - delta), `KEY/passes`, `KEY/censored`.
+    its probability is given as that floor. Series a radius: the decades, and the binary `KEY/below` (upper limit
+    below kappa). Columns besides: `KEY/probability`, `KEY/low`, `KEY/high` (level 1 - delta), `KEY/passes`, `KEY/censored`.
     """
 
     needs = "model"
