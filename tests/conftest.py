@@ -21,11 +21,11 @@ from services.records import (
     ModelSpec,
     Outcome,
     SampleFacts,
-    Series,
     SeriesResult,
     ThreatModel,
     digest_of,
 )
+from tests.typed import series_of
 
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
@@ -110,7 +110,7 @@ def _board_series(key: str, value: float, half: float) -> SeriesResult:
     groups = tuple(GroupScore(index, names[index], 50, 50, score) for index, score in enumerate(scores))
     gini = 4 * step / 9 / value if value else None
     return SeriesResult(
-        series=Series(key, key, 2.0, binary=key.startswith(("clean", "pgd"))),
+        series=series_of(key, key, 2.0, binary=key.startswith(("clean", "pgd"))),
         grouping="class",
         aggregate=Estimate(value, value - half / 2, value + half / 2),
         rdi=Estimate(2 * step, step, 3 * step),

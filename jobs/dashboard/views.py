@@ -25,13 +25,13 @@ from jobs.dashboard.records import (
 )
 from jobs.web.problems import ProblemBody
 from services.errors import ClasswiseError, ConfigError, Problem
-from services.records import WORST_FIRST, Estimate, Outcome
+from services.records import L2_DISTANCE, WORST_FIRST, Estimate, Outcome
 from services.registry import did_you_mean
 from tracking.bundle.classes import GroupRow
 from tracking.bundle.fairness import GAPS
 from tracking.bundle.overview import ModelOverview, Overview, SeriesOverview
 from tracking.bundle.tables import finite
-from tracking.figures.views import BRACKET, L2
+from tracking.figures.views import BRACKET
 from tracking.names import shorten
 
 METRICS: tuple[Metric, ...] = get_args(Metric)
@@ -185,8 +185,8 @@ def matrix(
 def bracketed(model: ModelOverview) -> dict[str, SeriesOverview]:
     """The model's series in L2 distance over the classes that prove, claim and break; fewer than two are none."""
     found = {}
-    for label, start in BRACKET.items():
-        fits = [s for s in model.series if s.grouping == "class" and s.key.startswith(start) and s.unit == L2]
+    for label, evidence in BRACKET.items():
+        fits = [s for s in model.series if (s.grouping, s.evidence, s.unit) == ("class", evidence, L2_DISTANCE)]
         if fits:
             found[label] = min(fits, key=lambda series: len(series.key))
     return found if len(found) > 1 else {}

@@ -10,9 +10,9 @@ from pydantic import Field, model_validator
 
 from services.errors import MeasureError, Problem
 from services.measures.base import Columns, Measure
-from services.measures.pgd import survival_columns, survival_series
-from services.measures.radii import Norm, Radii, check_radii
-from services.records import Series
+from services.measures.pgd import survival_columns, survival_extras, survival_series
+from services.measures.threats import Norm, Radii, check_radii
+from services.records import Column, Series
 
 if TYPE_CHECKING:
     import torch
@@ -58,7 +58,10 @@ class AutoAttackSurvival(Measure):
         whole = len(self.attacks) == 4
         label = "autoattack" if whole else "autoattack-" + "-".join(name.replace("-", "") for name in self.attacks)
         title = "AutoAttack" if whole else f"AutoAttack ({', '.join(self.attacks)})"
-        return survival_series(label, title, self.norm, self.epsilons)
+        return survival_series(self, label, title, self.norm, self.epsilons)
+
+    def columns(self) -> tuple[Column, ...]:
+        return survival_extras(("apgd-ce", "apgd-t", "fab-t", "square", "apgd-dlr"))
 
     def plan(self, classes: int) -> Plan:
         """The attacks that can run on a network of K classes, with a note when some cannot."""

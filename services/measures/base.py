@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 from services.errors import MeasureError, Problem
-from services.records import Series
+from services.records import Column, Series
 
 if TYPE_CHECKING:
     import torch
@@ -72,6 +72,19 @@ class Measure(BaseModel):
     def series(self) -> tuple[Series, ...]:
         """The bounded scores this measure gives, in column order."""
         raise MeasureError(Problem(self.name, "a measure that lists its series", type(self).__name__))
+
+    def one_series(self, key: str, title: str, bound: float = 1.0, **attributes: Any) -> Series:
+        """A series of this measure: its family and version are the measure's."""
+        label = attributes.pop("label", self.name)
+        return Series(key, title, bound, family=self.name, label=label, version=self.version, **attributes)
+
+    def columns(self) -> tuple[Column, ...]:
+        """What else stands in its score table; a column that is not listed is a number with a mean."""
+        return ()
+
+    def column(self, name: str) -> Column:
+        """The column of that name."""
+        return next((column for column in self.columns() if column.name == name), Column(name))
 
     def from_logits(self, logits: NDArray[np.floating[Any]], labels: NDArray[np.integer[Any]]) -> Columns:
         """Score a shard of logits (n, K) with labels (n,)."""

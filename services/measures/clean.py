@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from services.measures.base import Columns, Measure
 from services.numerics.scores import check_logits, chunks, margins, predictions
-from services.records import Series
+from services.records import Column, Series
 
 
 class Clean(Measure):
@@ -19,7 +19,10 @@ class Clean(Measure):
     name: Literal["clean"] = "clean"
 
     def series(self) -> tuple[Series, ...]:
-        return (Series("clean", "clean accuracy", 1.0, binary=True, unit="share of samples"),)
+        return (self.one_series("clean", "clean accuracy", binary=True, unit="share of samples"),)
+
+    def columns(self) -> tuple[Column, ...]:
+        return (Column("predicted", "code"),)
 
     def from_logits(self, logits: NDArray[np.floating[Any]], labels: NDArray[np.integer[Any]]) -> Columns:
         """Columns `clean` (0.0 or 1.0), `predicted` (-1 where not finite), `correct` and `finite`, each (n,)."""

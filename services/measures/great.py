@@ -10,7 +10,7 @@ from pydantic import Field
 
 from services.measures.base import Columns, Measure
 from services.numerics.scores import GREAT_BOUND, great_scores, offset_free_scores, predictions
-from services.records import Series
+from services.records import L2_DISTANCE, Column, Evidence, Series
 
 
 class Great(Measure):
@@ -36,7 +36,11 @@ class Great(Measure):
 
     def series(self) -> tuple[Series, ...]:
         title = f"GREAT score ({self.activation}, T={self.temperature:g})"
-        return (Series(self.key, title, GREAT_BOUND, unit="L2 distance"),)
+        evidence = Evidence.CLAIM
+        return (self.one_series(self.key, title, GREAT_BOUND, unit=L2_DISTANCE, evidence=evidence, label=self.key),)
+
+    def columns(self) -> tuple[Column, ...]:
+        return (Column("predicted", "code"),)
 
     def from_logits(self, logits: NDArray[np.floating[Any]], labels: NDArray[np.integer[Any]]) -> Columns:
         """The series' column in [0, sqrt(pi / 2)] and `predicted`, `correct`, `saturated`, `finite`, `offset_free`."""

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
 from services.measures.base import Columns, Measure
-from services.measures.radii import Radius
-from services.records import Series
+from services.measures.threats import Radius
+from services.records import L2_DISTANCE, Column, Evidence, Series, ThreatModel
 
 if TYPE_CHECKING:
     import torch
@@ -68,7 +68,15 @@ class Minimal(Measure):
 
     def series(self) -> tuple[Series, ...]:
         title = "Smallest adversarial perturbation found (L2)"
-        return (Series(key="minimal/l2", title=title, bound=self.search_limit, unit="L2 distance"),)
+        threat = ThreatModel("L2", self.search_limit)
+        return (
+            self.one_series(
+                "minimal/l2", title, self.search_limit, unit=L2_DISTANCE, evidence=Evidence.ATTACK, threat=threat
+            ),
+        )
+
+    def columns(self) -> tuple[Column, ...]:
+        return Column("attack", "code", ("none", *self.attacks), first=-1), Column("queries", "count")
 
     def from_model(
         self,

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from services.measures.base import Columns, Measure
-from services.measures.radii import Norm, Radii, Radius, check_radii, radius_key, radius_title
-from services.records import Series
+from services.measures.threats import Norm, Radii, Radius, check_radii, radius_key, radius_title
+from services.records import Column, Evidence, Series, ThreatModel
 
 if TYPE_CHECKING:
     import torch
@@ -64,7 +64,11 @@ class Pgd(Measure):
 
     def series(self) -> tuple[Series, ...]:
         title = self.label.replace(self.name, f"{self.name.upper()}-", 1)
-        return survival_series(self.label, title, self.norm, self.epsilons)
+        return survival_series(self, self.label, title, self.norm, self.epsilons)
+
+    def columns(self) -> tuple[Column, ...]:
+        starts = tuple(f"start {number}" for number in range(1, self.restarts + 1))
+        return survival_extras(starts)
 
     def from_model(
         self,
@@ -91,21 +95,30 @@ class Pgd(Measure):
         )
 
 
-def survival_series(label: str, title: str, norm: Norm, epsilons: tuple[float, ...]) -> tuple[Series, ...]:
+def survival_series(
+    measure: Measure, label: str, title: str, norm: Norm, epsilons: tuple[float, ...]
+) -> tuple[Series, ...]:
     """One binary series a radius, as every attack within a ball has."""
     return tuple(
-        Series(
-            key=f"{label}/{radius_key(norm, epsilon)}",
-            title=f"{title} accuracy ({radius_title(norm, epsilon)})",
-            bound=1.0,
+        measure.one_series(
+            f"{label}/{radius_key(norm, epsilon)}",
+            f"{title} accuracy ({radius_title(norm, epsilon)})",
             binary=True,
+            evidence=Evidence.ATTACK,
+            label=label,
+            threat=ThreatModel(norm, epsilon),
         )
         for epsilon in epsilons
     )
 
 
+def survival_extras(steps: tuple[str, ...]) -> tuple[Column, ...]:
+    """The columns beside the series of an attack within balls; `steps` are what can break a sample, in order."""
+    return Column("broken_by", "code", ("unbroken", "misclassified", *steps), first=-1), Column("queries", "count")
+
+
 def survival_columns(series: tuple[Series, ...], found: Survival) -> Columns:
     """The score table of an attack within balls: one column a radius, and the extras."""
-    scores = {one.key: row.astype(np.float64) for one, row in zip(series, found.survived, strict=True)}
+    scores = {each.key: row.astype(np.float64) for each, row in zip(series, found.survived, strict=True)}
     extras = {"correct": found.correct.astype(np.float64), "broken_by": found.broken_by, **found.tally.columns()}
     return {**scores, **extras}

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from services.measures.base import Columns
 from services.measures.sampling.parameters import PerturbationMeasure, Rate
-from services.records import Series
+from services.records import Column, Evidence, Series
 
 if TYPE_CHECKING:
     import torch
@@ -40,10 +40,19 @@ class Pr(PerturbationMeasure):
 
     def series(self) -> tuple[Series, ...]:
         return tuple(
-            Series(
-                f"pr/{self.label(radius)}", f"PR ({self.spoken(radius)})", 1.0, unit="share of draws", conditional=True
+            self.one_series(
+                f"pr/{self.label(radius)}",
+                f"PR ({self.spoken(radius)})",
+                unit="share of draws",
+                conditional=True,
+                **self.threat(radius),
             )
             for radius in self.radii
+        )
+
+    def columns(self) -> tuple[Column, ...]:
+        return tuple(
+            Column(f"{series.key}/{name}", "count") for series in self.series() for name in ("failures", "draws")
         )
 
     def from_model(
@@ -106,9 +115,31 @@ class VerdictMeasure(PerturbationMeasure):
 
     def series(self) -> tuple[Series, ...]:
         return tuple(
-            Series(f"{self.stem(radius)}/{ending}", f"{self.claim()} {word} ({self.spoken(radius)})", 1.0, binary=True)
+            self.one_series(
+                f"{self.stem(radius)}/{ending}",
+                f"{self.claim()} {word} ({self.spoken(radius)})",
+                binary=True,
+                evidence=evidence,
+                label=ending,
+                **self.threat(radius),
+            )
             for radius in self.radii
-            for ending, word in (("certified", "certified"), ("possible", "not refuted"))
+            for ending, word, evidence in (
+                ("certified", "certified", Evidence.CERTIFICATE),
+                ("possible", "not refuted", Evidence.ATTACK),
+            )
+        )
+
+    def columns(self) -> tuple[Column, ...]:
+        """By radius the verdict of each sample, and what it rests on."""
+        verdicts = ("refuted", "undecided", "certified")
+        return tuple(
+            column
+            for stem in map(self.stem, self.radii)
+            for column in (
+                Column(f"{stem}/verdict", "code", verdicts, first=-1),
+                *(Column(f"{stem}/{name}", "count") for name in ("draws", "failures", "passes")),
+            )
         )
 
     def from_model(

@@ -11,7 +11,7 @@ from pydantic import Field, field_validator, model_validator
 
 from services.errors import MeasureError, Problem
 from services.measures.base import Columns, Measure, Scorer, Surroundings
-from services.records import Series
+from services.records import Column, Series
 from services.records.trials import LEAST_EXPLAINED
 
 if TYPE_CHECKING:
@@ -87,7 +87,16 @@ class Projection(Measure):
 
     def series(self) -> tuple[Series, ...]:
         stem = f"projection-{self.label}" if self.label else "projection"
-        return (Series(f"{stem}/tol", "Tolerance to attributes (share of the range)", 1.0, unit="share of range"),)
+        title = "Tolerance to attributes (share of the range)"
+        return (self.one_series(f"{stem}/tol", title, unit="share of range", label=stem),)
+
+    def columns(self) -> tuple[Column, ...]:
+        numbers = ("correct", "agrees", "censored", "dev", "error", "non_finite")
+        return *(Column(name) for name in numbers), Column("queries", "count")
+
+    def column(self, name: str) -> Column:
+        """Columns that are not listed are those of a latent dimension, whose number only the mapper knows."""
+        return next((column for column in self.columns() if column.name == name), Column(name, "latent"))
 
     def canonical(self) -> str:
         """Without `names`, which no number depends on."""

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
 from services.measures.base import Columns, Measure
-from services.measures.radii import check_pixel_units
 from services.measures.sampling.parameters import Rate, Strength
+from services.measures.threats import check_pixel_units
 from services.numerics.intervals.radius import certified_radius, largest_radius, sequential_radius
-from services.records import Series
+from services.records import L2_DISTANCE, Column, Evidence, Series, ThreatModel
 
 if TYPE_CHECKING:
     import torch
@@ -70,13 +70,22 @@ class Radius(Measure):
         return float(sequential_radius(self.draws, self.draws, sigma=self.sigma, alpha=self.alpha)[0])
 
     def series(self) -> tuple[Series, ...]:
-        radius = Series(self.key, f"certified radius (sigma={self.sigma:.4g})", self.bound, unit="L2 distance")
-        return radius, *(
-            Series(
-                f"{self.key}/at-{r:.4g}", f"certified accuracy at L2 {r:.4g} (sigma={self.sigma:.4g})", 1.0, binary=True
+        sigma, proof = f"sigma={self.sigma:.4g}", Evidence.CERTIFICATE
+        title = f"certified radius ({sigma})"
+        return self.one_series(self.key, title, self.bound, unit=L2_DISTANCE, evidence=proof), *(
+            self.one_series(
+                f"{self.key}/at-{r:.4g}",
+                f"certified accuracy at L2 {r:.4g} ({sigma})",
+                binary=True,
+                evidence=proof,
+                label="at",
+                threat=ThreatModel("L2", r),
             )
             for r in self.at
         )
+
+    def columns(self) -> tuple[Column, ...]:
+        return Column(f"{self.key}/predicted", "code"), Column(f"{self.key}/draws", "count")
 
     def from_model(
         self, network: Network, images: torch.Tensor, labels: torch.Tensor, ids: NDArray[np.int64], *, seed: int

@@ -31,7 +31,8 @@ class Rare(PerturbationMeasure):
     (`services.numerics.intervals.splitting`). Works for additive noise: d is a function of a
     standard normal latent. A sample whose every replicate ends below kappa / 10 is *censored*: it scores the bound, and
     its probability is given as that floor. Series a radius: the decades, and the binary `KEY/below` (upper limit
-    below kappa). Columns besides: `KEY/probability`, `KEY/low`, `KEY/high` (level 1 - delta), `KEY/passes`, `KEY/censored`.
+    below kappa). Columns besides: `KEY/probability`, `KEY/low`, `KEY/high` (level 1 - delta),
+    `KEY/passes`, `KEY/censored`.
     """
 
     needs = "model"
@@ -60,14 +61,19 @@ class Rare(PerturbationMeasure):
             series
             for radius in self.radii
             for series in (
-                Series(
-                    f"rare/{self.label(radius)}", f"decades of safety ({self.spoken(radius)})", bound, unit="decades"
+                self.one_series(
+                    f"rare/{self.label(radius)}",
+                    f"decades of safety ({self.spoken(radius)})",
+                    bound,
+                    unit="decades",
+                    **self.threat(radius),
                 ),
-                Series(
+                self.one_series(
                     f"rare/{self.label(radius)}/below",
                     f"failure probability < {self.kappa:.4g}, estimated ({self.spoken(radius)})",
-                    1.0,
                     binary=True,
+                    label="below",
+                    **self.threat(radius),
                 ),
             )
         )

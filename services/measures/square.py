@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from services.measures.base import Columns, Measure
-from services.measures.pgd import survival_columns, survival_series
-from services.measures.radii import Radii, check_radii
-from services.records import Series
+from services.measures.pgd import survival_columns, survival_extras, survival_series
+from services.measures.threats import Radii, check_radii
+from services.records import Column, Series
 
 if TYPE_CHECKING:
     import torch
@@ -43,7 +43,10 @@ class Square(Measure):
         return self
 
     def series(self) -> tuple[Series, ...]:
-        return survival_series(f"square{self.queries}", f"Square-{self.queries}", "Linf", self.epsilons)
+        return survival_series(self, f"square{self.queries}", f"Square-{self.queries}", "Linf", self.epsilons)
+
+    def columns(self) -> tuple[Column, ...]:
+        return survival_extras(("square",))
 
     def from_model(
         self,

@@ -87,24 +87,3 @@ class SampleSpec:
     seed: int = 0
     groups: tuple[str, ...] = ()
     on_corrupt: Literal["error", "skip"] = "error"
-
-
-@dataclass(frozen=True, slots=True)
-class Series:
-    """One bounded score a sample; a measure gives one or several (a curve over epsilon gives one a radius).
-
-    Attributes:
-        key: stable name, lower case, of the characters ``a-z 0-9 . - _ /``: ``great``, ``pgd20/linf-0.03137``.
-        title: for people: "GREAT score (sigmoid, T=1)".
-        bound: scores lie in [0, bound].
-        binary: scores are 0 or 1, so exact binomial intervals apply.
-        unit: "", "L2 distance", "share of draws".
-        conditional: the score's mean over *correctly classified* samples is meant (PR); else over all samples.
-    """
-
-    key: str
-    title: str
-    bound: float
-    binary: bool = False
-    unit: str = ""
-    conditional: bool = False

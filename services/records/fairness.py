@@ -96,6 +96,7 @@ class ProjectionResult:
 
     Attributes:
         series: key of the series it explains.
+        label: what tells two mappers apart: ``projection``, ``projection-LABEL``.
         overall: all samples.
         dimensions: each latent dimension.
         groups: by grouping, in its order; each family of intervals holds for all groups of it at once.
@@ -103,6 +104,7 @@ class ProjectionResult:
     """
 
     series: str
+    label: str
     overall: ProjectedGroup
     dimensions: tuple[LatentDimension, ...]
     groups: dict[str, tuple[ProjectedGroup, ...]]

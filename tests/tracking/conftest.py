@@ -28,13 +28,14 @@ from services.records import (
     ThreatModel,
     digest_of,
 )
+from tests.typed import series_of
 from tracking.leaderboard.records import Board, Entry, Metric, Standing
 from tracking.mlflow import artifacts
 from tracking.mlflow.store import LoggedRuns, log_audit
 
 BOUND = math.sqrt(math.pi / 2)
-GREAT = Series("great", "GREAT score (sigmoid, T=1)", BOUND, unit="L2 distance")
-CLEAN = Series("clean", "clean accuracy", 1.0, binary=True)
+GREAT = series_of("great", "GREAT score (sigmoid, T=1)", BOUND, unit="L2 distance")
+CLEAN = series_of("clean", "clean accuracy", 1.0, binary=True)
 
 
 def profile(series: Series, names: Sequence[str], mean: Any, std: Any, count: Any) -> SeriesResult:
@@ -155,7 +156,7 @@ def make_audit() -> Callable[..., AuditResult]:
 @pytest.fixture(scope="session")
 def attacked_audit(make_audit: Callable[..., AuditResult]) -> AuditResult:
     """3 models x 6 classes whose GREAT claims were attacked: a quarter refuted, the more the higher the class."""
-    minimal = Series("minimal/l2", "smallest adversarial perturbation", 2.0, unit="L2 distance")
+    minimal = series_of("minimal/l2", "smallest adversarial perturbation", 2.0, unit="L2 distance")
     audit = make_audit(3, 6, series=(GREAT, minimal))
     return replace(audit, models=tuple(replace(model, falsified=(_falsified(model),)) for model in audit.models))
 

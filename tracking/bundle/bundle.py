@@ -26,7 +26,8 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from services.errors import Problem, StorageError
-from services.records import SCHEMA_VERSION, AuditResult
+from services.records import AUDIT_VERSION, AuditResult
+from services.records.upgrade import from_version_1
 from services.storage import files, plainjson
 from tracking.bundle import tables
 from tracking.bundle.fairness import fill_attributes, has_attributes
@@ -39,7 +40,7 @@ FOLDERS = (
     "name STORAGE/audits/FLEET/AUDIT or STORAGE/training/SWEEP; what was stopped has neither: run its command again"
 )
 _ADAPTER: TypeAdapter[AuditResult] = TypeAdapter(AuditResult)
-_UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
+_UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: from_version_1}
 """From a schema version to the function that lifts a bundle to the next; a field added with a default needs none."""
 
 
@@ -112,10 +113,10 @@ def _parsed(path: str, data: bytes) -> dict[str, Any]:
 
 def _upgraded(path: str, raw: dict[str, Any]) -> dict[str, Any]:
     version = raw["schema_version"]
-    if version > SCHEMA_VERSION:
+    if version > AUDIT_VERSION:
         raise StorageError(
-            Problem(path, f"schema_version {SCHEMA_VERSION} or older", str(version), "update classwise to read it")
+            Problem(path, f"schema_version {AUDIT_VERSION} or older", str(version), "update classwise to read it")
         )
-    for step in range(version, SCHEMA_VERSION):
+    for step in range(version, AUDIT_VERSION):
         raw = _UPGRADES.get(step, dict)(raw)
-    return {**raw, "schema_version": SCHEMA_VERSION}
+    return {**raw, "schema_version": AUDIT_VERSION}

@@ -46,7 +46,7 @@ def attribute_metrics(model: ModelResult) -> dict[str, float]:
         for metric, estimate in result.worst.items():
             found |= bounds(metric_key(series_key("fairness", result.grouping), metric), estimate)
     for told in model.projection:
-        stem = told.series.rpartition("/")[0]
+        stem = told.label
         found |= bounds(metric_key(stem, "dev"), told.overall.dev) | bounds(metric_key(stem, "cou"), told.overall.cou)
         for dimension in told.dimensions:
             found |= bounds(metric_key(stem, "tol", f"d{dimension.index:03d}"), dimension.tol)
@@ -103,9 +103,9 @@ def attributes(audit: AuditResult) -> list[str]:
     return list(dict.fromkeys(result.grouping for model in audit.models for result in model.fairness))
 
 
-def projections(audit: AuditResult) -> list[str]:
-    """Keys of the projections that were measured."""
-    return list(dict.fromkeys(told.series for model in audit.models for told in model.projection))
+def projections(audit: AuditResult) -> dict[str, str]:
+    """Keys of the projections that were measured, with their labels."""
+    return {told.series: told.label for model in audit.models for told in model.projection}
 
 
 def fairness_of(model: ModelResult, grouping: str) -> FairnessResult | None:

@@ -10,7 +10,16 @@ from dataclasses import dataclass
 
 from pydantic import TypeAdapter, ValidationError
 
-from services.records import SCHEMA_VERSION, AuditResult, Estimate, GateResult, ModelResult, Outcome, SeriesResult
+from services.records import (
+    SCHEMA_VERSION,
+    AuditResult,
+    Estimate,
+    Evidence,
+    GateResult,
+    ModelResult,
+    Outcome,
+    SeriesResult,
+)
 from services.storage import files
 from tracking.bundle import tables
 from tracking.bundle.summary import lens, lens_rank, reading_rank, refuted
@@ -27,7 +36,7 @@ class SeriesOverview:
 
     Attributes:
         lens: its name, unique within a model: ``great``, ``great/by-sex``.
-        key, title, unit, bound, binary: of `services.records.Series`.
+        key, title, unit, bound, binary, family, evidence: of `services.records.Series`.
         grouping: "class" or the name of a column.
         aggregate, wcr, rdi, nrgc, fp: of `services.records.SeriesResult`.
         worst: names of the groups with the smallest mean, the first three of those that tie.
@@ -44,6 +53,8 @@ class SeriesOverview:
     unit: str
     bound: float
     binary: bool
+    family: str
+    evidence: Evidence
     grouping: str
     aggregate: Estimate
     wcr: Estimate
@@ -135,7 +146,7 @@ class Overview:
         for model in self.models:
             for series in model.series:
                 found.setdefault(series.lens, series)
-        return dict(sorted(found.items(), key=lambda item: reading_rank(item[1].grouping, item[1].key)))
+        return dict(sorted(found.items(), key=lambda item: reading_rank(item[1].grouping, item[1].family)))
 
 
 _ADAPTER: TypeAdapter[Overview] = TypeAdapter(Overview)
@@ -208,6 +219,8 @@ def _series(model: ModelResult, result: SeriesResult, gaps: dict[str, Estimate])
         unit=series.unit,
         bound=series.bound,
         binary=series.binary,
+        family=series.family,
+        evidence=series.evidence,
         grouping=result.grouping,
         aggregate=result.aggregate,
         wcr=result.wcr,

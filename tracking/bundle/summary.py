@@ -28,12 +28,12 @@ def lenses(audit: AuditResult) -> list[str]:
 
 def lens_rank(result: SeriesResult) -> tuple[bool, bool, bool]:
     """Sort key of reading order."""
-    return reading_rank(result.grouping, result.series.key)
+    return reading_rank(result.grouping, result.series.family)
 
 
-def reading_rank(grouping: str, key: str) -> tuple[bool, bool, bool]:
-    """`lens_rank` of the series `key` over a grouping: classes first, GREAT first among them, clean accuracy last."""
-    return grouping != "class", key.startswith("clean"), not key.startswith("great")
+def reading_rank(grouping: str, family: str) -> tuple[bool, bool, bool]:
+    """`lens_rank` of a family's series over a grouping: classes first, GREAT first among them, clean accuracy last."""
+    return grouping != "class", family == "clean", family != "great"
 
 
 def find(model: ModelResult, name: str) -> SeriesResult | None:

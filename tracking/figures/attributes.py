@@ -25,9 +25,9 @@ def attribute_charts(audit: AuditResult) -> dict[str, dict[str, Chart]]:
     for grouping in attributes(audit):
         if (chart := group_gaps(audit, grouping)) is not None:
             found[f"fairness/by-{grouping}"] = {"gaps": chart}
-    for series in projections(audit):
+    for series, label in projections(audit).items():
         charts = {"attribute_radar": attribute_radar(audit, series), "tolerance": tolerances(audit, series)}
-        found[series.rpartition("/")[0]] = {name: chart for name, chart in charts.items() if chart is not None}
+        found[label] = {name: chart for name, chart in charts.items() if chart is not None}
     return found
 
 
@@ -41,7 +41,7 @@ def model_attribute_charts(model: ModelResult) -> dict[str, Chart]:
     """One model's charts of attributes."""
     found: dict[str, Chart | None] = {"task_by_attribute": task_heatmap(model)}
     for told in model.projection:
-        found[f"boundaries_{file_name(told.series.rpartition('/')[0])}"] = boundaries(model, told)
+        found[f"boundaries_{file_name(told.label)}"] = boundaries(model, told)
     return {name: chart for name, chart in found.items() if chart is not None}
 
 
@@ -162,7 +162,7 @@ def _strip(one: LatentDimension, found: Traversal, row: int, classes: tuple[str,
 
 def traversal_path(folder: str, index: int, model: ModelResult, told: ProjectionResult) -> str:
     """Where a bundle keeps the traversal of a model."""
-    name = f"{index:03d}_{file_name(model.spec.name)}_{file_name(told.series.rpartition('/')[0])}.npz"
+    name = f"{index:03d}_{file_name(model.spec.name)}_{file_name(told.label)}.npz"
     return files.join(folder, "traversals", name)
 
 
@@ -178,7 +178,7 @@ def traversal_charts(folder: str, index: int, model: ModelResult, classes: tuple
         if files.exists(path):
             chart = strips(model, told, Traversal.from_bytes(files.read_bytes(path), path), classes)
             if chart is not None:
-                found[f"traversal_{file_name(told.series.rpartition('/')[0])}"] = chart
+                found[f"traversal_{file_name(told.label)}"] = chart
     return found
 
 

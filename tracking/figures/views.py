@@ -11,7 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from services.records import AuditResult, CalibrationResult, Estimate, GroupScore, ModelResult, SeriesResult
+from services.records import (
+    L2_DISTANCE,
+    AuditResult,
+    CalibrationResult,
+    Estimate,
+    Evidence,
+    GroupScore,
+    ModelResult,
+    SeriesResult,
+)
 from tracking.bundle.summary import find, lens_rank
 from tracking.bundle.tables import finite
 from tracking.figures.charts import Cloud, Dots, Heatmap, Line, Lines, Marks, Panel, Radar, Scatter
@@ -20,8 +29,11 @@ MOST = 40
 RADAR_AXES = 24
 RADAR_LINES = 5
 PANELS = 4
-L2 = "L2 distance"
-BRACKET = {"certified radius (proved)": "radius", "GREAT (claimed)": "great", "perturbation found (broken)": "minimal"}
+BRACKET = {
+    "certified radius (proved)": Evidence.CERTIFICATE,
+    "GREAT (claimed)": Evidence.CLAIM,
+    "perturbation found (broken)": Evidence.ATTACK,
+}
 """The marks of a bracket and what the keys of their series start with."""
 
 Found = list[tuple[ModelResult, SeriesResult]]
@@ -264,7 +276,7 @@ def bracket(model: ModelResult) -> Dots | None:
 
     None when fewer than two of the three were measured.
     """
-    there = {label: result for label, kind in BRACKET.items() if (result := _by_class(model, kind))}
+    there = {label: result for label, evidence in BRACKET.items() if (result := _distances(model, evidence))}
     if len(there) < 2:
         return None
     found: Found = [(model, result) for result in there.values()]
@@ -280,12 +292,12 @@ def bracket(model: ModelResult) -> Dots | None:
     return Dots(f"{model.spec.name}: proved, claimed, broken", note, shown, (Panel("L2 distance", marks),), "class")
 
 
-def _by_class(model: ModelResult, kind: str) -> SeriesResult | None:
-    """The model's L2 series of that kind over the classes; the plain one before its variants."""
+def _distances(model: ModelResult, evidence: Evidence) -> SeriesResult | None:
+    """The model's series of distances that show this, over the classes; the plain one before its variants."""
     found = [
         result
         for result in model.series
-        if result.grouping == "class" and result.series.key.startswith(kind) and result.series.unit == L2
+        if result.grouping == "class" and result.series.evidence is evidence and result.series.unit == L2_DISTANCE
     ]
     return min(found, key=lambda result: len(result.series.key), default=None)
 

@@ -112,9 +112,11 @@ def _projection(
     measure: Projection, columns: Scores, groups: Sequence[Grouping], config: FleetConfig
 ) -> ProjectionResult:
     found, delta = boundaries_of(columns), config.intervals.delta
+    (series,) = measure.series()
     overall = projection_metrics(found, delta=delta, seed=config.seed)
     return ProjectionResult(
-        series=measure.series()[0].key,
+        series=series.key,
+        label=series.label,
         overall=_group("all", overall),
         dimensions=tuple(_dimensions(measure, dimensions_of(columns), found, overall)),
         groups={grouping.name: tuple(_by_group(found, grouping, config)) for grouping in groups},

@@ -7,9 +7,10 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from services.measures.base import Measure
-from services.measures.radii import Written, check_pixel_units
 from services.measures.sampling.noise import Noise
 from services.measures.sampling.perturbation import Functional, Kind
+from services.measures.threats import Written, check_pixel_units
+from services.records import ThreatModel
 
 DEFAULT_STRENGTHS: dict[str, tuple[float, ...]] = {
     "rotation": (5.0, 15.0, 30.0),
@@ -84,3 +85,9 @@ class PerturbationMeasure(Measure):
         if self.perturbation == "noise":
             return f"{self.noise} noise, radius {strength:.4g}"
         return f"{self.perturbation}, up to {strength:.4g} {UNITS[self.perturbation]}"
+
+    def threat(self, strength: float) -> dict[str, Any]:
+        """The ball and the noise of a series; perturbations that are no noise have neither."""
+        if self.perturbation != "noise":
+            return {}
+        return {"threat": ThreatModel("Linf", strength), "noise": self.noise}

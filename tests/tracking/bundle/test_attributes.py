@@ -68,7 +68,7 @@ def projected(names: Sequence[str] = ("size", "d001", "d002")) -> ProjectionResu
     )
     overall = ProjectedGroup("all", 10, Estimate(1.4, 1.3, 1.5), Estimate(0.1, 0.0, 0.2), UNDEFINED, 0.5)
     return ProjectionResult(
-        "projection/tol", overall, dimensions, {"class": (overall,), "sex": (overall, overall)}, 0.05
+        "projection/tol", "projection", overall, dimensions, {"class": (overall,), "sex": (overall, overall)}, 0.05
     )
 
 

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from services.errors import StorageError
-from services.records import SCHEMA_VERSION, AuditResult
+from services.records import AUDIT_VERSION, AuditResult
 from tracking.bundle import bundle, tables
 
 
@@ -54,20 +54,20 @@ def test_bundle_json_comes_last(small_audit: AuditResult, tmp_path: Path, monkey
 
 
 def test_a_newer_version_is_refused(small_audit: AuditResult, tmp_path: Path) -> None:
-    bundle.write_bundle(replace(small_audit, schema_version=SCHEMA_VERSION + 1), str(tmp_path))
-    with pytest.raises(StorageError, match=rf"schema_version {SCHEMA_VERSION} or older, found 2; update classwise"):
+    bundle.write_bundle(replace(small_audit, schema_version=AUDIT_VERSION + 1), str(tmp_path))
+    with pytest.raises(StorageError, match=rf"{AUDIT_VERSION} or older, found {AUDIT_VERSION + 1}"):
         bundle.read_bundle(str(tmp_path))
 
 
-def test_an_older_version_is_lifted(small_audit: AuditResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bundle_of_version_1_gets_typed_series(small_audit: AuditResult, tmp_path: Path) -> None:
     bundle.write_bundle(small_audit, str(tmp_path))
     raw = json.loads((tmp_path / "bundle.json").read_text())
-    raw["name_of_fleet"] = raw.pop("fleet")
+    for result in (result for model in raw["models"] for result in model["series"]):
+        for new in ("evidence", "family", "label", "threat", "noise", "version"):
+            del result["series"][new]
     del raw["checks"], raw["baseline"]
-    (tmp_path / "bundle.json").write_text(json.dumps(raw))
-    monkeypatch.setattr(bundle, "SCHEMA_VERSION", 2)
-    monkeypatch.setitem(bundle._UPGRADES, 1, lambda old: {**old, "fleet": old["name_of_fleet"]})
-    assert bundle.read_bundle(str(tmp_path)) == replace(small_audit, schema_version=2)
+    (tmp_path / "bundle.json").write_text(json.dumps({**raw, "schema_version": 1}))
+    assert bundle.read_bundle(str(tmp_path)) == small_audit
 
 
 @pytest.mark.parametrize(

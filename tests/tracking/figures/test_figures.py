@@ -12,8 +12,9 @@ import plotly.graph_objects as go
 import pytest
 from PIL import Image
 
-from services.records import AuditResult, CalibrationResult, Estimate, Series, SeriesResult, ThreatModel
+from services.records import AuditResult, CalibrationResult, Estimate, SeriesResult, ThreatModel
 from services.storage import files
+from tests.typed import series_of
 from tracking.figures import views
 from tracking.figures.charts import Chart, Dots, Heatmap, Lines
 from tracking.figures.interactive import to_plotly
@@ -172,7 +173,7 @@ def test_the_bracket_takes_what_is_there(small_audit: AuditResult) -> None:
     great = model.series[0]
 
     def also(key: str, unit: str = "L2 distance") -> SeriesResult:
-        return replace(great, series=Series(key, key, 2.0, unit=unit))
+        return replace(great, series=series_of(key, key, 2.0, unit=unit))
 
     assert views.bracket(model) is None
     assert views.bracket(replace(model, series=(great, also("minimal/linf", "Linf distance")))) is None

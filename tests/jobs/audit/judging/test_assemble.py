@@ -10,9 +10,9 @@ from jobs.fleetfile.reading import validate_fleet
 from jobs.fleetfile.tree import FleetConfig
 from services.errors import MeasureError
 from services.numerics.intervals.metrics import wcr_interval
-from services.records import Series
+from tests.typed import series_of
 
-PR = Series("pr/x", "PR", 1.0, conditional=True)
+PR = series_of("pr/x", "PR", 1.0, conditional=True)
 GROUPING = Grouping("class", np.array([0, 0, 1, 1]), ("a", "b", "c"))
 VALUES = np.array([0.0, 0.0, 0.5, 1.0])
 
@@ -55,9 +55,9 @@ def test_betting_asks_for_one_mean_which_groups_of_fixed_classes_lack(
     grouping: str, samples: dict[str, int], method: str
 ) -> None:
     one = Grouping(grouping, GROUPING.codes, GROUPING.names)
-    score = Series("great", "GREAT", 1.0)
+    score = series_of("great", "GREAT", 1.0)
     assert series_result(score, VALUES, {}, one, config(**samples)).method == method
-    binary = Series("clean", "clean accuracy", 1.0, binary=True)
+    binary = series_of("clean", "clean accuracy", 1.0, binary=True)
     assert series_result(binary, np.round(VALUES), {}, one, config(**samples)).method == "clopper-pearson"
 
 
@@ -70,7 +70,7 @@ def test_the_exact_bound_of_the_worst_group_allows_for_classes_of_fixed_sizes(
 ) -> None:
     one = Grouping(grouping, GROUPING.codes, GROUPING.names)
     scores = np.ones(4)
-    found = series_result(Series("clean", "clean accuracy", 1.0, binary=True), scores, {}, one, config(**samples))
+    found = series_result(series_of("clean", "clean accuracy", 1.0, binary=True), scores, {}, one, config(**samples))
     expected = wcr_interval(1.0, scores, GROUPING.codes, 3, bound=1.0, delta=0.05, binary=True, mixed=mixed)
     assert found.wcr == expected
     assert (found.wcr.low < 0.05**0.5 - 1e-4) == mixed

@@ -13,10 +13,10 @@ from services.records import (
     ModelResult,
     ModelSpec,
     Outcome,
-    Series,
     SeriesResult,
     ThreatModel,
 )
+from tests.typed import series_of
 
 L2, LINF = ThreatModel("L2", 0.5), ThreatModel("Linf", 8 / 255)
 FIXED = CalibrationResult("fixed", 1.0)
@@ -26,7 +26,7 @@ def model(name: str, robust: float | None, threat: ThreatModel | None, **values:
     none = Estimate(None)
     series = tuple(
         SeriesResult(
-            Series(key, key, 1.0),
+            series_of(key, key, 1.0),
             "class",
             Estimate(value),
             *(none, none, none, none),

@@ -31,9 +31,9 @@ from services.records import (
     ModelSpec,
     Outcome,
     SampleSpec,
-    Series,
     SeriesResult,
 )
+from tests.typed import series_of
 from tracking.bundle.bundle import read_bundle
 from tracking.bundle.scores import Scores, read_kept_scores
 
@@ -181,7 +181,7 @@ def test_a_falsified_gate_needs_a_claim_and_distances() -> None:
 def model_of(name: str, great: float, clean: float, left: dict[str, float]) -> ModelResult:
     def result(key: str, value: float, **extras: float) -> SeriesResult:
         none = Estimate(None)
-        series = Series(key, key, 1.0)
+        series = series_of(key, key, 1.0)
         return SeriesResult(
             series, "class", Estimate(value), none, none, none, none, (), (), (), (), "betting", 0.05, dict(extras)
         )

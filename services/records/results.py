@@ -1,0 +1,195 @@
+"""What an audit found: one series of one model, a gate, a model, the whole audit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from services.records.asked import ModelSpec
+from services.records.estimates import Estimate, FalsifiedResult, GapResult, GroupScore
+from services.records.fairness import FairnessResult, ProjectionResult
+from services.records.schema import AUDIT_VERSION
+from services.records.series import Series
+
+
+class Outcome(StrEnum):
+    """What an audit, a model or a gate ends in; `exit_code` is what the process returns."""
+
+    PASS = "pass"
+    FAIL = "fail"
+    UNDECIDED = "undecided"
+    ERROR = "error"
+
+    @property
+    def exit_code(self) -> int:
+        return {"pass": 0, "fail": 1, "error": 2, "undecided": 3}[self.value]
+
+
+WORST_FIRST = (Outcome.ERROR, Outcome.FAIL, Outcome.UNDECIDED, Outcome.PASS)
+"""The order in which outcomes are told, and in which one of them decides for a whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesResult:
+    """One series of one model over one grouping: the profile, its disparity, and how sure.
+
+    Attributes:
+        grouping: "class" or the name of a column.
+        aggregate: mean over all counted samples.
+        rdi, nrgc, wcr, fp: science.md section 2; wcr's `low` is the intersection-union bound.
+        worst: names of the groups with the smallest mean, smallest first; more than one when tied.
+        not_separated: names whose intervals overlap the worst group's.
+        missing: names of groups without samples.
+        method, delta: of the intervals.
+        extras: further numbers of the series (saturated share, offset sensitivity, accuracy weighted value).
+        notes: plain sentences a reader must know ("12 % of margins saturate").
+    """
+
+    series: Series
+    grouping: str
+    aggregate: Estimate
+    rdi: Estimate
+    nrgc: Estimate
+    wcr: Estimate
+    fp: Estimate
+    worst: tuple[str, ...]
+    not_separated: tuple[str, ...]
+    missing: tuple[str, ...]
+    groups: tuple[GroupScore, ...]
+    method: str
+    delta: float
+    extras: dict[str, float | None] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GateResult:
+    """One gate judged on one model.
+
+    Attributes:
+        text: the gate as a sentence: "great wcr >= 0.05".
+        outcome: pass, fail or undecided; error when the number is undefined.
+        estimate: what was judged.
+        reason: a sentence: "lower bound 0.061 clears 0.05".
+    """
+
+    text: str
+    outcome: Outcome
+    estimate: Estimate
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CalibrationResult:
+    """A temperature policy's answer and what a reader must know before trusting it (science.md section 4).
+
+    Attributes:
+        policy: "fixed", "fleet-accuracy", "class-accuracy" or "ranking-stability".
+        temperature: the chosen T, or None with `reason`.
+        objective: the objective's value there.
+        at_edge: the optimum lies at the grid's edge.
+        plateau: (low, high) temperatures between which the objective keeps its best value.
+        reference, reference_before: Spearman of the calibrated and of the uncalibrated (T = 1) scores with the declared
+            robust accuracies; None when fewer than three models declare one.
+        reference_accuracy: the same correlation for clean accuracy alone.
+        grid, curve: temperatures evaluated and the objective there (None where undefined), for the figure.
+        notes: plain sentences.
+    """
+
+    policy: str
+    temperature: float | None
+    objective: float | None = None
+    at_edge: bool = False
+    plateau: tuple[float, float] | None = None
+    reference: float | None = None
+    reference_before: float | None = None
+    reference_accuracy: float | None = None
+    grid: tuple[float, ...] = ()
+    curve: tuple[float | None, ...] = ()
+    reason: str = ""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ModelResult:
+    """Everything found about one model.
+
+    Attributes:
+        spec: what was asked.
+        digest: of weights and code.
+        outcome, reasons: the verdict and its sentences.
+        gates: each gate judged.
+        series: one entry a series and grouping.
+        facts: preflight's findings (parameters, clean accuracy on the probe, range of logits, batch difference), and
+            `masking`, the signs of masked gradients that the measures saw.
+        notes: plain sentences.
+        forwards: images that passed through the network in this audit; 0 when all came from the cache.
+        seconds: worker time.
+        falsified: for each GREAT series and grouping, the claims that attacks refuted; empty without `minimal`.
+        generalisation: train minus test by series; of models that were trained by the sweep that audits them.
+        fairness: group metrics of its decisions, one entry an attribute.
+        projection: tolerance to latent factors, one entry a mapper.
+        generated: each GREAT series on samples of a generative model minus that on the audit's samples.
+    """
+
+    spec: ModelSpec
+    digest: str
+    outcome: Outcome
+    reasons: tuple[str, ...] = ()
+    gates: tuple[GateResult, ...] = ()
+    series: tuple[SeriesResult, ...] = ()
+    facts: dict[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    forwards: int = 0
+    seconds: float = 0.0
+    falsified: tuple[FalsifiedResult, ...] = ()
+    generalisation: tuple[GapResult, ...] = ()
+    fairness: tuple[FairnessResult, ...] = ()
+    projection: tuple[ProjectionResult, ...] = ()
+    generated: tuple[GapResult, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SampleFacts:
+    """What the audit knows of its samples: enough for an MLflow dataset and a reader."""
+
+    uri: str
+    digest: str
+    count: int
+    shape: tuple[int, ...]
+    classes: tuple[str, ...]
+    counts: tuple[int, ...]
+    skipped: dict[str, int] = field(default_factory=dict)
+    content: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditResult:
+    """One audit of one fleet: the content of `bundle.json`.
+
+    Attributes:
+        audit_id: sortable and unique: UTC time and eight hex digits.
+        fleet: the fleet's name.
+        started, finished: UTC, ISO 8601.
+        outcome: the worst of the models': error, then fail, then undecided, then pass.
+        config: the fleet file as resolved, without secrets.
+        versions: of classwise, python, torch, ray, mlflow, numpy.
+        checks: fleet-wide findings by name (rank correlations, re-ranking), JSON-able.
+        baseline: audit_id this one was compared with, or "".
+    """
+
+    audit_id: str
+    fleet: str
+    started: str
+    finished: str
+    outcome: Outcome
+    samples: SampleFacts
+    models: tuple[ModelResult, ...]
+    calibration: CalibrationResult
+    config: dict[str, Any]
+    versions: dict[str, str]
+    checks: dict[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    baseline: str = ""
+    schema_version: int = AUDIT_VERSION

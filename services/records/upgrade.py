@@ -1,0 +1,79 @@
+"""Lifts records of older versions to today's: the one place that reads the keys of 0.1.0, which had no typed series."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from services.records.series import Evidence
+
+_ATTACKS = ("pgd", "cw", "square", "autoattack")
+_OLD_VERSIONS = {"minimal": 3, "projection": 2}
+"""Versions of measures in 0.1.0 that were not 1."""
+_FAMILY = re.compile(r"great|clean|pgd|cw|square|autoattack|minimal|probacc|pr|binomial|rare|radius|projection")
+_BALL = re.compile(r"/(?P<norm>linf|l2)-(?P<radius>\d+\.\d+)$")
+_NOISE = re.compile(r"/(?P<noise>uniform|gaussian|laplace)-(?P<radius>[\d.e-]+)(?:/|$)")
+_PROVEN = re.compile(r"/at-(?P<radius>[\d.e-]+)$")
+_NORMS = {"linf": "Linf", "l2": "L2"}
+
+
+def from_version_1(audit: dict[str, Any]) -> dict[str, Any]:
+    """An audit's record of version 1 with typed series."""
+    return {**audit, "models": [_model(model) for model in audit.get("models", ())]}
+
+
+def _model(model: dict[str, Any]) -> dict[str, Any]:
+    series = [{**result, "series": typed(result["series"])} for result in model.get("series", ())]
+    projection = [{"label": _head(found["series"]), **found} for found in model.get("projection", ())]
+    return {**model, "series": series, "projection": projection}
+
+
+def typed(series: dict[str, Any]) -> dict[str, Any]:
+    """A series of version 1 with what its key said of family, evidence, threat and noise."""
+    key = series["key"]
+    found = _FAMILY.match(key)
+    family = found[0] if found else ""
+    threat, noise = _threat(family, key, series)
+    return {
+        "family": family,
+        "label": _label(family, key),
+        "evidence": _evidence(family, key),
+        "threat": threat,
+        "noise": noise,
+        "version": _OLD_VERSIONS.get(family, 1),
+        **series,
+    }
+
+
+def _threat(family: str, key: str, series: dict[str, Any]) -> tuple[dict[str, Any] | None, str]:
+    if family == "minimal":
+        return {"norm": "L2", "epsilon": series.get("bound", 0.0)}, ""
+    if family in _ATTACKS and (ball := _BALL.search(key)):
+        return {"norm": _NORMS[ball["norm"]], "epsilon": float(ball["radius"])}, ""
+    if family == "radius" and (proven := _PROVEN.search(key)):
+        return {"norm": "L2", "epsilon": float(proven["radius"])}, ""
+    if noise := _NOISE.search(key):
+        return {"norm": "Linf", "epsilon": float(noise["radius"])}, noise["noise"]
+    return None, ""
+
+
+def _evidence(family: str, key: str) -> Evidence:
+    if family in (*_ATTACKS, "minimal") or key.endswith("/possible"):
+        return Evidence.ATTACK
+    if family == "radius" or key.endswith("/certified"):
+        return Evidence.CERTIFICATE
+    return Evidence.CLAIM if family == "great" else Evidence.OUTCOME
+
+
+def _label(family: str, key: str) -> str:
+    if family in ("probacc", "binomial"):
+        return key.rpartition("/")[2]
+    if family == "rare" and key.endswith("/below"):
+        return "below"
+    if family == "radius" and _PROVEN.search(key):
+        return "at"
+    return _head(key) if family in (*_ATTACKS, "great", "projection") else family
+
+
+def _head(key: str) -> str:
+    return key.partition("/")[0]
