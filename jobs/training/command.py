@@ -17,7 +17,7 @@ from tracking.names import shorten
 
 if TYPE_CHECKING:
     from jobs.training.report import TrainReporter
-    from jobs.training.run_sweep import Trained
+    from jobs.training.run import Trained
     from jobs.training.sweep_plan import TrainPlan
     from jobs.training.sweepfile import Sweep
     from jobs.training.train_audit import TrainedAndAudited
@@ -48,13 +48,13 @@ def train(
     options = {"storage": storage, "runner": runner, "track": track}
     sweep = overridden(load_sweep(sweep_file), **options)  # type: ignore[arg-type]
     if audit is None:
-        from jobs.training.run_sweep import run_sweep
+        from jobs.training.run import run_sweep
 
         with reporter(quiet or json) as training:
             trained = run_sweep(sweep, training)
         _finish(trained, None, json)
         return
-    from jobs.training.run_sweep import run_sweep
+    from jobs.training.run import run_sweep
     from jobs.training.train_audit import audit_trained, check_template, load_template
 
     template = load_template(audit)

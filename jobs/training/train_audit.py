@@ -22,7 +22,7 @@ from jobs.fleetfile.reading import KIND, Fleet, validate_fleet
 from jobs.fleetfile.tree import FleetConfig
 from jobs.fleetfile.yamlfile import Locator, read_yaml, require_kind
 from jobs.terminal.progress import Reporter
-from jobs.training.run_sweep import Trained
+from jobs.training.run import Trained
 from jobs.training.sweep_plan import TrainPlan
 from jobs.training.sweep_tree import SweepConfig
 from jobs.training.sweepfile import Sweep

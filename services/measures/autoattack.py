@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from services.errors import MeasureError, Problem
 from services.measures.base import Columns, Measure
 from services.measures.pgd import survival_columns, survival_series
-from services.measures.radii import Norm, Radii, check_radii
+from services.measures.threats import Norm, Radii, check_radii
 from services.records import Series
 
 if TYPE_CHECKING:

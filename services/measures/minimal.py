@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
 from services.measures.base import Columns, Measure
-from services.measures.radii import Radius
+from services.measures.threats import Radius
 from services.records import Series
 
 if TYPE_CHECKING:

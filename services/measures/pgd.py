@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from services.measures.base import Columns, Measure
-from services.measures.radii import Norm, Radii, Radius, check_radii, radius_key, radius_title
+from services.measures.threats import Norm, Radii, Radius, check_radii, radius_key, radius_title
 from services.records import Series
 
 if TYPE_CHECKING:

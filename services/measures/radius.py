@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
 from services.measures.base import Columns, Measure
-from services.measures.radii import check_pixel_units
 from services.measures.sampling.parameters import Rate, Strength
+from services.measures.threats import check_pixel_units
 from services.numerics.intervals.radius import certified_radius, largest_radius, sequential_radius
 from services.records import Series
 

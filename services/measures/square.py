@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from services.measures.base import Columns, Measure
 from services.measures.pgd import survival_columns, survival_series
-from services.measures.radii import Radii, check_radii
+from services.measures.threats import Radii, check_radii
 from services.records import Series
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from services.measures.base import Measure
-from services.measures.radii import Written, check_pixel_units
 from services.measures.sampling.noise import Noise
 from services.measures.sampling.perturbation import Functional, Kind
+from services.measures.threats import Written, check_pixel_units
 
 DEFAULT_STRENGTHS: dict[str, tuple[float, ...]] = {
     "rotation": (5.0, 15.0, 30.0),

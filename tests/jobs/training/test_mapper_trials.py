@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from jobs.cli import app
 from jobs.training.report import QuietTraining
-from jobs.training.run_sweep import Trained, run_sweep
+from jobs.training.run import Trained, run_sweep
 from jobs.training.sweep_plan import plan_training
 from jobs.training.sweepfile import Sweep, validate_sweep
 from services.errors import ClasswiseError, ConfigError, Interrupted, PreflightError

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from jobs.training.report import QuietTraining
-from jobs.training.run_sweep import run_sweep
+from jobs.training.run import run_sweep
 from jobs.training.sweepfile import overridden
 from services.errors import ClasswiseError, PreflightError, StorageError
 

@@ -17,10 +17,10 @@ import torch
 from typer.testing import CliRunner
 
 from jobs.cli import app
-from jobs.training import run_sweep, sweep_plan
+from jobs.training import run, sweep_plan
 from jobs.training.mlflow_trials import network_of
 from jobs.training.report import QuietTraining
-from jobs.training.run_sweep import Trained, run_sweep
+from jobs.training.run import Trained, run_sweep
 from jobs.training.trial_result import trial_result
 from services.errors import ClasswiseError, ConfigError, Interrupted, StorageError
 from services.loading.models.source import load_model
@@ -266,10 +266,7 @@ def test_show_says_what_it_can_show(tmp_path: Path) -> None:
 
 
 def test_two_commands_do_not_train_one_sweep(tmp_path: Path) -> None:
-    with (
-        run_sweep._alone(str(tmp_path / "training" / "small")),
-        pytest.raises(StorageError, match="one command at a time"),
-    ):
+    with run._alone(str(tmp_path / "training" / "small")), pytest.raises(StorageError, match="one command at a time"):
         run_sweep(sweep(tmp_path), QuietTraining())
 
 

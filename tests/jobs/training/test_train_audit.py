@@ -310,7 +310,7 @@ def test_a_sweep_in_remote_storage_is_not_audited_by_weights_files() -> None:
 def test_a_sweep_without_any_network_is_not_audited(tmp_path: Path) -> None:
     from jobs.terminal.progress import Quiet
     from jobs.training.report import QuietTraining
-    from jobs.training.run_sweep import run_sweep
+    from jobs.training.run import run_sweep
 
     data = {**sweep_data(tmp_path), "methods": sweep_data(tmp_path)["methods"][1:], "tracking": {"enabled": False}}
     sweep = validate_sweep(data)
