@@ -140,9 +140,9 @@ def smallest_margins(fleet: Fleet, facts: SampleFacts) -> Iterator[str]:
         same, bound = np.zeros(fewest), series[gate.measure].bound
         found = paired(same, same, same.astype(np.int64), 1, bound=bound, alpha=config.intervals.delta).overall
         needed = -(found.low or 0.0)
-        short = f"; its margin is {gate.margin:g}: only an unchanged model passes" if gate.margin < needed else ""
+        short = "; below that only an unchanged model passes" if gate.margin < needed else ""
         what = f"{fewest} samples" + (" of the smallest class" if gate.metric == "classes" else "")
-        yield f"{gate_text(gate)}: {what} decide margins from {needed:.2g} on{short}"
+        yield f"{gate_text(gate)}: {what} can decide margins from {needed:.2g}{short}"
 
 
 class _Options(TypedDict):

@@ -34,6 +34,7 @@ from services.records import (
 
 NONE_ACCEPTED = "no audit of this fleet has been accepted yet; once this one is in order, accept it: classwise accept"
 """Undecided and not an error: else no first audit could ever be accepted."""
+OVER_ALL = "over all samples, misclassified ones with 0"
 MOST_NAMED = 5
 
 
@@ -68,9 +69,11 @@ def gate_result(gate: GateConfig, case: Case, config: FleetConfig) -> GateResult
         return _not_worse(gate, case, config, against)
     result = _over_all(gate, case, config)
     if gate.metric == "aggregate":
-        return judge(gate, result.aggregate, against=(*_unread(result, case.samples), *against))
-    estimate, lacking = _of_groups(gate, result, config), tuple(_missing(result))
-    return judge(gate, estimate, against=(*lacking, *against))
+        found = judge(gate, result.aggregate, against=(*_unread(result, case.samples), *against))
+    else:
+        found = judge(gate, _of_groups(gate, result, config), against=(*_missing(result), *against))
+    conditional = any(one.series.key == gate.measure and one.series.conditional for one in case.series)
+    return replace(found, reason=f"{found.reason} ({OVER_ALL})") if conditional else found
 
 
 # --- groups -------------------------------------------------------------------------------------------------------
@@ -109,8 +112,8 @@ def _of_groups(gate: GateConfig, result: SeriesResult, config: FleetConfig) -> E
 
 def _missing(result: SeriesResult) -> Iterator[str]:
     if result.missing:
-        remedy = "add samples of them, or leave the groups out of the samples' declaration"
-        yield f"{_named(result.grouping, result.missing)} without samples: {remedy}"
+        named = _named(result.grouping, result.missing)
+        yield f"there are no samples of {named}: add some, or gate a grouping (or declare classes) without"
 
 
 def _unread(result: SeriesResult, samples: Samples) -> Iterator[str]:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from jobs.baseline import smallest_margins
 from jobs.cli import app
 from jobs.fleetfile import validate_fleet
 from jobs.overtime.accepted import accept, read_accepted
@@ -19,7 +20,7 @@ from jobs.publish import audit_and_publish
 from jobs.scores import read_kept_scores, write_scores
 from services.errors import ConfigError, StorageError
 from services.measures.clean import Clean
-from services.records import Outcome
+from services.records import Outcome, SampleFacts
 from tracking.comparison import read_comparison
 from tracking.table import verdict_text
 
@@ -106,6 +107,17 @@ def test_an_unchanged_model_passes_at_margin_0_and_a_retrained_one_is_tested(
     smaller = audit({**fleet, "samples": {**fleet["samples"], "per_class": 20}, "gates": gates}).result.models[0]
     for model in (other, smaller):
         assert not any("unchanged" in gate.reason or gate.outcome is Outcome.PASS for gate in model.gates)
+
+
+def test_validation_says_which_margin_the_samples_can_decide(fleet: dict[str, Any]) -> None:
+    """Of 1,000 scores that are all the same as before, the lower limit of the difference is -.0041 at delta .05."""
+    gates = [{**GATE, "margin": 0.0}, {**GATE, "metric": "classes"}, {**GATE, "margin": 0.01}]
+    checked = validate_fleet({**fleet, "gates": [*gates, {"measure": "clean", "metric": "wcr", "at_least": 0.1}]})
+    facts = SampleFacts("npz:x", "", 1000, (1, 8, 8), ("a", "b", "c"), (950, 50, 0))
+    whole, classes, wide = smallest_margins(checked, facts)
+    assert "1000 samples can decide margins from 0.0041" in whole and "only an unchanged model passes" in whole
+    assert "50 samples of the smallest class" in classes and "only an unchanged" in classes
+    assert "only an unchanged" not in wide
 
 
 def test_a_class_that_vanished_since_is_named_and_no_pass(
