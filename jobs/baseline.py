@@ -138,8 +138,8 @@ def smallest_margins(fleet: Fleet, facts: SampleFacts) -> Iterator[str]:
         counts = facts.counts if gate.metric == "classes" else (facts.count,)
         fewest = min(count for count in counts if count)
         same, bound = np.zeros(fewest), series[gate.measure].bound
-        found = paired(same, same, same.astype(np.int64), 1, bound=bound, alpha=config.intervals.delta).overall
-        needed = -(found.low or 0.0)
+        overall = paired(same, same, same.astype(np.int64), 1, bound=bound, alpha=config.intervals.delta).overall
+        needed = -(overall.low or 0.0)
         short = "; below that only an unchanged model passes" if gate.margin < needed else ""
         what = f"{fewest} samples" + (" of the smallest class" if gate.metric == "classes" else "")
         yield f"{gate_text(gate)}: {what} can decide margins from {needed:.2g}{short}"

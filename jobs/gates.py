@@ -38,18 +38,18 @@ def judge(gate: GateConfig, estimate: Estimate, *, against: Sequence[str] = (), 
         unchanged: why model and samples are those that the gate compares with; then nothing can be worse, and the gate
             passes unless the scores fell for certain all the same.
     """
-    found = _judged(gate, estimate)
-    if unchanged and found.outcome in (Outcome.PASS, Outcome.UNDECIDED):
-        return replace(found, outcome=Outcome.PASS, reason=f"unchanged: {unchanged}")
-    if not against or found.outcome is Outcome.FAIL:
-        return found
+    judged = _by_bounds(gate, estimate)
+    if unchanged and judged.outcome in (Outcome.PASS, Outcome.UNDECIDED):
+        return replace(judged, outcome=Outcome.PASS, reason=f"unchanged: {unchanged}")
+    if not against or judged.outcome is Outcome.FAIL:
+        return judged
     why = "; ".join(against)
-    if found.outcome is Outcome.PASS:
-        return replace(found, outcome=Outcome.UNDECIDED, reason=f"{found.reason}, but {why}")
-    return replace(found, reason=f"{found.reason}; {why}")
+    if judged.outcome is Outcome.PASS:
+        return replace(judged, outcome=Outcome.UNDECIDED, reason=f"{judged.reason}, but {why}")
+    return replace(judged, reason=f"{judged.reason}; {why}")
 
 
-def _judged(gate: GateConfig, estimate: Estimate) -> GateResult:
+def _by_bounds(gate: GateConfig, estimate: Estimate) -> GateResult:
     text = gate_text(gate)
     if estimate.value is None:
         return GateResult(text, Outcome.ERROR, estimate, estimate.reason or "the number is undefined")

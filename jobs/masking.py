@@ -40,17 +40,17 @@ def masking_findings(item: ModelPlan, scores: Scores) -> tuple[Found, ...]:
     return tuple((key, finding) for key, seen in _observations(measures, scores) for finding in find_masking(seen))
 
 
-def observed_attacks(item: ModelPlan, scores: Scores, found: Sequence[Found]) -> tuple[AttackObservations, ...]:
+def observed_attacks(item: ModelPlan, scores: Scores, signs: Sequence[Found]) -> tuple[AttackObservations, ...]:
     """What was seen of each attack on a model: whether its gradients were looked at, and the signs in its series."""
     measures = [table.measure for table in item.tables if isinstance(table.measure, ATTACKS)]
-    return tuple(_seen(measure, scores, found) for measure in measures)
+    return tuple(_seen(measure, scores, signs) for measure in measures)
 
 
-def _seen(measure: Measure, scores: Scores, found: Sequence[Found]) -> AttackObservations:
+def _seen(measure: Measure, scores: Scores, signs: Sequence[Found]) -> AttackObservations:
     keys = tuple(series.key for series in measure.series())
     zeros, correct = scores.get(f"{keys[0]}:zero_gradient"), scores.get(f"{keys[0]}:correct")
     looked = measure.gradients and zeros is not None and correct is not None and bool((correct > 0).any())
-    return AttackObservations(measure.name, keys, looked, tuple(finding for key, finding in found if key in keys))
+    return AttackObservations(measure.name, keys, looked, tuple(finding for key, finding in signs if key in keys))
 
 
 def masking_notes(found: Sequence[Found]) -> tuple[str, ...]:

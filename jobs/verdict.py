@@ -40,7 +40,7 @@ MOST_NAMED = 5
 
 @dataclass(frozen=True)
 class Case:
-    """A model before its gates: what was measured, and what was found about it.
+    """A model before its gates: what was measured, and the results.
 
     Attributes:
         attacks: what was seen of each attack on it.
@@ -69,11 +69,11 @@ def gate_result(gate: GateConfig, case: Case, config: FleetConfig) -> GateResult
         return _not_worse(gate, case, config, against)
     result = _over_all(gate, case, config)
     if gate.metric == "aggregate":
-        found = judge(gate, result.aggregate, against=(*_unread(result, case.samples), *against))
+        judged = judge(gate, result.aggregate, against=(*_unread(result, case.samples), *against))
     else:
-        found = judge(gate, _of_groups(gate, result, config), against=(*_missing(result), *against))
-    conditional = any(one.series.key == gate.measure and one.series.conditional for one in case.series)
-    return replace(found, reason=f"{found.reason} ({OVER_ALL})") if conditional else found
+        judged = judge(gate, _of_groups(gate, result, config), against=(*_missing(result), *against))
+    conditional = any(other.series.key == gate.measure and other.series.conditional for other in case.series)
+    return replace(judged, reason=f"{judged.reason} ({OVER_ALL})") if conditional else judged
 
 
 # --- groups -------------------------------------------------------------------------------------------------------
@@ -87,7 +87,7 @@ def _over_all(gate: GateConfig, case: Case, config: FleetConfig) -> SeriesResult
     result = next(r for r in case.series if (r.series.key, r.grouping) == (gate.measure, gate.grouping))
     if not result.series.conditional:
         return result
-    grouping = next(one for one in case.groupings if one.name == gate.grouping)
+    grouping = next(known for known in case.groupings if known.name == gate.grouping)
     extras = extras_of(case.scores, _measure_of(gate.measure, case.item))
     series, values = over_all_samples(result.series, case.scores[gate.measure], extras)
     return series_result(series, values, extras, grouping, config)
@@ -141,8 +141,8 @@ def _group_gap(gate: GateConfig, case: Case) -> GateResult:
 
 def _inadequate(key: str, attacks: Sequence[AttackObservations]) -> tuple[str, ...]:
     """Why survival of an attack shows nothing; empty when no sign does, or the series is of no attack."""
-    found = adequacy([one for one in attacks if key in one.series])
-    return found.reasons if found.adequacy is Adequacy.INADEQUATE else ()
+    judgement = adequacy([attack for attack in attacks if key in attack.series])
+    return judgement.reasons if judgement.adequacy is Adequacy.INADEQUATE else ()
 
 
 def _falsified(gate: GateConfig, case: Case) -> GateResult:
@@ -151,8 +151,7 @@ def _falsified(gate: GateConfig, case: Case) -> GateResult:
     share = next((r for r in results if (r.series, r.grouping) == (gate.measure, gate.grouping)), None)
     if share is None:
         return judge(gate, Estimate(None, reason="falsified needs a GREAT score and a minimal perturbation"))
-    found = adequacy(case.attacks)
-    return judge(gate, possible_share(share), against=found.reasons)
+    return judge(gate, possible_share(share), against=adequacy(case.attacks).reasons)
 
 
 # --- earlier audits -----------------------------------------------------------------------------------------------
@@ -162,10 +161,10 @@ def _not_worse(gate: GateConfig, case: Case, config: FleetConfig, against: tuple
     baseline = case.baselines[gate.not_worse_than or ""]
     if baseline is None and gate.not_worse_than == ACCEPTED:
         return GateResult(gate_text(gate), Outcome.UNDECIDED, Estimate(None, reason=NONE_ACCEPTED), NONE_ACCEPTED)
-    found = change_since(gate, _measured(case), case.scores, baseline, config)
-    if found.vanished:
-        against = (f"no sample of {_named('class', found.vanished)} is in both audits", *against)
-    return judge(gate, found.difference, against=against, unchanged=found.unchanged)
+    change = change_since(gate, _measured(case), case.scores, baseline, config)
+    if change.vanished:
+        against = (f"no sample of {_named('class', change.vanished)} is in both audits", *against)
+    return judge(gate, change.difference, against=against, unchanged=change.unchanged)
 
 
 def _measured(case: Case) -> Measured:

@@ -44,7 +44,7 @@ class Measured:
 def measured(result: AuditResult, index: int) -> Measured:
     """The model at `index` of a finished audit."""
     model, samples = result.models[index], result.samples
-    series = {one.series.key: one.series for one in model.series if one.grouping == "class"}
+    series = {part.series.key: part.series for part in model.series if part.grouping == "class"}
     return Measured(
         audit=result.audit_id,
         content=samples.content,

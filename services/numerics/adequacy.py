@@ -52,14 +52,14 @@ def adequacy(seen: Sequence[AttackObservations]) -> Judgement:
     """Judge the attacks behind one number together.
 
     Inadequate when any of them shows a sign. Unknown when none does but no gradients were looked at: then no check
-    could have found one. Adequate otherwise.
+    could have seen one. Adequate otherwise.
     """
-    signs = tuple(f"{one.attack}: {finding.sentence}" for one in seen for finding in one.findings)
+    signs = tuple(f"{attack.attack}: {finding.sentence}" for attack in seen for finding in attack.findings)
     if signs:
         return Judgement(Adequacy.INADEQUATE, (*signs, REMEDY))
     if not seen:
         return Judgement(Adequacy.UNKNOWN, ("no attack was measured",))
-    if not any(one.gradients for one in seen):
-        unseen = f"no check of {', '.join(one.attack for one in seen)} looked at gradients"
+    if not any(attack.gradients for attack in seen):
+        unseen = f"no check of {', '.join(attack.attack for attack in seen)} looked at gradients"
         return Judgement(Adequacy.UNKNOWN, (unseen, "measure pgd or minimal, whose zero gradients are counted"))
     return Judgement(Adequacy.ADEQUATE)
