@@ -33,7 +33,7 @@ FLEET_MEANINGS = {
     "FleetConfig.samples": "The labelled images to audit on.",
     "FleetConfig.temperature": "How the temperature of the GREAT score is chosen.",
     "FleetConfig.intervals": "Method and level of all intervals.",
-    "FleetConfig.gates": "Conditions on which a model ships. Without gates every model passes: measured, not judged.",
+    "FleetConfig.gates": "Conditions on which a model ships. Without gates every model is measured and not judged.",
     "FleetConfig.tracking": "Where MLflow is.",
     "FleetConfig.resources": "What the audit asks of the machine or the cluster.",
     "FleetConfig.models": "The models, at most 10,000, each name once.",

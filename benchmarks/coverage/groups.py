@@ -22,6 +22,12 @@ PEOPLE: dict[str, tuple[tuple[int, ...], Floats, Floats, Floats]] = {
     "3 and 60": ((3, 60), np.array([0.3, 0.6]), np.array([0.7, 0.7]), np.array([0.1, 0.3])),
     "5, 20, 20 and 100, all alike": ((5, 20, 20, 100), np.full(4, 0.2), np.full(4, 0.8), np.full(4, 0.1)),
     "40 and 40, none wrong": ((40, 40), np.array([0.5, 0.5]), np.ones(2), np.zeros(2)),
+    "60, 60 and 30, the last of positives alone": (
+        (60, 60, 30),
+        np.array([0.5, 0.5, 1.0]),
+        np.array([0.9, 0.7, 0.4]),
+        np.array([0.1, 0.3, 0.5]),
+    ),
     "200 and 30, rare truth": ((200, 30), np.array([0.02, 0.05]), np.array([0.6, 0.9]), np.array([0.01, 0.05])),
 }
 
@@ -38,7 +44,7 @@ def cells(runs: int) -> Iterator[Cell]:
 
 
 def of_gaps(name: str, runs: int, rng: np.random.Generator) -> Iterator[Cell]:
-    """DP, EOpp, EOdd and AOdd of one decision; the truth is that of the groups that are not left out."""
+    """DP, EOpp, EOdd and AOdd of one decision; the truth is that of the groups that have the rates."""
     sizes, share, tpr, fpr = PEOPLE[name]
     size = np.broadcast_to(np.array(sizes), (runs, len(sizes)))
     positive = rng.binomial(size, share)
@@ -48,23 +54,25 @@ def of_gaps(name: str, runs: int, rng: np.random.Generator) -> Iterator[Cell]:
     for level in LEVELS:
         found = gaps(counts, delta=level)
         for metric in METRICS:
-            off = outside(found[metric], true_gap(metric, rates, found[metric]))
+            off = outside(found[metric], true_gap(metric, rates, counts))
             yield cell(f"{NAMES[metric]} of one decision", name, level, off)
 
 
-def true_gap(metric: Metric, rates: dict[str, Floats], found: Gaps) -> Floats:
-    """(runs,) the gap of the true rates (G,) of the groups that `found` does not leave out; NaN for fewer than two."""
+def true_gap(metric: Metric, rates: dict[str, Floats], counts: GroupCounts) -> Floats:
+    """(runs,) the gap of the true rates (G,) of the groups that have them; NaN where it is undefined."""
 
-    def gap(name: str) -> Floats:
-        known = ~found.missing
-        high = np.where(known, rates[name], -np.inf).max(axis=-1)
-        return np.where(found.defined, high - np.where(known, rates[name], np.inf).min(axis=-1), np.nan)
+    def gap(name: str, trials: Ints) -> Floats:
+        known = trials > 0
+        spread = np.where(known, rates[name], -np.inf).max(axis=-1) - np.where(known, rates[name], np.inf).min(axis=-1)
+        return np.where(known.sum(axis=-1) >= 2, spread, np.nan)
 
     if metric == "dp":
-        return gap("dp")
+        return gap("dp", counts.size)
+    tpr, fpr = gap("tpr", counts.positive), gap("fpr", counts.negative)
     if metric == "eopp":
-        return gap("tpr")
-    return np.maximum(gap("tpr"), gap("fpr")) if metric == "eodd" else (gap("tpr") + gap("fpr")) / 2
+        return tpr
+    one, two = np.where(np.isnan(tpr), fpr, tpr), np.where(np.isnan(fpr), tpr, fpr)
+    return np.maximum(one, two) if metric == "eodd" else (one + two) / 2
 
 
 def outside(found: Gaps, truth: Floats) -> np.ndarray:

@@ -128,7 +128,7 @@ def _run(fleet: Fleet, reporter: Reporter, factory: RunnerFactory) -> Finished:
             calibration=calibration,
             config=redacted_tree(without_queries(config.model_dump(mode="json"))),
             versions={**versions.installed(), **versions.of_measures(measures)},
-            checks={**fleet_checks(models), "measure_versions": versions.of_series(measures), ALIASES: aliases},
+            checks={**fleet_checks(models), ALIASES: aliases},
             notes=fleet_notes(models, calibration),
             baseline=next((b.result.audit_id for b in baselines.values() if b is not None), ""),
         )

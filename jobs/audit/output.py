@@ -78,17 +78,20 @@ def finish(published: Published, json: bool) -> None:
 
 
 def valid(fleet: Fleet, check: Callable[[Fleet], SampleFacts], json: bool) -> None:
-    """Check the sources and say what the fleet is."""
+    """Check the sources and say what the fleet is, and what change of a model its samples can decide."""
     with console.apart():
         facts = check(fleet)
-    series = sorted(fleet.series())
+        from jobs.comparison.non_inferiority import smallest_margins
+    series, margins = sorted(fleet.series()), list(smallest_margins(fleet, facts))
     if json:
         shape = list(facts.shape)
         models = [model.name for model in fleet.config.models]
-        console.print_json({"valid": True, "models": models, "samples": facts.count, "shape": shape, "series": series})
+        known = {"valid": True, "models": models, "samples": facts.count, "shape": shape, "series": series}
+        console.print_json({**known, "margins": margins})
         return
     models_text = f"{len(fleet.config.models)} models, {facts.count} samples of {len(facts.classes)} classes"
-    console.say(f"valid: fleet {fleet.config.fleet}, {models_text}, series {', '.join(series)}")
+    lines = [f"valid: fleet {fleet.config.fleet}, {models_text}, series {', '.join(series)}", *margins]
+    console.say("\n".join(lines))
 
 
 def print_result(published: Published) -> None:

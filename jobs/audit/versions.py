@@ -27,8 +27,3 @@ def installed() -> dict[str, str]:
 def of_measures(measures: Iterable[Measure]) -> dict[str, str]:
     """Version of each measure's definition: two audits whose numbers differ may have counted differently."""
     return {f"measure.{measure.name}": str(measure.version) for measure in measures}
-
-
-def of_series(measures: Iterable[Measure]) -> dict[str, int]:
-    """For each series the version of its measure: numbers of two versions are not to be compared."""
-    return {series.key: measure.version for measure in measures for series in measure.series()}

@@ -13,10 +13,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from jobs.comparison.drift import drift, measure_version
+from jobs.comparison.comparable import incomparable, measured, paired_rows
+from jobs.comparison.drift import drift
 from services.errors import MeasureError, StorageError
 from services.numerics.change import Changes, Flag, changes, decide
-from services.records import AuditResult, Estimate, ModelResult, Series
+from services.numerics.paired import NO_PAIR
+from services.records import AuditResult, Estimate, Series
 from tracking.bundle.comparison import OVERALL, Comparison, GroupChange, ModelChange, SeriesChange
 from tracking.bundle.scores import Scores, read_kept_scores
 
@@ -112,36 +114,8 @@ def _pairs(then: AuditResult, now: AuditResult) -> Iterator[_Pair]:
 
 def _reasons(then: AuditResult, now: AuditResult, pair: _Pair) -> dict[str, str]:
     """For each series of a model in either audit why it cannot be compared, "" when it can."""
-    before, after = _measured(then.models[pair.then]), _measured(now.models[pair.now])
-    common = _samples_differ(then, now)
-    found = {}
-    for key in dict.fromkeys((*after, *before)):
-        old, new = before.get(key), after.get(key)
-        if old is None or new is None:
-            found[key] = f"not measured by audit {(then if old is None else now).audit_id}"
-        elif old != new:
-            found[key] = f"measured otherwise: {old.title}, now {new.title}"
-        elif _version_differs(then, now, key):
-            found[key] = "another version of the measure"
-        else:
-            found[key] = common
-    return found
-
-
-def _samples_differ(then: AuditResult, now: AuditResult) -> str:
-    """Ids may be row numbers, and a file may have been replaced: only the content says that samples are the same."""
-    if then.samples.content != now.samples.content or not now.samples.content:
-        return "the samples have changed"
-    return "" if then.samples.classes == now.samples.classes else "the classes have changed"
-
-
-def _version_differs(then: AuditResult, now: AuditResult, key: str) -> bool:
-    old, new = measure_version(then, key), measure_version(now, key)
-    return None not in (old, new) and old != new
-
-
-def _measured(model: ModelResult) -> dict[str, Series]:
-    return {one.series.key: one.series for one in model.series if one.grouping == "class"}
+    before, after = measured(then, pair.then), measured(now, pair.now)
+    return {key: incomparable(before, after, key) for key in dict.fromkeys((*after.series, *before.series))}
 
 
 def _most(now: AuditResult, pairs: Sequence[_Pair], reasons: Mapping[str, Mapping[str, str]]) -> int:
@@ -161,7 +135,7 @@ def _model(then: Kept, now: Kept, pair: _Pair, reasons: dict[str, str], share: f
     keys = [key for key, reason in reasons.items() if not reason]
     try:
         tested = _series(then, now, pair, keys, share) if keys else {}
-        fault = "" if tested else "no samples in common with the same label"
+        fault = "" if tested else NO_PAIR
     except (StorageError, MeasureError) as error:
         tested, fault = {}, f"its scores cannot be compared: {error}"
     return _Found(pair.name, {key: reason or fault for key, reason in reasons.items()}, tested)
@@ -170,7 +144,7 @@ def _model(then: Kept, now: Kept, pair: _Pair, reasons: dict[str, str], share: f
 def _series(then: Kept, now: Kept, pair: _Pair, keys: Sequence[str], share: float) -> dict[str, _Tested]:
     """What was found of each series; nothing without a sample in both audits."""
     before, after, labels = _paired_scores(then, now, pair, keys)
-    series = _measured(now.result.models[pair.now])
+    series = measured(now.result, pair.now).series
     if not labels.size:
         return {}
     return {key: _tested(series[key], before[key], after[key], labels, now.result, share) for key in keys}
@@ -181,9 +155,7 @@ def _paired_scores(then: Kept, now: Kept, pair: _Pair, keys: Sequence[str]) -> t
     columns = ["id", "label", *keys]
     old = read_kept_scores(then.folder, pair.then, then.result.models[pair.then].spec, columns)
     new = read_kept_scores(now.folder, pair.now, now.result.models[pair.now].spec, columns)
-    _, new_rows, old_rows = np.intersect1d(new["id"], old["id"], return_indices=True)
-    same = new["label"][new_rows] == old["label"][old_rows]
-    new_rows, old_rows = new_rows[same], old_rows[same]
+    old_rows, new_rows = paired_rows(old, new)
     return {k: old[k][old_rows] for k in keys}, {k: new[k][new_rows] for k in keys}, new["label"][new_rows]
 
 

@@ -21,11 +21,9 @@ def drift(then: AuditResult, now: AuditResult) -> tuple[Drift, ...]:
     return (*_samples(then, now), *_fleet(then, now), *_models(then, now), *_setting(then, now))
 
 
-def measure_version(result: AuditResult, key: str) -> int | None:
-    """The version of the measure behind a series; None in bundles of before it was recorded."""
-    known = result.checks.get("measure_versions", {})
-    found = known.get(key) if isinstance(known, dict) else None
-    return found if isinstance(found, int) else None
+def _measure_versions(result: AuditResult) -> dict[str, int]:
+    """The version of the measure behind each series; 0 in bundles of before it was recorded."""
+    return {part.series.key: part.series.version for model in result.models for part in model.series}
 
 
 def _samples(then: AuditResult, now: AuditResult) -> Iterator[Drift]:
@@ -105,9 +103,10 @@ def _setting(then: AuditResult, now: AuditResult) -> Iterator[Drift]:
     before, after = then.calibration.temperature, now.calibration.temperature
     if before != after:
         yield Drift("temperature", "", _temperature(before), _temperature(after))
-    for key in now.checks.get("measure_versions", {}):
-        old, new = measure_version(then, key), measure_version(now, key)
-        if old is not None and old != new:
+    versions = _measure_versions(then)
+    for key, new in _measure_versions(now).items():
+        old = versions.get(key, 0)
+        if old and old != new:
             yield Drift("measure", key, f"version {old}", f"version {new}")
     for package in CHANGES_NUMBERS:
         was, is_now = then.versions.get(package), now.versions.get(package)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TypedDict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, TypedDict
 
 import numpy as np
+from numpy.typing import NDArray
 
 from jobs.comparison.accepted import read_accepted
+from jobs.comparison.comparable import Measured, incomparable, measured, paired_rows, unchanged
 from jobs.comparison.compare import Kept
-from jobs.fleetfile.tree import FleetConfig, GateConfig
-from services.errors import StorageError
+from jobs.fleetfile.reading import Fleet
+from jobs.fleetfile.tree import FleetConfig, GateConfig, gate_text
+from services.errors import MeasureError, StorageError
 from services.numerics.change import worst_change
 from services.numerics.paired import paired
-from services.records import AuditResult, Estimate, Series, SeriesResult
+from services.records import Estimate, SampleFacts
 from tracking.bundle.bundle import fleet_folder, folder_of, list_bundles, read_bundle
 from tracking.bundle.scores import Scores, read_kept_scores
 
@@ -58,45 +62,86 @@ def _folder(config: FleetConfig, name: str) -> str | None:
     return folder_of(config.storage, config.fleet, name)
 
 
-def non_inferiority(
-    gate: GateConfig,
-    series: Series,
-    model: str,
-    scores: Scores,
-    content: str,
-    baseline: Kept | None,
-    config: FleetConfig,
-) -> Estimate:
-    """Mean difference now minus then of the samples in both audits, with its limits; undefined with a reason.
+@dataclass(frozen=True)
+class Change:
+    """A model's series now against then, for a gate `not_worse_than`.
 
-    For the metric `classes` that of the class that lost most.
+    Attributes:
+        difference: mean now minus then with its limits, of the samples in both; undefined with a reason.
+        vanished: classes with samples in an audit and none in both.
+        unchanged: why nothing can have got worse; "" where something may have.
+    """
+
+    difference: Estimate
+    vanished: tuple[str, ...] = ()
+    unchanged: str = ""
+
+
+def change_since(gate: GateConfig, now: Measured, scores: Scores, baseline: Kept | None, config: FleetConfig) -> Change:
+    """What a gate `not_worse_than` is judged on; for the metric `classes` the class that lost most.
 
     All samples in both count, those of a conditional series with 0 when misclassified: else a model could hold its
-    score by losing the hard ones. A series that was measured otherwise (another temperature) is not compared, nor are
-    samples that are not the same: ids may be row numbers, and a file may have been replaced.
+    score by losing the hard ones. What `jobs.comparison.comparable` refuses is undefined here, too.
     """
     if baseline is None:
-        return Estimate(None, reason=f"there is no audit {gate.not_worse_than!r} to compare with")
-    then = baseline.result
-    index = next((i for i, result in enumerate(then.models) if result.spec.name == model), None)
-    earlier = then.models[index].series if index is not None else ()
-    if then.samples.content != content:
-        return Estimate(None, reason=f"the samples have changed since audit {then.audit_id}")
-    reason = _not_comparable(then, earlier, series, model, config)
-    if reason or index is None:
-        return Estimate(None, reason=f"audit {then.audit_id} {reason}")
-    kept = read_kept_scores(baseline.folder, index, then.models[index].spec)
-    _, now_rows, then_rows = np.intersect1d(scores["id"], kept["id"], return_indices=True)
-    if not now_rows.size:
-        return Estimate(None, reason=f"no samples in common with audit {then.audit_id}")
-    if not np.array_equal(scores["label"][now_rows], kept["label"][then_rows]):
-        return Estimate(None, reason=f"samples of audit {then.audit_id} have the same ids and other labels")
-    before, after = kept[series.key][then_rows], scores[series.key][now_rows]
+        return _undefined(f"there is no audit {gate.not_worse_than!r} to compare with")
+    result = baseline.result
+    index = next((i for i, model in enumerate(result.models) if model.spec.name == now.spec.name), None)
+    if index is None or not result.models[index].series:
+        return _undefined(f"audit {result.audit_id} has no scores of {now.spec.name}")
+    then = measured(result, index)
+    if reason := incomparable(then, now, gate.measure):
+        return _undefined(f"not comparable with audit {result.audit_id}: {reason}")
+    kept = read_kept_scores(baseline.folder, index, result.models[index].spec, ["id", "label", gate.measure])
+    try:
+        rows = paired_rows(kept, scores)
+    except MeasureError as error:
+        return _undefined(f"not comparable with audit {result.audit_id}: {error}")
+    if not rows[0].size:
+        return _undefined(f"no samples in common with audit {result.audit_id}")
+    difference = _difference(gate, kept[gate.measure][rows[0]], scores, rows[1], now, config)
+    gone = _without_pairs(kept["label"], scores["label"], scores["label"][rows[1]])
+    same = f"the same weights, samples and measure as in audit {result.audit_id}"
+    return Change(difference, tuple(now.classes[k] for k in gone), same if unchanged(then, now, gate.measure) else "")
+
+
+def _undefined(reason: str) -> Change:
+    return Change(Estimate(None, reason=reason))
+
+
+def _difference(
+    gate: GateConfig, before: NDArray[Any], scores: Scores, rows: NDArray[np.int64], now: Measured, config: FleetConfig
+) -> Estimate:
+    series, after, labels = now.series[gate.measure], scores[gate.measure][rows], scores["label"][rows]
     how: _Options = {"bound": series.bound, "alpha": config.intervals.delta, "seed": config.seed}
     if gate.metric == "classes":
-        return worst_change(before, after, scores["label"][now_rows], len(then.samples.classes), **how)
+        return worst_change(before, after, labels, len(now.classes), **how)
     margin = min(gate.margin, series.bound * (1 - 1e-12))
-    return paired(before, after, np.zeros(now_rows.size, dtype=np.int64), 1, margin=margin, **how).overall
+    return paired(before, after, np.zeros(rows.size, dtype=np.int64), 1, margin=margin, **how).overall
+
+
+def _without_pairs(then: NDArray[np.int64], now: NDArray[np.int64], both: NDArray[np.int64]) -> list[int]:
+    """Labels of either audit that no common sample has."""
+    return sorted({*then.tolist(), *now.tolist()} - {*both.tolist()})
+
+
+def smallest_margins(fleet: Fleet, facts: SampleFacts) -> Iterator[str]:
+    """For each gate `not_worse_than` the margin that so many samples can decide, as a sentence.
+
+    It is the margin that a model whose scores are all the same as before just passes: one that differs needs more.
+    """
+    config, series = fleet.config, fleet.series()
+    for gate in config.gates:
+        if gate.not_worse_than is None or not facts.count:
+            continue
+        counts = facts.counts if gate.metric == "classes" else (facts.count,)
+        fewest = min(count for count in counts if count)
+        same, bound = np.zeros(fewest), series[gate.measure].bound
+        overall = paired(same, same, same.astype(np.int64), 1, bound=bound, alpha=config.intervals.delta).overall
+        needed = -(overall.low or 0.0)
+        short = "; below that only an unchanged model passes" if gate.margin < needed else ""
+        what = f"{fewest} samples" + (" of the smallest class" if gate.metric == "classes" else "")
+        yield f"{gate_text(gate)}: {what} can decide margins from {needed:.2g}{short}"
 
 
 class _Options(TypedDict):
@@ -105,17 +150,3 @@ class _Options(TypedDict):
     bound: float
     alpha: float
     seed: int
-
-
-def _not_comparable(
-    then: AuditResult, earlier: Sequence[SeriesResult], series: Series, model: str, config: FleetConfig
-) -> str:
-    """Why a model's series of then says nothing about now; "" when it does."""
-    if not earlier:
-        return f"has no scores of {model}"
-    if then.samples.uri != config.samples.uri:
-        return f"used other samples ({then.samples.uri})"
-    before = next((result.series for result in earlier if result.series.key == series.key), None)
-    if before is None:
-        return f"has no series {series.key}"
-    return "" if before == series else f"measured another {series.key}: {before.title}"

@@ -20,7 +20,12 @@ from pydantic import (
 
 from jobs.fleetfile.followups import NotifyConfig, PromoteConfig
 from jobs.fleetfile.parts import Part as Part
-from services.records import InputContract, ModelSpec, SampleSpec, ThreatModel
+from services.records import (
+    InputContract,
+    ModelSpec,
+    SampleSpec,
+    ThreatModel,
+)
 from services.telemetry.redaction import redacted
 
 JOINERS = "\u200c\u200d"
@@ -359,3 +364,13 @@ class GeneralisationConfig(Part):
     per_class: int | None = Field(None, ge=1, description="At most so many samples of each class.")
     limit: int | None = Field(1000, ge=1, description="At most so many samples in all, in proportion to the classes.")
     seed: Seed = Field(0, description="Of the draw.")
+
+
+def gate_text(gate: GateConfig) -> str:
+    """The gate as a sentence: "great wcr >= 0.05"."""
+    what = f"{gate.measure} {gate.metric}" + (f" by {gate.grouping}" if gate.grouping != "class" else "")
+    if gate.at_least is not None:
+        return f"{what} >= {gate.at_least:g}"
+    if gate.at_most is not None:
+        return f"{what} <= {gate.at_most:g}"
+    return f"{what} not worse than {gate.not_worse_than} by more than {gate.margin:g}"

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 from services.errors import MeasureError, Problem
-from services.records import Column, Series
+from services.records import Column, Series, digest_of
 
 if TYPE_CHECKING:
     import torch
@@ -58,6 +58,7 @@ class Measure(BaseModel):
         pictures: it has something to show besides scores, `picture`.
         batch_dependent: a sample's score may depend on the batch it is in, against the rule of `from_model`; then the
             sizes of shard and batch are part of the cache key.
+        listing: parameters that say which series there are (a curve's radii) and leave each one's numbers alone.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -67,6 +68,7 @@ class Measure(BaseModel):
     gradients: ClassVar[bool] = False
     pictures: ClassVar[bool] = False
     batch_dependent: ClassVar[bool] = False
+    listing: ClassVar[tuple[str, ...]] = ("epsilons", "radii", "at")
     name: str
 
     def series(self) -> tuple[Series, ...]:
@@ -75,8 +77,12 @@ class Measure(BaseModel):
 
     def one_series(self, key: str, title: str, bound: float = 1.0, **attributes: Any) -> Series:
         """A series of this measure: its family and version are the measure's."""
-        label = attributes.pop("label", self.name)
-        return Series(key, title, bound, family=self.name, label=label, version=self.version, **attributes)
+        known = {"family": self.name, "label": self.name, "version": self.version, "definition": self.definition()}
+        return Series(key, title, bound, **{**known, **attributes})
+
+    def definition(self) -> str:
+        """Digest of the parameters that decide a series' numbers: all but those that list which series there are."""
+        return digest_of(self.model_dump(mode="json", exclude=set(self.listing)))[:16]
 
     def columns(self) -> tuple[Column, ...]:
         """What else stands in its score table; a column that is not listed is a number with a mean."""

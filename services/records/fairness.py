@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from services.records.estimates import Estimate
@@ -42,6 +42,7 @@ class FairnessResult:
         tasks: each decision, or those with the largest EOdd; `n_tasks` says how many there are.
         delta: the intervals of one metric hold for all decisions at once with probability at least 1 - delta.
         notes: plain sentences.
+        missing: by metric the groups that lack a rate that it is made of, each with a decision that it lacks it for.
     """
 
     grouping: str
@@ -53,6 +54,7 @@ class FairnessResult:
     n_tasks: int
     delta: float
     notes: tuple[str, ...] = ()
+    missing: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,7 +71,9 @@ class Series:
         label: the measure with the parameters that its key tells apart: ``pgd20``, ``pr``; one for a curve over radii.
         threat: the perturbations it is about: a norm, and the radius of the ball looked at; None where there is none.
         noise: the distribution of random perturbations in that ball, "" for none.
-        version: of the measure; numbers of two versions are not compared.
+        version: of the measure; numbers of two versions are not compared. 0 where a record does not say.
+        definition: digest of the measure's parameters, without those that only list its series; "" where a record does
+            not say.
     """
 
     key: str
@@ -85,4 +87,5 @@ class Series:
     label: str = ""
     threat: ThreatModel | None = None
     noise: str = ""
-    version: int = 1
+    version: int = 0
+    definition: str = ""

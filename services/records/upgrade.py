@@ -8,8 +8,6 @@ from typing import Any
 from services.records.series import Evidence
 
 _ATTACKS = ("pgd", "cw", "square", "autoattack")
-_OLD_VERSIONS = {"minimal": 3, "projection": 2}
-"""Versions of measures in 0.1.0 that were not 1."""
 _FAMILY = re.compile(r"great|clean|pgd|cw|square|autoattack|minimal|probacc|pr|binomial|rare|radius|projection")
 _BALL = re.compile(r"/(?P<norm>linf|l2)-(?P<radius>\d+\.\d+)$")
 _NOISE = re.compile(r"/(?P<noise>uniform|gaussian|laplace)-(?P<radius>[\d.e-]+)(?:/|$)")
@@ -19,13 +17,18 @@ _NORMS = {"linf": "Linf", "l2": "L2"}
 
 def from_version_1(audit: dict[str, Any]) -> dict[str, Any]:
     """An audit's record of version 1 with typed series."""
-    return {**audit, "models": [_model(model) for model in audit.get("models", ())]}
+    versions = audit.get("checks", {}).get("measure_versions", {})
+    return {**audit, "models": [_model(model, versions) for model in audit.get("models", ())]}
 
 
-def _model(model: dict[str, Any]) -> dict[str, Any]:
-    series = [{**result, "series": typed(result["series"])} for result in model.get("series", ())]
+def _model(model: dict[str, Any], versions: dict[str, int]) -> dict[str, Any]:
+    series = [{**result, "series": _versioned(result["series"], versions)} for result in model.get("series", ())]
     projection = [{"label": _head(found["series"]), **found} for found in model.get("projection", ())]
     return {**model, "series": series, "projection": projection}
+
+
+def _versioned(series: dict[str, Any], versions: dict[str, int]) -> dict[str, Any]:
+    return typed({"version": versions.get(series["key"], 0), **series})
 
 
 def typed(series: dict[str, Any]) -> dict[str, Any]:
@@ -40,7 +43,6 @@ def typed(series: dict[str, Any]) -> dict[str, Any]:
         "evidence": _evidence(family, key),
         "threat": threat,
         "noise": noise,
-        "version": _OLD_VERSIONS.get(family, 1),
         **series,
     }
 

@@ -152,6 +152,11 @@ def test_validate_opens_sources_and_runs_nothing(fleet_file: Path) -> None:
     ran = run("validate", str(fleet_file))
     assert ran.exit_code == 0
     assert "valid: fleet digits, 3 models, 899 samples of 10 classes, series clean, great-softmax" in ran.stdout
+    gates = [{"measure": "clean", "metric": "aggregate", "not_worse_than": "last"}]
+    gated = write(fleet_file, gates=gates)
+    assert "899 samples can decide margins from" in run("validate", str(gated)).stdout
+    (margin,) = json.loads(run("validate", str(gated), "--json").stdout)["margins"]
+    assert margin.startswith("clean aggregate not worse than last")
     models = yaml.safe_load(fleet_file.read_text())["models"]
     models[0]["uri"] += ".none"
     models[1]["uri"] = "torchscript:gone.pt"

@@ -1,7 +1,8 @@
 """DP, EOpp, EOdd and AOdd of one sensitive attribute by fairlearn, with group sizes and valid intervals beside them.
 
 fairlearn gives a rate without a denominator the value 0, and so can call a group without samples perfectly fair. Here
-such groups are taken out before it is asked, and what is then left of fewer than two groups is undefined.
+such groups are taken out of that rate before it is asked, and what is then left of fewer than two groups is undefined.
+The odds of groups that lack one of two rates, which fairlearn cannot take apart, are those of `services.numerics`.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def group_fairness(
     metrics: dict[Metric, Estimate] = {}
     for metric in METRICS:
         estimate, kept = found[metric].estimate(listed), ~found[metric].missing[codes]
-        if estimate.value is not None:
+        if estimate.value is not None and (metric in ("dp", "eopp") or kept.all()):
             value = _by_fairlearn(metric, np.asarray(truth)[kept], np.asarray(decisions)[kept], codes[kept])
             estimate = replace(estimate, value=value)
         metrics[metric] = estimate

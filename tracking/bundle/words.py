@@ -61,13 +61,21 @@ def interval(estimate: Estimate) -> str:
 
 def verdict_words(audit: AuditResult) -> str:
     """The outcome of the audit as a sentence: ``8 of 14 models fail, 1 is undecided, 5 pass.``"""
-    if len(audit.models) == 1:
-        return f"The model {_VERBS[audit.models[0].outcome][0]}."
-    counts = Counter(model.outcome for model in audit.models)
-    listed = [(counts[outcome], _VERBS[outcome]) for outcome in WORST_FIRST if counts[outcome]]
+    kinds = [_NOT_JUDGED if _not_judged(model) else _VERBS[model.outcome] for model in audit.models]
+    if kinds and set(kinds) == {_NOT_JUDGED}:
+        return "Not judged: no gates."
+    if len(kinds) == 1:
+        return f"The model {kinds[0][0]}."
+    counts = Counter(kinds)
+    listed = [(counts[verb], verb) for verb in (*map(_VERBS.__getitem__, WORST_FIRST), _NOT_JUDGED) if counts[verb]]
     parts = [f"{count} {one if count == 1 else many}" for count, (one, many) in listed]
-    parts[:1] = [part.replace(" ", f" of {len(audit.models)} models ", 1) for part in parts[:1]]
+    parts[:1] = [part.replace(" ", f" of {len(kinds)} models ", 1) for part in parts[:1]]
     return f"{', '.join(parts)}." if parts else "No model was audited."
+
+
+def _not_judged(model: ModelResult) -> bool:
+    """Measured without a fault, and nothing was asked of it."""
+    return model.outcome is Outcome.PASS and not model.gates
 
 
 def gate_words(audit: AuditResult, gate: GateResult) -> str:
@@ -120,9 +128,21 @@ def series_words(result: SeriesResult) -> Iterator[str]:
     if len(result.worst) == 1 and result.not_separated:
         names = _names(result.not_separated)
         yield f"The samples do not separate {_name(result.worst[0])} from {names}: any of them may be the weakest."
-    if result.missing:
-        yield f"No samples of {_names(result.missing)}: left out, not counted as zero."
+    yield from _missing(result)
     yield from result.notes
+
+
+def _missing(result: SeriesResult) -> Iterator[str]:
+    """Groups without a score: those without samples, and those of a conditional series of which no sample counts."""
+    counts = {group.name: group.n_all * result.series.conditional for group in result.groups}
+    wrong = tuple(name for name in result.missing if counts.get(name))
+    if without := tuple(name for name in result.missing if not counts.get(name)):
+        yield f"No samples of {_names(without)}: left out, not counted as zero."
+    if wrong:
+        yield (
+            f"No sample of {_names(wrong)} is classified correctly: left out here, and counted as zero by gates, "
+            "which judge all samples."
+        )
 
 
 def calibration_words(found: CalibrationResult) -> Iterator[str]:
@@ -188,3 +208,4 @@ _VERBS = {
     Outcome.UNDECIDED: ("is undecided", "are undecided"),
     Outcome.PASS: ("passes", "pass"),
 }
+_NOT_JUDGED = ("is not judged: no gates", "are not judged: no gates")

@@ -19,6 +19,7 @@ from services.measures.base import Measure
 from services.measures.minimal import Minimal
 from services.measures.pgd import Pgd
 from services.measures.square import Square
+from services.numerics.adequacy import AttackObservations
 from services.numerics.masking import Finding, Observations, find_masking
 from tracking.bundle.scores import Scores
 
@@ -26,6 +27,8 @@ NOISE = re.compile(r"^pr/(?:uniform|gaussian|laplace)-(?P<radius>\d+\.\d+)$")
 """Series of random noise that stays in the Linf ball of its radius."""
 GREY = 0.5
 """A Linf ball of this radius around any image holds the grey image."""
+
+ATTACKS = (Pgd, AutoAttackSurvival, Square, Minimal)
 
 Found = tuple[str, Finding]
 """Series key of the attack under scrutiny, and what was seen."""
@@ -35,6 +38,19 @@ def masking_findings(item: ModelPlan, scores: Scores) -> tuple[Found, ...]:
     """All signs for one model; empty when nothing was attacked or nothing shows."""
     measures = [table.measure for table in item.tables if table.measure is not None]
     return tuple((key, finding) for key, seen in _observations(measures, scores) for finding in find_masking(seen))
+
+
+def observed_attacks(item: ModelPlan, scores: Scores, signs: Sequence[Found]) -> tuple[AttackObservations, ...]:
+    """What was seen of each attack on a model: whether its gradients were looked at, and the signs in its series."""
+    measures = [table.measure for table in item.tables if isinstance(table.measure, ATTACKS)]
+    return tuple(_seen(measure, scores, signs) for measure in measures)
+
+
+def _seen(measure: Measure, scores: Scores, signs: Sequence[Found]) -> AttackObservations:
+    keys = tuple(series.key for series in measure.series())
+    zeros, correct = scores.get(f"{keys[0]}:zero_gradient"), scores.get(f"{keys[0]}:correct")
+    looked = measure.gradients and zeros is not None and correct is not None and bool((correct > 0).any())
+    return AttackObservations(measure.name, keys, looked, tuple(finding for key, finding in signs if key in keys))
 
 
 def masking_notes(found: Sequence[Found]) -> tuple[str, ...]:

@@ -117,6 +117,11 @@ def series_result(
     )
 
 
+def over_all_samples(series: Series, values: NDArray[Any], extras: Scores) -> tuple[Series, NDArray[Any]]:
+    """A conditional series as one over all samples: those that are not counted score 0 (accuracy-weighted)."""
+    return replace(series, conditional=False), np.where(_counted(series, values, extras), values, 0.0)
+
+
 def aggregate_of(
     series: Series, values: NDArray[Any], extras: Scores, config: FleetConfig, *, delta: float
 ) -> tuple[Estimate, int]:

@@ -67,7 +67,19 @@ def _fairness(
         n_tasks=len(classes),
         delta=delta,
         notes=tuple(_notes(grouping, found["eodd"])),
+        missing={metric: tuple(_missing(found[metric], grouping.names, classes)) for metric in METRICS},
     )
+
+
+def _missing(found: Gaps, names: Sequence[str], classes: Sequence[str]) -> Iterator[str]:
+    """Groups that lack a rate of the metric: "f (class cat and 2 more)"."""
+    for group, name in enumerate(names):
+        lacking = np.flatnonzero(found.missing[:, group])
+        if lacking.size == len(classes):
+            yield f"{name} (all classes)"
+        elif lacking.size:
+            more = f" and {lacking.size - 1} more" if lacking.size > 1 else ""
+            yield f"{name} (class {classes[lacking[0]]}{more})"
 
 
 def _task(
@@ -97,7 +109,7 @@ def _notes(grouping: Grouping, eodd: Gaps) -> Iterator[str]:
     for name, count in zip(grouping.names, lacking.tolist(), strict=True):
         if count:
             left_out = f"{count} of {len(eodd.missing)} decisions"
-            yield f"{grouping.name} {name} is left out of {left_out}: no samples of the class, or none of the others."
+            yield f"{grouping.name} {name} lacks a rate in {left_out}: no samples of the class, or none of the others."
 
 
 def projection_results(
@@ -167,3 +179,9 @@ def gate_estimate(results: Sequence[FairnessResult], grouping: str, metric: str)
         return Estimate(None, reason=f"{metric} needs the measure clean and an attribute in groups")
     found = result.worst[metric]
     return replace(found, reason="") if found.value is not None else found
+
+
+def gate_missing(results: Sequence[FairnessResult], grouping: str, metric: str) -> tuple[str, ...]:
+    """Groups without a number that a gate on the metric needs."""
+    result = next((result for result in results if result.grouping == grouping), None)
+    return () if result is None else result.missing.get(metric, ())

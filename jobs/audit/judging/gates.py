@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
-from jobs.fleetfile.tree import GateConfig
+from jobs.fleetfile.tree import GateConfig, gate_text
 from services.records import WORST_FIRST, Estimate, GateResult, Outcome
 
 
@@ -14,23 +15,31 @@ def worst(outcomes: Iterable[Outcome]) -> Outcome:
     return next((outcome for outcome in WORST_FIRST if outcome in found), Outcome.PASS)
 
 
-def gate_text(gate: GateConfig) -> str:
-    """The gate as a sentence: "great wcr >= 0.05"."""
-    what = f"{gate.measure} {gate.metric}" + (f" by {gate.grouping}" if gate.grouping != "class" else "")
-    if gate.at_least is not None:
-        return f"{what} >= {gate.at_least:g}"
-    if gate.at_most is not None:
-        return f"{what} <= {gate.at_most:g}"
-    return f"{what} not worse than {gate.not_worse_than} by more than {gate.margin:g}"
-
-
-def judge(gate: GateConfig, estimate: Estimate) -> GateResult:
-    """Judge a threshold gate on the bounds of an estimate.
+def judge(gate: GateConfig, estimate: Estimate, *, against: Sequence[str] = (), unchanged: str = "") -> GateResult:
+    """Judge a gate on the bounds of an estimate.
 
     `at_least` t passes when low >= t, fails when high < t; `at_most` t passes when high <= t, fails when low > t; in
     between the audit is undecided. A bound that is missing clears nothing. An undefined estimate is an error: a gate
     that cannot be judged must not look like one that was.
+
+    Args:
+        against: reasons why the number cannot clear a gate, whatever its bounds (a group without samples, an attack
+            that could not move). They turn a pass into undecided; a fail stands on what was seen.
+        unchanged: why model and samples are those that the gate compares with; then nothing can be worse, and the gate
+            passes unless the scores fell for certain all the same.
     """
+    judged = _by_bounds(gate, estimate)
+    if unchanged and judged.outcome in (Outcome.PASS, Outcome.UNDECIDED):
+        return replace(judged, outcome=Outcome.PASS, reason=f"unchanged: {unchanged}")
+    if not against or judged.outcome is Outcome.FAIL:
+        return judged
+    why = "; ".join(against)
+    if judged.outcome is Outcome.PASS:
+        return replace(judged, outcome=Outcome.UNDECIDED, reason=f"{judged.reason}, but {why}")
+    return replace(judged, reason=f"{judged.reason}; {why}")
+
+
+def _by_bounds(gate: GateConfig, estimate: Estimate) -> GateResult:
     text = gate_text(gate)
     if estimate.value is None:
         return GateResult(text, Outcome.ERROR, estimate, estimate.reason or "the number is undefined")

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from jobs.audit.judging.adequacy import masking_facts, masking_findings, masking_notes
+from jobs.audit.judging.adequacy import masking_facts, masking_findings, masking_notes, observed_attacks
 from jobs.audit.judging.assemble import Grouping, series_results
-from jobs.audit.judging.attributes import fairness_results, gate_estimate, projection_results
-from jobs.audit.judging.gates import gate_text, judge, worst
+from jobs.audit.judging.attributes import fairness_results, projection_results
+from jobs.audit.judging.gates import worst
 from jobs.audit.judging.refutation import falsified_results
+from jobs.audit.judging.verdict import Case, gate_result
 from jobs.audit.plan import Context, ModelPlan, picture_path
 from jobs.audit.scores import read_scores
 from jobs.comparison.compare import Kept
-from jobs.comparison.non_inferiority import ACCEPTED, non_inferiority
 from jobs.fleetfile.reading import Fleet
-from jobs.fleetfile.tree import GateConfig
 from services.loading.protocols import Samples
 from services.records import (
-    Estimate,
-    FairnessResult,
     FalsifiedResult,
     GateResult,
     ModelResult,
@@ -26,14 +23,10 @@ from services.records import (
     Outcome,
     SeriesResult,
 )
-from services.records.fairness import METRICS as GROUP_METRICS
 from services.storage import files
 from services.telemetry.redaction import redacted
-from tracking.bundle.scores import Scores, write_scores
+from tracking.bundle.scores import write_scores
 from tracking.figures.attributes import traversal_path
-
-NONE_ACCEPTED = "no audit of this fleet has been accepted yet; once this one is in order, accept it: classwise accept"
-"""Undecided and not an error: else no first audit could ever be accepted."""
 
 
 @dataclass(frozen=True)
@@ -48,15 +41,6 @@ class Judge:
     folder: str
 
 
-@dataclass(frozen=True)
-class Found:
-    """What was found about a model, for its gates."""
-
-    series: tuple[SeriesResult, ...]
-    falsified: tuple[FalsifiedResult, ...]
-    fairness: tuple[FairnessResult, ...]
-
-
 def model_result(item: ModelPlan, index: int, judge_with: Judge) -> ModelResult:
     """Read a model's tables, keep its scores in the bundle, and judge it."""
     scores = read_scores(item, judge_with.samples, judge_with.context)
@@ -68,9 +52,19 @@ def model_result(item: ModelPlan, index: int, judge_with: Judge) -> ModelResult:
         for result in series_results(item, scores, judge_with.groupings, config)
     )
     fairness = fairness_results(scores, judge_with.groupings, judge_with.samples.classes, config.intervals.delta)
-    found = Found(series, falsified, fairness)
-    gates = tuple(_gate(gate, item, found, scores, judge_with) for gate in config.gates)
     masking = masking_findings(item, scores)
+    case = Case(
+        item,
+        scores,
+        series,
+        falsified,
+        fairness,
+        observed_attacks(item, scores, masking),
+        judge_with.groupings,
+        judge_with.samples,
+        judge_with.baselines,
+    )
+    gates = tuple(gate_result(gate, case, config) for gate in config.gates)
     notes = [note for result in series if result.grouping == "class" for note in result.notes]
     notes += [note for result in falsified if result.grouping == "class" for note in result.notes]
     notes += [note for result in fairness for note in result.notes]
@@ -102,37 +96,6 @@ def _keep_pictures(item: ModelPlan, index: int, result: ModelResult, judge_with:
     for table, told in zip(drawn, result.projection, strict=True):
         data = files.read_bytes(picture_path(table, judge_with.context))
         files.write_bytes(traversal_path(judge_with.folder, index, result, told), data)
-
-
-def _gate(
-    gate: GateConfig,
-    item: ModelPlan,
-    found: Found,
-    scores: Scores,
-    judge_with: Judge,
-) -> GateResult:
-    if gate.metric == "falsified":
-        share = _find(found.falsified, gate.measure, gate.grouping)
-        unknown = Estimate(None, reason="falsified needs a GREAT score and a minimal perturbation")
-        return judge(gate, share.overall if share else unknown)
-    if gate.metric in GROUP_METRICS:
-        return judge(gate, gate_estimate(found.fairness, gate.grouping, gate.metric))
-    result = next(r for r in found.series if r.series.key == gate.measure and r.grouping == gate.grouping)
-    if gate.not_worse_than is None:
-        return judge(gate, metric(result, gate.metric))
-    baseline = judge_with.baselines[gate.not_worse_than]
-    if baseline is None and gate.not_worse_than == ACCEPTED:
-        return GateResult(gate_text(gate), Outcome.UNDECIDED, Estimate(None, reason=NONE_ACCEPTED), NONE_ACCEPTED)
-    config = judge_with.fleet.config
-    return judge(
-        gate, non_inferiority(gate, result.series, item.spec.name, scores, judge_with.samples.content, baseline, config)
-    )
-
-
-def metric(result: SeriesResult, name: str) -> Estimate:
-    """A metric of a series by its name in the fleet file."""
-    found: Estimate = getattr(result, name)
-    return found
 
 
 def with_falsified(result: SeriesResult, found: FalsifiedResult | None) -> SeriesResult:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -22,8 +22,9 @@ from services.measures.minimal import Minimal
 from services.measures.pgd import Pgd
 from services.measures.square import Square
 from services.numerics.checks import Bools, Floats
+from services.numerics.intervals.means import clopper_pearson
 from services.numerics.refutation import Falsification, falsify
-from services.records import FalsifiedResult, GroupScore
+from services.records import Estimate, FalsifiedResult, GroupScore
 from tracking.bundle.scores import Scores
 
 ROUNDING = 1e-5
@@ -67,6 +68,16 @@ def falsified_results(
         return ()
     great = [measure for measure in measures if isinstance(measure, Great)]
     return tuple(_result(measure.key, known, scores, grouping, delta) for measure in great for grouping in groups)
+
+
+def possible_share(result: FalsifiedResult) -> Estimate:
+    """The refuted share with an upper limit that counts every untested claim as one that may be refuted."""
+    share = result.overall
+    if share.value is None or not result.untested:
+        return share
+    most = np.array(result.falsified + result.untested)
+    _, high = clopper_pearson(most, np.array(result.counted), result.delta / 2)
+    return replace(share, high=float(high))
 
 
 def known_distances(measures: Sequence[Measure], scores: Scores, pixels: int) -> Distances | None:

@@ -6,14 +6,17 @@ With R+ the positive decision, Y+ the positive truth, and ``gap(r) = max_g r_g -
 
     DP   = gap(P(R+ | g))                                   selection rate
     EOpp = gap(P(R- | Y+, g)) = gap(TPR)                    missed positives
-    EOdd = max(gap(TPR), gap(FPR)),   AOdd = (gap(TPR) + gap(FPR)) / 2     over groups that have both rates
+    EOdd = max(gap(TPR), gap(FPR)),   AOdd = (gap(TPR) + gap(FPR)) / 2
 
 Intervals are Clopper-Pearson by union: the R rates that a metric is made of get exact two-sided intervals at level
 delta / R each, so that all hold at once with probability at least 1 - delta, and the metric's exact range over that box
 is its interval. Valid at any number of samples, also where a rate is 0 or 1. Conditioned on the numbers of samples.
 
-A group that a rate is undefined for (no samples, or none with that truth) is left out, and a gap of fewer than two
-groups is undefined: never 0, never perfectly fair.
+A group that a rate is undefined for (no samples, or none with that truth) is left out of *that rate* and stays in the
+others: a group of positives alone, all missed, has an EOpp and an EOdd gap of 1. A gap of fewer than two groups is
+undefined: never 0, never perfectly fair. Where one of the two gaps of the odds is undefined, EOdd and AOdd are the
+other one, and their intervals allow it any value in [0, 1] (AOdd between half the lower limit and half the upper one
+plus 1/2); where both are, so are EOdd and AOdd.
 """
 
 from __future__ import annotations
@@ -60,8 +63,8 @@ class Gaps:
 
     Attributes:
         value, low, high: the gap in [0, 1] and its limits.
-        defined: at least two groups have every rate it needs.
-        missing: (..., G) groups that lack one.
+        defined: at least two groups have a rate that it is made of.
+        missing: (..., G) groups that lack one of its rates.
     """
 
     value: Floats
@@ -143,9 +146,8 @@ def gaps(counts: GroupCounts, *, delta: float = 0.05) -> dict[Metric, Gaps]:
     n = counts.size.shape[-1]
     dp = _gap(counts.selected, counts.size, delta / n)
     eopp = _gap(counts.hits, counts.positive, delta / n)
-    both = (counts.positive > 0) & (counts.negative > 0)
-    tpr = _gap(counts.hits, counts.positive, delta / (2 * n), both)
-    fpr = _gap(counts.alarms, counts.negative, delta / (2 * n), both)
+    tpr = _gap(counts.hits, counts.positive, delta / (2 * n))
+    fpr = _gap(counts.alarms, counts.negative, delta / (2 * n))
     return {"dp": dp, "eopp": eopp, "eodd": _joined(tpr, fpr, np.maximum), "aodd": _joined(tpr, fpr, _halfway)}
 
 
@@ -159,9 +161,9 @@ def _counts(truth: NDArray[Any], decisions: NDArray[Any], member: Floats, n_grou
     return [np.rint(table.T @ member).astype(np.int64).reshape(shape) for table in tables]
 
 
-def _gap(successes: Ints, trials: Ints, level: float, known: Bools | None = None) -> Gaps:
-    """The gap of rates (..., G) of the groups `known`, and its range over their exact intervals at `level` each."""
-    known = trials > 0 if known is None else known
+def _gap(successes: Ints, trials: Ints, level: float) -> Gaps:
+    """The gap of rates (..., G) of the groups with trials, and its range over their exact intervals at `level` each."""
+    known = trials > 0
     low, high = clopper_pearson(successes, np.maximum(trials, 1), level / 2.0)
     rates = successes / np.maximum(trials, 1)
     least = _over(low, known, -np.inf).max(axis=-1) - _over(high, known, np.inf).min(axis=-1)
@@ -183,8 +185,14 @@ def _halfway(one: Floats, two: Floats) -> Floats:
 
 
 def _joined(one: Gaps, two: Gaps, join: Any) -> Gaps:
-    value, low, high = (join(getattr(one, name), getattr(two, name)) for name in ("value", "low", "high"))
-    return Gaps(value, low, high, one.defined, one.missing)
+    """Both gaps joined; of an undefined one the other stands in for the value, 0 and 1 for the limits."""
+    defined = one.defined | two.defined
+    value = join(np.where(one.defined, one.value, two.value), np.where(two.defined, two.value, one.value))
+    low, high = (
+        np.where(defined, join(*(np.where(gap.defined, getattr(gap, side), unknown) for gap in (one, two))), np.nan)
+        for side, unknown in (("low", 0.0), ("high", 1.0))
+    )
+    return Gaps(value, low, high, defined, one.missing | two.missing)
 
 
 def _binary(values: NDArray[Any], where: str) -> NDArray[Any]:

@@ -232,6 +232,32 @@ def metric_intervals(found: Disparity, box: Intervals, wcr: Estimate) -> MetricI
     )
 
 
+def with_unknown(metric: str, known: Estimate, low: Floats, high: Floats, *, bound: float, penalty: float) -> Estimate:
+    """A metric's limits when the groups without a score may have any mean in [0, bound].
+
+    What holds for the groups that are there need not hold for all: a missing group may be the worst. The box of means
+    is widened to [0, bound] in the places of the missing groups, and the metric's exact range over it keeps the
+    guarantee of the box. WCR's upper limit stays, as the smallest of more means is no larger; its lower one is 0.
+
+    Args:
+        metric: "rdi", "nrgc", "wcr" or "fp".
+        known: the metric over the groups that are there; its value stays.
+        low, high: (G,) simultaneous limits of the group means; NaN for a group without a score.
+        penalty: lambda of FP.
+    """
+    if known.value is None:
+        return known
+    least, most = np.where(np.isnan(low), 0.0, low), np.where(np.isnan(high), bound, high)
+    if metric == "wcr":
+        return _estimate(known.value, (0.0, bound if known.high is None else known.high), bound)
+    if metric == "fp":
+        return _estimate(known.value, fp_range(least, most, penalty), bound, least=-penalty * bound)
+    if metric == "rdi":
+        return _estimate(known.value, rdi_range(least, most), bound)
+    size = least.size
+    return _nrgc_estimate(known, nrgc_range(least, most), (size - 1) / size)
+
+
 def _nrgc_estimate(value: Estimate, ratio: Range | None, most: float) -> Estimate:
     if value.value is None or ratio is None:
         return Estimate(None, reason=value.reason or ALL_ZERO)

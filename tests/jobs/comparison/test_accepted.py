@@ -14,11 +14,14 @@ from typer.testing import CliRunner
 from jobs.audit.publish import audit_and_publish
 from jobs.cli import app
 from jobs.comparison.accepted import accept, read_accepted
+from jobs.comparison.non_inferiority import smallest_margins
 from jobs.fleetfile.reading import validate_fleet
 from jobs.upkeep.prune import Rules, plan_prune
 from services.errors import ConfigError, StorageError
-from services.records import Outcome
+from services.measures.clean import Clean
+from services.records import Outcome, SampleFacts
 from tracking.bundle.comparison import read_comparison
+from tracking.bundle.scores import read_kept_scores, write_scores
 from tracking.report.terminal import verdict_text
 
 from .conftest import Notes, audit, measured
@@ -65,7 +68,7 @@ def test_a_gate_on_every_class_finds_the_one_that_the_whole_hides(
     every = {**GATE, "metric": "classes"}
     gates = [{**GATE, "margin": 0.1}, {**every, "margin": 0.1}, {**every, "margin": 0.001}]
     same = audit({**fleet, "gates": gates}).result.models[0]
-    assert [gate.outcome for gate in same.gates] == [Outcome.PASS, Outcome.PASS, Outcome.UNDECIDED]
+    assert [gate.outcome for gate in same.gates] == [Outcome.PASS] * 3
     assert same.gates[1].text == "clean classes not worse than accepted by more than 0.1"
     other = audit({**swapped(fleet, "good", "weak"), "gates": gates}).result.models[0]
     assert [gate.outcome for gate in other.gates] == [Outcome.FAIL] * 3
@@ -76,6 +79,59 @@ def test_a_gate_on_every_class_finds_the_one_that_the_whole_hides(
     ):
         with pytest.raises(ConfigError, match=message):
             validate_fleet({**fleet, "gates": [wrong]})
+
+
+def test_no_gate_passes_on_numbers_that_the_comparison_refuses(
+    fleet: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accept(audit(fleet).folder, by="me")
+    monkeypatch.setattr(Clean, "version", Clean.version + 1)
+    now = audit({**fleet, "gates": [GATE, {**GATE, "metric": "classes"}]})
+    record = read_comparison(now.folder)
+    assert record is not None
+    (refused,) = [each.reason for model in record.models for each in model.series]
+    gates = now.result.models[0].gates
+    assert "version" in refused and [gate.outcome for gate in gates] == [Outcome.ERROR] * 2
+    assert all(refused in gate.reason for gate in gates)
+
+
+def test_an_unchanged_model_passes_at_margin_0_and_a_retrained_one_is_tested(
+    fleet: dict[str, Any], swapped: Callable[..., dict[str, Any]]
+) -> None:
+    accept(audit(fleet).folder, by="me")
+    gates = [{**GATE, "margin": 0.0}, {**GATE, "margin": 0.0, "metric": "classes"}]
+    same = audit({**fleet, "gates": gates}).result.models[0]
+    assert [gate.outcome for gate in same.gates] == [Outcome.PASS] * 2
+    assert all(gate.reason.startswith("unchanged") for gate in same.gates)
+    other = audit({**swapped(fleet, "good", "other"), "gates": gates}).result.models[0]
+    smaller = audit({**fleet, "samples": {**fleet["samples"], "per_class": 20}, "gates": gates}).result.models[0]
+    for model in (other, smaller):
+        assert not any("unchanged" in gate.reason or gate.outcome is Outcome.PASS for gate in model.gates)
+
+
+def test_validation_says_which_margin_the_samples_can_decide(fleet: dict[str, Any]) -> None:
+    """Of 1,000 scores that are all the same as before, the lower limit of the difference is -.0041 at delta .05."""
+    gates = [{**GATE, "margin": 0.0}, {**GATE, "metric": "classes"}, {**GATE, "margin": 0.01}]
+    checked = validate_fleet({**fleet, "gates": [*gates, {"measure": "clean", "metric": "wcr", "at_least": 0.1}]})
+    facts = SampleFacts("npz:x", "", 1000, (1, 8, 8), ("a", "b", "c"), (950, 50, 0))
+    whole, classes, wide = smallest_margins(checked, facts)
+    assert "1000 samples can decide margins from 0.0041" in whole and "only an unchanged model passes" in whole
+    assert "50 samples of the smallest class" in classes and "only an unchanged" in classes
+    assert "only an unchanged" not in wide
+
+
+def test_a_class_that_vanished_since_is_named_and_no_pass(
+    fleet: dict[str, Any], swapped: Callable[..., dict[str, Any]]
+) -> None:
+    first = audit(swapped(fleet, "good", "weak"))
+    spec = first.result.models[0].spec
+    scores = read_kept_scores(first.folder, 0, spec)
+    write_scores(first.folder, 0, spec, {key: column[scores["label"] != 3] for key, column in scores.items()})
+    accept(first.folder, by="me")
+    gates = [{**GATE, "margin": 0.9}, {**GATE, "margin": 0.9, "metric": "classes"}]
+    found = audit({**fleet, "gates": gates}).result.models[0]
+    assert [gate.outcome for gate in found.gates] == [Outcome.UNDECIDED] * 2
+    assert all("class 3" in gate.reason for gate in found.gates)
 
 
 def test_what_cannot_be_accepted(fleet: dict[str, Any], tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,12 @@ import numpy as np
 import pytest
 
 from jobs.audit.audit import Finished
-from jobs.comparison.compare import compare
+from jobs.comparison.comparable import measured as comparable
+from jobs.comparison.comparable import unchanged
+from jobs.comparison.compare import Kept, compare
 from jobs.comparison.drift import drift
 from services.loading.samples.source import open_samples
-from services.records import SampleSpec
+from services.records import ModelResult, SampleSpec
 from tracking.bundle.comparison import Comparison, SeriesChange
 from tracking.bundle.scores import read_kept_scores, write_scores
 
@@ -87,6 +90,41 @@ def test_another_version_of_a_measure_is_not_compared_and_told(
     found = compare(kept(good), kept(audit(measured(digits_fleet, "good", "other"))))
     assert one(found, "good", "clean").reason == "another version of the measure"
     assert [(each.kind, each.subject) for each in found.drift] == [("measure", "clean")]
+
+
+def _unversioned(model: ModelResult) -> ModelResult:
+    series = (replace(part, series=replace(part.series, version=0)) for part in model.series)
+    return replace(model, series=tuple(series))
+
+
+def test_a_version_that_only_the_other_audit_knows_is_another_one(digits_fleet: dict[str, Any], good: Finished) -> None:
+    older = replace(good.result, models=tuple(_unversioned(model) for model in good.result.models))
+    now = audit(measured(digits_fleet, "good", "other"))
+    assert "version" in one(compare(Kept(older, good.folder), kept(now)), "good", "clean").reason
+    neither = compare(Kept(older, good.folder), Kept(older, good.folder))
+    assert one(neither, "good", "clean").reason == "" and neither.not_comparable == 0
+    assert not unchanged(comparable(older, 0), comparable(older, 0), "clean"), "an unknown version proves nothing"
+    assert unchanged(comparable(good.result, 0), comparable(now.result, 0), "clean")
+
+
+def test_other_parameters_of_a_measure_are_not_compared(digits_fleet: dict[str, Any], good: Finished) -> None:
+    data = measured(digits_fleet, "good", "other")
+    data["measures"] = ["clean", {"name": "pgd", "steps": 2, "epsilons": [0.1]}]
+    before = audit(data)
+    data["measures"][1] |= {"step_size": 0.01, "epsilons": [0.1, 0.2]}
+    found = compare(kept(before), kept(audit(data)))
+    assert "other parameters" in one(found, "good", "pgd2/linf-0.10000").reason
+    assert one(found, "good", "clean").reason == ""
+
+
+def test_samples_with_other_labels_under_their_ids_are_not_compared(
+    digits_fleet: dict[str, Any], good: Finished
+) -> None:
+    spec = good.result.models[0].spec
+    scores = read_kept_scores(good.folder, 0, spec)
+    write_scores(good.folder, 0, spec, {**scores, "label": (scores["label"] + (scores["id"] == scores["id"][0])) % 10})
+    found = compare(kept(good), kept(audit(measured(digits_fleet, "good", "other"))))
+    assert "label" in one(found, "good", "clean").reason and one(found, "other", "clean").reason == ""
 
 
 def test_other_samples_of_the_same_content_have_nothing_in_common(digits_fleet: dict[str, Any], good: Finished) -> None:

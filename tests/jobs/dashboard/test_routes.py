@@ -68,7 +68,7 @@ def test_an_audit_has_a_row_a_model_the_worst_first(caller: TestClient) -> None:
     assert found["models"][0]["why"].startswith("clean wcr >= 0.7") and found["models"][1]["why"] == ""
     assert found["models"][0]["metrics"]["wcr"]["value"] == pytest.approx(0.6)
     assert found["gates"] == [{"text": "clean wcr >= 0.7", "counts": {"fail": 1}}]
-    assert found["verdict"] == "1 of 2 models fails, 1 passes." and found["earlier"] == ids[AUDITS[1]]
+    assert found["verdict"] == "1 of 2 models fails, 1 is not judged: no gates." and found["earlier"] == ids[AUDITS[1]]
     assert [series["lens"] for series in found["series"]] == ["great", "minimal/l2", "clean"]
     assert get(caller, f"fleets/{FLEET}/audits/{ids[AUDITS[0]]}")["earlier"] == ""
 

@@ -51,6 +51,28 @@ def test_verdicts_in_words(gf_audit: AuditResult) -> None:
     assert verdict_words(replace(gf_audit, models=())) == "No model was audited."
 
 
+def test_what_has_no_gates_is_not_said_to_pass(gf_audit: AuditResult) -> None:
+    (passing,) = (model for model in gf_audit.models if model.outcome is Outcome.PASS)
+    free = replace(passing, gates=())
+    broken = replace(free, outcome=Outcome.ERROR)
+    for models in ((free,), (free, free)):
+        assert verdict_words(replace(gf_audit, models=models)) == "Not judged: no gates."
+    mixed = verdict_words(replace(gf_audit, models=(free, broken)))
+    assert "pass" not in mixed and "1 of 2 models could not be judged" in mixed and "no gates" in mixed
+
+
+def test_a_class_that_is_never_right_is_not_said_to_have_no_samples(gf_audit: AuditResult) -> None:
+    result = gf_audit.models[0].series[0]
+    empty = Estimate(None, reason="no samples")
+    groups = (replace(result.groups[0], n=0, score=empty), replace(result.groups[1], n=0, n_all=0, score=empty))
+    names = tuple(group.name for group in groups)
+    series, groups = replace(result.series, conditional=True), (*groups, *result.groups[2:])
+    found = list(series_words(replace(result, series=series, groups=groups, missing=names)))
+    (without,) = [sentence for sentence in found if "No samples of" in sentence]
+    (wrong,) = [sentence for sentence in found if "correctly" in sentence]
+    assert names[1] in without and names[0] not in without and names[0] in wrong
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

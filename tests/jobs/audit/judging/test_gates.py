@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.audit.judging.gates import gate_text, judge, worst
-from jobs.fleetfile.tree import GateConfig
+from jobs.audit.judging.gates import judge, worst
+from jobs.fleetfile.tree import GateConfig, gate_text
 from services.records import Estimate, Outcome
 
 
@@ -64,3 +64,31 @@ def test_text_of_each_kind() -> None:
     assert gate_text(gate(at_most=0.3, grouping="brightness")) == "great wcr by brightness <= 0.3"
     against = GateConfig(measure="clean", metric="aggregate", not_worse_than="last", margin=0.01)
     assert gate_text(against) == "clean aggregate not worse than last by more than 0.01"
+
+
+@pytest.mark.parametrize(
+    ("fields", "estimate", "outcome"),
+    [
+        ({"at_least": 0.5}, Estimate(0.7, 0.6, 0.8), Outcome.UNDECIDED),
+        ({"at_least": 0.5}, Estimate(0.52, 0.4, 0.6), Outcome.UNDECIDED),
+        ({"at_least": 0.5}, Estimate(0.4, 0.3, 0.45), Outcome.FAIL),
+        ({"at_most": 0.5}, Estimate(0.4, 0.3, 0.45), Outcome.UNDECIDED),
+        ({"at_most": 0.5}, Estimate(0.7, 0.6, 0.8), Outcome.FAIL),
+        ({"at_most": 0.5}, Estimate(None, reason="no group has samples"), Outcome.ERROR),
+    ],
+)
+def test_what_speaks_against_a_number_bars_a_pass_and_no_fail(
+    fields: dict[str, float], estimate: Estimate, outcome: Outcome
+) -> None:
+    result = judge(gate(**fields), estimate, against=("class c has no samples",))
+    assert result.outcome is outcome
+    assert ("class c has no samples" in result.reason) is (outcome is not Outcome.FAIL)
+
+
+def test_the_unchanged_pass_at_margin_0_and_not_when_their_scores_fell_all_the_same() -> None:
+    against = GateConfig(measure="clean", metric="aggregate", not_worse_than="last")
+    same = judge(against, Estimate(0.0, -0.004, 0.004), unchanged="the same weights")
+    assert same.outcome is Outcome.PASS and same.reason.startswith("unchanged")
+    assert judge(against, Estimate(0.0, -0.004, 0.004)).outcome is Outcome.UNDECIDED
+    fallen = judge(against, Estimate(-0.2, -0.3, -0.1), unchanged="the same weights")
+    assert fallen.outcome is Outcome.FAIL

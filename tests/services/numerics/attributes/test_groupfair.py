@@ -67,7 +67,7 @@ def test_a_group_without_positives_leaves_parity_defined_and_opportunity_not() -
     truth, decisions = np.array([1, 0, 0, 0]), np.array([1, 0, 1, 1])
     found = group_fairness(truth, decisions, np.array(["a", "a", "b", "b"])).metrics
     assert found["dp"].value == 0.5
-    assert (found["eopp"].value, found["eodd"].value) == (None, None)
+    assert (found["eopp"].value, found["eodd"].value, found["aodd"].value) == (None, 1.0, 1.0)
     third = group_fairness(
         np.array([1, 0, 0, 1, 0]), np.array([1, 0, 1, 0, 0]), np.array(["a", "a", "b", "c", "c"])
     ).metrics
@@ -204,7 +204,7 @@ def test_a_gap_that_is_certain_has_a_lower_limit() -> None:
     assert found.estimate(names).reason == "no samples that it needs in c"
 
 
-def test_a_group_needs_both_rates_for_the_odds() -> None:
+def test_a_group_is_left_out_of_the_rate_that_it_lacks_and_stays_in_the_other() -> None:
     counts = GroupCounts(np.array([4, 4, 4]), np.array([2, 4, 0]), *(np.array([1, 1, 0]),) * 2, np.array([0, 0, 0]))
     found = gaps(counts)
     assert {metric: gap.missing.tolist() for metric, gap in found.items()} == {
@@ -213,14 +213,44 @@ def test_a_group_needs_both_rates_for_the_odds() -> None:
         "eodd": [False, True, True],
         "aodd": [False, True, True],
     }
-    assert {metric: bool(gap.defined) for metric, gap in found.items()} == {
-        "dp": True,
-        "eopp": True,
-        "eodd": False,
-        "aodd": False,
-    }
-    for name in ("value", "low", "high"):
-        assert np.isnan(getattr(found["eodd"], name)) and not np.isnan(getattr(found["dp"], name))
+    assert all(bool(gap.defined) for gap in found.values())
+    assert [float(found[m].value) for m in ("eopp", "eodd", "aodd")] == [0.25, 0.25, 0.125]
+
+
+def test_a_group_of_missed_positives_alone_is_as_far_off_by_the_odds_as_by_opportunity() -> None:
+    """A group of 40 positives, all missed, beside one of 2,000 without a fault: fairlearn says 1."""
+    truth = np.r_[np.ones(40, int), np.tile([0, 1], 1000)]
+    decisions = np.r_[np.zeros(40, int), np.tile([0, 1], 1000)]
+    groups = np.r_[np.ones(40, int), np.zeros(2000, int)]
+    found = gaps(group_counts(truth, decisions, groups, 2))
+    assert float(found["eopp"].value) == float(found["eodd"].value) == 1.0
+    assert float(found["eodd"].value) == equalized_odds_difference(truth, decisions, sensitive_features=groups)
+    assert float(found["eodd"].low) > 0.8 and found["eodd"].missing.tolist() == [False, True]
+    one, limits = found["aodd"], found["eodd"]
+    assert float(one.value) == 1.0, "the mean of the gaps that there are: the false alarms have none"
+    assert (float(one.low), float(one.high)) == (float(limits.low) / 2, 1.0), "the other gap may be anything"
+
+
+def test_without_two_groups_in_either_rate_the_odds_are_undefined() -> None:
+    counts = GroupCounts(np.array([5, 4]), np.array([0, 4]), *(np.array([1, 1]),) * 2, np.array([0, 0]))
+    found = gaps(counts)
+    for metric in ("eodd", "aodd"):
+        one = found[metric]  # type: ignore[index]
+        assert not one.defined and all(np.isnan(side) for side in (one.value, one.low, one.high))
+    assert found["dp"].defined
+
+
+def test_odds_with_a_rate_that_a_group_lacks_are_covered() -> None:
+    """2,000 data sets: group 2 has positives only, so that the true gaps are .5 (TPR, three) and .2 (FPR, two)."""
+    source, runs, n = np.random.default_rng(3), 2000, np.array([60, 60, 30])
+    positive = np.tile(np.array([30, 30, 30]), (runs, 1))
+    negative = np.tile(n, (runs, 1)) - positive
+    hits = source.binomial(positive, np.array([0.9, 0.7, 0.4]))
+    alarms = source.binomial(negative, np.array([0.1, 0.3, 0.5]))
+    found = gaps(GroupCounts(positive + negative, positive, hits + alarms, hits, alarms), delta=0.1)
+    for metric, true in {"eodd": 0.5, "aodd": 0.35}.items():
+        one = found[metric]  # type: ignore[index]
+        assert ((one.low > true) | (one.high < true)).mean() <= 0.1, metric
 
 
 def test_estimates_whole() -> None:
@@ -275,11 +305,12 @@ def test_one_sample_of_each_kind_is_enough() -> None:
     assert float(found["aodd"].high) == pytest.approx((tpr + fpr) / 2)
 
 
-def test_a_group_without_positives_has_no_part_in_the_odds() -> None:
+def test_a_group_without_positives_has_a_part_in_the_odds_by_its_false_alarms() -> None:
     counts = GroupCounts(
         np.array([20, 20, 10]), np.array([10, 10, 0]), np.array([10, 10, 10]), np.array([8, 8, 0]), np.array([2, 2, 10])
     )
-    assert float(gaps(counts)["eodd"].value) == 0.0
+    found = gaps(counts)
+    assert float(found["eodd"].value) == pytest.approx(0.8) and float(found["aodd"].value) == pytest.approx(0.4)
 
 
 def test_a_classifier_of_one_class_may_refuse_to_answer() -> None:

@@ -1,0 +1,180 @@
+"""What each gate of a model is judged on: its number, the groups that this lacks, and the attacks behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from jobs.audit.judging.assemble import Grouping, extras_of, over_all_samples, series_result
+from jobs.audit.judging.attributes import gate_estimate, gate_missing
+from jobs.audit.judging.gates import judge
+from jobs.audit.judging.refutation import possible_share
+from jobs.audit.plan import ModelPlan
+from jobs.comparison.comparable import Measured
+from jobs.comparison.compare import Kept
+from jobs.comparison.non_inferiority import ACCEPTED, change_since
+from jobs.fleetfile.tree import FleetConfig, GateConfig, gate_text
+from services.loading.protocols import Samples
+from services.measures.base import Measure
+from services.numerics.adequacy import Adequacy, AttackObservations, adequacy
+from services.numerics.intervals.metrics import with_unknown
+from services.records import (
+    Estimate,
+    FairnessResult,
+    FalsifiedResult,
+    GateResult,
+    Outcome,
+    SeriesResult,
+)
+from services.records.fairness import METRICS as GROUP_METRICS
+from tracking.bundle.scores import Scores
+
+NONE_ACCEPTED = "no audit of this fleet has been accepted yet; once this one is in order, accept it: classwise accept"
+"""Undecided and not an error: else no first audit could ever be accepted."""
+OVER_ALL = "over all samples, misclassified ones with 0"
+MOST_NAMED = 5
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model before its gates: what was measured, and the results.
+
+    Attributes:
+        attacks: what was seen of each attack on it.
+        baselines: the earlier audits that gates compare with, by the name the gate gives.
+    """
+
+    item: ModelPlan
+    scores: Scores
+    series: tuple[SeriesResult, ...]
+    falsified: tuple[FalsifiedResult, ...]
+    fairness: tuple[FairnessResult, ...]
+    attacks: tuple[AttackObservations, ...]
+    groupings: tuple[Grouping, ...]
+    samples: Samples
+    baselines: dict[str, Kept | None]
+
+
+def gate_result(gate: GateConfig, case: Case, config: FleetConfig) -> GateResult:
+    """Judge one gate. A group without a number, or an attack that could not move, is never a pass."""
+    if gate.metric == "falsified":
+        return _falsified(gate, case)
+    if gate.metric in GROUP_METRICS:
+        return _group_gap(gate, case)
+    against = tuple(_inadequate(gate.measure, case.attacks))
+    if gate.not_worse_than is not None:
+        return _not_worse(gate, case, config, against)
+    result = _over_all(gate, case, config)
+    if gate.metric == "aggregate":
+        judged = judge(gate, result.aggregate, against=(*_unread(result, case.samples), *against))
+    else:
+        judged = judge(gate, _of_groups(gate, result, config), against=(*_missing(result), *against))
+    conditional = any(other.series.key == gate.measure and other.series.conditional for other in case.series)
+    return replace(judged, reason=f"{judged.reason} ({OVER_ALL})") if conditional else judged
+
+
+# --- groups -------------------------------------------------------------------------------------------------------
+
+
+def _over_all(gate: GateConfig, case: Case, config: FleetConfig) -> SeriesResult:
+    """The profile that a gate judges: of a conditional series that over all samples, a misclassified one with 0.
+
+    Its own profile leaves out the misclassified: a class that is never right would be undefined and in no metric.
+    """
+    result = next(r for r in case.series if (r.series.key, r.grouping) == (gate.measure, gate.grouping))
+    if not result.series.conditional:
+        return result
+    grouping = next(known for known in case.groupings if known.name == gate.grouping)
+    extras = extras_of(case.scores, _measure_of(gate.measure, case.item))
+    series, values = over_all_samples(result.series, case.scores[gate.measure], extras)
+    return series_result(series, values, extras, grouping, config)
+
+
+def _measure_of(key: str, item: ModelPlan) -> Measure:
+    measures = (table.measure for table in item.tables if table.measure is not None)
+    return next(measure for measure in measures if key in {series.key for series in measure.series()})
+
+
+def _of_groups(gate: GateConfig, result: SeriesResult, config: FleetConfig) -> Estimate:
+    """A metric over groups with the limits that hold whatever the missing groups are."""
+    known: Estimate = getattr(result, gate.metric)
+    if not result.missing:
+        return known
+    low, high = (
+        np.array([np.nan if limit is None else limit for limit in limits])
+        for limits in zip(*((row.score.low, row.score.high) for row in result.groups), strict=True)
+    )
+    return with_unknown(gate.metric, known, low, high, bound=result.series.bound, penalty=config.fp_lambda)
+
+
+def _missing(result: SeriesResult) -> Iterator[str]:
+    if result.missing:
+        named = _named(result.grouping, result.missing)
+        yield f"there are no samples of {named}: add some, or gate a grouping (or declare classes) without"
+
+
+def _unread(result: SeriesResult, samples: Samples) -> Iterator[str]:
+    """A mean over all samples needs no group; but one of which every file was skipped is missing from it."""
+    if unread := [name for name in result.missing if result.grouping == "class" and samples.skipped.get(name)]:
+        yield f"{_named('class', unread)} of which no file could be read: repair or remove these files"
+
+
+def _named(grouping: str, names: Sequence[str]) -> str:
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return f"{grouping} {', '.join(names[:MOST_NAMED])}{more}"
+
+
+def _group_gap(gate: GateConfig, case: Case) -> GateResult:
+    estimate = gate_estimate(case.fairness, gate.grouping, gate.metric)
+    lacking = gate_missing(case.fairness, gate.grouping, gate.metric)
+    if estimate.value is not None and lacking:
+        estimate = replace(estimate, high=1.0)
+    remedy = f"{gate.metric} needs samples of {_named(gate.grouping, lacking)}: add some, or merge groups"
+    return judge(gate, estimate, against=(remedy,) if lacking else ())
+
+
+# --- attacks ------------------------------------------------------------------------------------------------------
+
+
+def _inadequate(key: str, attacks: Sequence[AttackObservations]) -> tuple[str, ...]:
+    """Why survival of an attack shows nothing; empty when no sign does, or the series is of no attack."""
+    judgement = adequacy([attack for attack in attacks if key in attack.series])
+    return judgement.reasons if judgement.adequacy is Adequacy.INADEQUATE else ()
+
+
+def _falsified(gate: GateConfig, case: Case) -> GateResult:
+    """The refuted share is a lower bound: a weaker attack refutes less. Only adequate attacks can clear a claim."""
+    results = case.falsified
+    share = next((r for r in results if (r.series, r.grouping) == (gate.measure, gate.grouping)), None)
+    if share is None:
+        return judge(gate, Estimate(None, reason="falsified needs a GREAT score and a minimal perturbation"))
+    return judge(gate, possible_share(share), against=adequacy(case.attacks).reasons)
+
+
+# --- earlier audits -----------------------------------------------------------------------------------------------
+
+
+def _not_worse(gate: GateConfig, case: Case, config: FleetConfig, against: tuple[str, ...]) -> GateResult:
+    baseline = case.baselines[gate.not_worse_than or ""]
+    if baseline is None and gate.not_worse_than == ACCEPTED:
+        return GateResult(gate_text(gate), Outcome.UNDECIDED, Estimate(None, reason=NONE_ACCEPTED), NONE_ACCEPTED)
+    change = change_since(gate, _measured(case), case.scores, baseline, config)
+    if change.vanished:
+        against = (f"no sample of {_named('class', change.vanished)} is in both audits", *against)
+    return judge(gate, change.difference, against=against, unchanged=change.unchanged)
+
+
+def _measured(case: Case) -> Measured:
+    item, samples = case.item, case.samples
+    measures = [table.measure for table in item.tables if table.measure is not None]
+    return Measured(
+        audit="in progress",
+        content=samples.content,
+        classes=tuple(samples.classes),
+        selection=samples.digest,
+        spec=item.spec,
+        weights=item.digest,
+        series={series.key: series for measure in measures for series in measure.series()},
+    )

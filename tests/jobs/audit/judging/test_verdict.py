@@ -1,0 +1,192 @@
+"""A gate never passes on a group that has no number, nor on an attack that could not move."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from jobs.audit.audit import run_audit
+from jobs.audit.judging.adequacy import masking_findings, observed_attacks
+from jobs.audit.judging.assemble import Grouping, series_results
+from jobs.audit.judging.refutation import falsified_results
+from jobs.audit.judging.verdict import Case, gate_result
+from jobs.audit.plan import Context, plan_model
+from jobs.fleetfile.reading import validate_fleet
+from jobs.fleetfile.tree import FleetConfig, GateConfig
+from jobs.terminal.progress import Quiet
+from services.loading.samples.source import open_samples
+from services.measures.base import Measure
+from services.measures.clean import Clean
+from services.measures.great import Great
+from services.measures.minimal import Minimal
+from services.measures.pgd import Pgd
+from services.measures.square import Square
+from services.records import GateResult, ModelSpec, Outcome, SampleSpec
+from tracking.bundle.scores import Scores
+
+
+def gate(measure: str, metric: str, *, grouping: str = "class", **condition: float) -> dict[str, Any]:
+    return {"measure": measure, "metric": metric, "grouping": grouping, **condition}
+
+
+def judged(fleet: dict[str, Any], *gates: dict[str, Any]) -> tuple[GateResult, ...]:
+    """The gates of the well trained network."""
+    data = {**fleet, "models": fleet["models"][:1], "gates": list(gates)}
+    return run_audit(validate_fleet(data), Quiet()).result.models[0].gates
+
+
+def changed(fleet: dict[str, Any], folder: Path, change: Any) -> dict[str, Any]:
+    """The digits as an npz, after a change to images, labels and the column ink."""
+    samples = open_samples(SampleSpec("sklearn:digits?split=test"))
+    images = (samples.images(0, len(samples)) * 16).round().astype(np.uint8)[:, 0] * 15
+    ink = np.where(np.arange(len(samples)) % 2, "bold", "thin")
+    images, labels, ink = change(images, samples.labels, ink)
+    names = np.array([str(k) for k in range(10)])
+    np.savez(folder / "d.npz", images=images, labels=labels, ink=ink, classes=names)
+    return {**fleet, "samples": {"uri": f"npz:{folder / 'd.npz'}"}, "measures": ["clean"]}
+
+
+def never_right(k: int) -> Any:
+    """Class k holds images of six other classes, which the network names rightly."""
+
+    def change(images: Any, labels: Any, ink: Any) -> tuple[Any, ...]:
+        rows = np.flatnonzero(labels == k)
+        others = [np.flatnonzero(labels == other) for other in (0, 1, 2, 4, 6, 7)]
+        images[rows] = [images[others[place % len(others)][-1 - place // len(others)]] for place in range(rows.size)]
+        return images, labels, ink
+
+    return change
+
+
+def without_3(images: Any, labels: Any, ink: Any) -> tuple[Any, ...]:
+    return images[labels != 3], labels[labels != 3], ink[labels != 3]
+
+
+def test_a_class_without_samples_bars_every_pass_over_classes(digits_fleet: dict[str, Any], tmp_path: Path) -> None:
+    passing = [gate("clean", "wcr", at_least=0.1), gate("clean", "rdi", at_most=0.9)]
+    passing += [gate("clean", "nrgc", at_most=0.5), gate("clean", "fp", at_least=0.1)]
+    fleet = changed(digits_fleet, tmp_path, without_3)
+    *over_classes, whole = judged(fleet, *passing, gate("clean", "aggregate", at_least=0.1))
+    assert [found.outcome for found in over_classes] == [Outcome.UNDECIDED] * 4
+    assert all("class 3" in found.reason for found in over_classes)
+    assert whole.outcome is Outcome.PASS, "a mean over all samples needs no class"
+
+
+def test_what_the_other_classes_prove_still_fails(digits_fleet: dict[str, Any], tmp_path: Path) -> None:
+    fleet = changed(digits_fleet, tmp_path, lambda *data: without_3(*never_right(5)(*data)))
+    found = judged(fleet, gate("clean", "wcr", at_least=0.5), gate("clean", "rdi", at_most=0.5))
+    assert [one.outcome for one in found] == [Outcome.FAIL] * 2
+
+
+def test_a_class_that_is_never_right_counts_in_gates_on_a_conditional_series(
+    digits_fleet: dict[str, Any], tmp_path: Path
+) -> None:
+    """Class 5 holds images of other classes: pr, over the correctly classified, has nothing to say of it."""
+    fleet = changed(digits_fleet, tmp_path, never_right(5))
+    fleet["measures"] = ["clean", {"name": "pr", "radii": [0.02], "draws": 4}]
+    key = validate_fleet(fleet).measures[1].series()[0].key
+    gates = gate(key, "wcr", at_least=0.5), gate(key, "rdi", at_most=0.5), gate(key, "nrgc", at_most=0.05)
+    found = judged(fleet, *gates)
+    assert [one.outcome for one in found] == [Outcome.FAIL] * 3
+    assert found[0].estimate.value == 0.0
+
+
+def test_an_empty_cell_of_a_crossing_is_named_and_no_pass(digits_fleet: dict[str, Any], tmp_path: Path) -> None:
+    fleet = changed(
+        digits_fleet, tmp_path, lambda images, labels, ink: (images, labels, np.where(labels == 3, "bold", ink))
+    )
+    fleet["groups"] = ["ink", "class*ink"]
+    crossing, by_ink, parity, chance, odds = judged(
+        fleet,
+        gate("clean", "wcr", grouping="class*ink", at_least=0.01),
+        gate("clean", "wcr", grouping="ink", at_least=0.01),
+        *(gate("clean", metric, grouping="ink", at_most=0.999) for metric in ("dp", "eopp", "eodd")),
+    )
+    assert crossing.outcome is Outcome.UNDECIDED and "3 / thin" in crossing.reason
+    assert by_ink.outcome is parity.outcome is Outcome.PASS
+    for found in (chance, odds):
+        assert found.outcome is Outcome.UNDECIDED and "thin (class 3)" in found.reason
+
+
+def test_a_class_of_which_no_file_could_be_read_bars_the_mean_too(digits_fleet: dict[str, Any], tmp_path: Path) -> None:
+    samples = open_samples(SampleSpec("sklearn:digits?split=test"))
+    images = (samples.images(0, len(samples))[:, 0] * 255).round().astype(np.uint8)
+    for k in range(10):
+        (tmp_path / "d" / str(k)).mkdir(parents=True)
+        for place in np.flatnonzero(samples.labels == k)[:30]:
+            file = tmp_path / "d" / str(k) / f"{place}.png"
+            file.write_bytes(b"no image") if k == 3 else Image.fromarray(images[place]).save(file)
+    source = {"uri": f"imagefolder:{tmp_path / 'd'}?mode=L", "on_corrupt": "skip"}
+    fleet = {**digits_fleet, "samples": source, "measures": ["clean"]}
+    (found,) = judged(fleet, gate("clean", "aggregate", at_least=0.1))
+    assert found.outcome is Outcome.UNDECIDED and "class 3" in found.reason
+
+
+# --- attacks ------------------------------------------------------------------------------------------------------
+
+N = 300
+ONES = np.ones(N)
+LABELS = np.arange(N) % 3
+CLASSES = Grouping("class", LABELS, ("a", "b", "c"))
+PGD, GREAT = "pgd20/linf-0.03137", "great"
+
+
+def under_attack(measures: tuple[Measure, ...], wanted: dict[str, Any], **columns: Any) -> GateResult:
+    """One gate on a model that no attack broke, with the columns that the test changes."""
+    scores: Scores = {"id": np.arange(N), "label": LABELS}
+    for measure in measures:
+        keys = [series.key for series in measure.series()]
+        scores |= {**dict.fromkeys(keys, ONES), f"{keys[0]}:correct": ONES}
+        if isinstance(measure, Pgd | Minimal):
+            scores[f"{keys[0]}:zero_gradient"] = 0 * ONES
+    scores |= {GREAT: 0.3 * ONES, "minimal/l2": 2.9 * ONES, "minimal/l2:censored": 0 * ONES, **columns}
+    item = plan_model(ModelSpec("m", "x:y"), "w", measures, Context(SampleSpec("npz:x"), "d", N, "/c", 100, 10, 0))
+    config = FleetConfig.model_validate(
+        {"fleet": "f", "models": [{"name": "m", "uri": "logits:m.npz"}], "samples": {"uri": "npz:x.npz"}}
+    )
+    series = tuple(series_results(item, scores, [CLASSES], config))
+    refuted = falsified_results(item, scores, [CLASSES], (3, 8, 8), 0.05)
+    seen = observed_attacks(item, scores, masking_findings(item, scores))
+    samples = open_samples(SampleSpec("sklearn:digits?split=test"))
+    case = Case(item, scores, series, refuted, (), seen, (CLASSES,), samples, {})
+    return gate_result(GateConfig.model_validate(wanted), case, config)
+
+
+ZEROS = {f"{PGD}:zero_gradient": ONES}
+SURVIVES, CLAIM = gate(PGD, "wcr", at_least=0.5), gate(GREAT, "falsified", at_most=0.1)
+CLAIMED = (Great(), Minimal(), Pgd(), Square())
+NEAR = {"minimal/l2": 0.1 * ONES}
+
+
+@pytest.mark.parametrize(
+    ("measures", "wanted", "columns", "outcome", "word"),
+    [
+        ((Pgd(),), SURVIVES, {}, Outcome.PASS, ""),
+        ((Pgd(),), SURVIVES, ZEROS, Outcome.UNDECIDED, "autoattack"),
+        ((Pgd(),), SURVIVES, {**ZEROS, PGD: 0 * ONES}, Outcome.FAIL, ""),
+        ((Clean(), Pgd()), gate("clean", "wcr", at_least=0.5), ZEROS, Outcome.PASS, ""),
+        ((Pgd(), Square()), gate("square500/linf-0.03137", "wcr", at_least=0.5), ZEROS, Outcome.PASS, ""),
+        (CLAIMED, CLAIM, {}, Outcome.PASS, ""),
+        (CLAIMED, CLAIM, NEAR, Outcome.FAIL, ""),
+        (CLAIMED, CLAIM, ZEROS, Outcome.UNDECIDED, "exactly zero"),
+        (CLAIMED, CLAIM, {**ZEROS, **NEAR}, Outcome.FAIL, ""),
+        (CLAIMED, CLAIM, {"minimal/l2:correct": 0 * ONES}, Outcome.ERROR, "no correctly classified"),
+        (
+            (Great(), Minimal(search_limit=0.2)),
+            CLAIM,
+            {"minimal/l2": 0.2 * ONES, "minimal/l2:censored": ONES},
+            Outcome.UNDECIDED,
+            "interval",
+        ),
+    ],
+)
+def test_no_pass_on_an_attack_that_could_not_move(
+    measures: tuple[Measure, ...], wanted: dict[str, Any], columns: dict[str, Any], outcome: Outcome, word: str
+) -> None:
+    found = under_attack(measures, wanted, **columns)
+    assert found.outcome is outcome, found.reason
+    assert word in found.reason
