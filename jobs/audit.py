@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from jobs import plan, tables, temperature, unfinished, versions
+from jobs import plan, stop, tables, temperature, unfinished, versions
 from jobs.assemble import groupings
 from jobs.baseline import find_baselines
 from jobs.checks import fleet_checks, fleet_notes
@@ -75,9 +75,11 @@ def run_audit(
         ClasswiseError: nothing long was started (configuration, sources, preflight, resources), or a worker failed for
             good; finished shards are in the cache and the same call goes on from them.
         Interrupted: a stop was asked for.
+        DeadlinePassed: `resources.deadline` did.
     """
     try:
-        with logs.about(fleet=fleet.config.fleet), mlflow_sources(fleet.config):
+        limit = stop.within(fleet.config.resources.deadline)
+        with limit, logs.about(fleet=fleet.config.fleet), mlflow_sources(fleet.config):
             finished = _run(fleet, reporter, runner or (lambda: runner_for(fleet.config)))
             if not publishing:
                 unfinished.end(finished.folder)
