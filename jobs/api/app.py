@@ -85,10 +85,11 @@ def create_app(settings: Settings, digests: Mapping[str, bytes], client: AuditCl
     app.include_router(audit_routes(service))
     if hook is not None:
         app.include_router(hook_routes(Receiver(hook, hook_secret, service)))
-    app.include_router(dashboard_routes(Sources(places_in(settings), client)))
+    places = places_in(settings)
+    app.include_router(dashboard_routes(Sources(places, client)))
     app.include_router(page_routes())
     _add_health(app, client)
-    metrics = add_metrics(app, client)
+    metrics = add_metrics(app, client, places.schedules)
     app.add_middleware(
         Guard,
         digests=digests,
