@@ -114,7 +114,7 @@ def whole(text: str) -> int:
     try:
         return limits.whole(text)
     except ValueError:
-        raise ValueError("a whole number of at most 18 digits") from None
+        raise ValueError("a whole number") from None
 
 
 def one_of(*choices: str) -> Converter:
