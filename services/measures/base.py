@@ -60,7 +60,7 @@ class Measure(BaseModel):
             sizes of shard and batch are part of the cache key.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     version: ClassVar[int] = 1
     needs: ClassVar[Literal["logits", "model"]]
