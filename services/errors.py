@@ -15,6 +15,7 @@
         UnknownAudit    no submitted audit has that id                             exit 2
         NotFinished     its result was asked for before there is one               exit 2
         NotAllowed      the server's allow-list does not name what was asked for   exit 2
+      DeadlinePassed    the audit's own deadline passed; finished shards are kept  exit 2
       Crashed           a submitted audit ended without saying an outcome          exit 4
       Interrupted       the user or the scheduler asked to stop                    exit 130
 
@@ -35,6 +36,7 @@ __all__ = [
     "ClasswiseError",
     "ConfigError",
     "Crashed",
+    "DeadlinePassed",
     "Interrupted",
     "MeasureError",
     "NotAllowed",
@@ -133,6 +135,10 @@ class StorageError(ClasswiseError):
 
 class WorkerError(ClasswiseError):
     """A shard failed for good; finished shards are kept."""
+
+
+class DeadlinePassed(ClasswiseError):
+    """An audit did not end in the time it was given; finished shards are kept, and nothing was decided."""
 
 
 class TrackingError(ClasswiseError):

@@ -68,8 +68,13 @@ case ${1:?what to do} in
     export CLASSWISE_SCHEDULES
     exec classwise schedule run --address http://head:8265
     ;;
+  scheduling)
+    CLASSWISE_SCHEDULES=postgresql+psycopg://schedules:$(secret schedules-db)@postgres/classwise
+    export CLASSWISE_SCHEDULES
+    exec classwise schedule health
+    ;;
   *)
-    echo "enter: expected mlflow, prepare, head, worker, alive, api or scheduler, found $1" >&2
+    echo "enter: expected mlflow, prepare, head, worker, alive, api, scheduler or scheduling, found $1" >&2
     exit 2
     ;;
 esac

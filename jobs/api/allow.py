@@ -60,6 +60,7 @@ def _overruled(fleet: Fleet, settings: Settings) -> dict[str, Any]:
         "gpus": min(asked.gpus, most.gpus),
         "batch": min(asked.batch, most.batch),
         "shard": asked.shard,
+        "deadline": min((each for each in (asked.deadline, most.deadline) if each is not None), default=None),
     }
     data["tracking"] = settings.tracking.model_dump(mode="json")
     data["storage"] = settings.storage

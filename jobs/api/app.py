@@ -10,6 +10,7 @@ import logging
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 
+from anyio import CapacityLimiter, to_thread
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
@@ -45,7 +46,7 @@ from services.errors import (
 
 READY_SECONDS = 5.0
 """How long an answer of the job server counts."""
-OPEN_PATHS = frozenset({"/health", "/ready", "/v1/openapi.json"}) | PAGE_PATHS
+OPEN_PATHS = frozenset({"/health", "/ready", "/ready/results", "/v1/openapi.json"}) | PAGE_PATHS
 STATUS: tuple[tuple[type[ClasswiseError], int], ...] = (
     (UnsupportedType, 415),
     (Unsigned, 401),
@@ -87,10 +88,11 @@ def create_app(settings: Settings, digests: Mapping[str, bytes], client: AuditCl
     app.include_router(audit_routes(service))
     if hook is not None:
         app.include_router(hook_routes(Receiver(hook, hook_secret, service)))
-    app.include_router(dashboard_routes(Sources(places_in(settings), client)))
+    places = places_in(settings)
+    app.include_router(dashboard_routes(Sources(places, client)))
     app.include_router(page_routes())
     _add_health(app, client)
-    metrics = add_metrics(app, client)
+    metrics = add_metrics(app, client, places.schedules)
     app.add_middleware(
         Guard,
         digests=digests,
@@ -110,11 +112,18 @@ def _add_health(app: FastAPI, client: AuditClient) -> None:
         installed = ""
 
     @app.get("/health", summary="Whether the server is alive")
-    def health() -> HealthBody:
+    async def health() -> HealthBody:  # without a thread of the pool, which requests that wait may hold
         return HealthBody(status="alive", version=installed)
 
     # Whoever asks needs no token, so the cluster and the storage are asked seldom.
     readiness = Remembered(client.check, READY_SECONDS)
+
+    storage, own = Remembered(client.check_storage, READY_SECONDS), CapacityLimiter(2)
+
+    @app.get("/ready/results", summary="Whether results can be read, whatever the cluster does", responses=said(503))
+    async def readable() -> HealthBody:
+        await to_thread.run_sync(storage.get, limiter=own)
+        return HealthBody(status="ready", version=installed)
 
     @app.get("/ready", summary="Whether audits can be started", responses=said(503))
     def ready() -> HealthBody:

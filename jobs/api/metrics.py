@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import time
 from collections import Counter as Count
+from contextlib import suppress
 
 from fastapi import FastAPI
 from fastapi.responses import Response
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
+from jobs.dashboard.sources import is_made
 from jobs.submission.client import AuditClient
 from jobs.submission.status import State
 from jobs.terminal.remembered import Remembered
@@ -28,7 +30,7 @@ BUCKETS = (0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0)
 class ApiMetrics:
     """What one replica counts."""
 
-    def __init__(self, client: AuditClient) -> None:
+    def __init__(self, client: AuditClient, schedules: str = "") -> None:
         self.registry = CollectorRegistry()
         self._by_state = Remembered(lambda: Count(status.state for status in client.list()), STATES_SECONDS)
         labels = ("method", "route", "status")
@@ -39,6 +41,12 @@ class ApiMetrics:
         )
         self._submitted = Counter("classwise_api_submissions", "Accepted submissions.", registry=self.registry)
         self._states = Gauge("classwise_audits_submitted", "Audits by state.", ("state",), registry=self.registry)
+        self._schedules = Remembered(lambda: _schedules_of(schedules), STATES_SECONDS)
+        told = "When the scheduler of a host was at work last, in seconds since 1970."
+        name = "classwise_scheduler_heartbeat_timestamp_seconds"
+        self._beats = Gauge(name, told, ("host",), registry=self.registry)
+        told = "Schedules that do not fire, whose fault classwise schedule list shows."
+        self._faulty = Gauge("classwise_schedules_faulty", told, registry=self.registry)
         self._up = Gauge("classwise_job_server_up", "1 when the job server answered.", registry=self.registry)
 
     def observe(self, method: str, route: str, status: int, seconds: float) -> None:
@@ -58,7 +66,26 @@ class ApiMetrics:
             self._up.set(1)
             for state in State:
                 self._states.labels(state=state.value).set(found[state])
+        with suppress(ClasswiseError):  # the last heartbeat stays, and grows old
+            beats, faulty = self._schedules.get()
+            self._faulty.set(faulty)
+            for host, at in beats.items():
+                self._beats.labels(host=host).set(at)
         return generate_latest(self.registry)
+
+
+def _schedules_of(uri: str) -> tuple[dict[str, float], int]:
+    """Heartbeats by host, and how many schedules have a fault."""
+    if not is_made(uri):
+        return {}, 0
+    from jobs.schedules.store import Store
+
+    store = Store(uri)
+    try:
+        faulty = sum(bool(schedule.fault) for schedule in store.schedules())
+        return {host: at.timestamp() for host, at in store.beats().items()}, faulty
+    finally:
+        store.close()
 
 
 class Measured:
@@ -95,9 +122,9 @@ class Measured:
 METHODS = frozenset({"GET", "POST", "HEAD", "PUT", "DELETE", "OPTIONS", "PATCH"})
 
 
-def add_metrics(app: FastAPI, client: AuditClient) -> ApiMetrics:
+def add_metrics(app: FastAPI, client: AuditClient, schedules: str = "") -> ApiMetrics:
     """The route, and what it tells; the middleware that counts is put on by the caller, outermost."""
-    metrics = ApiMetrics(client)
+    metrics = ApiMetrics(client, schedules)
 
     @app.get(PATH, summary="Metrics of this replica, for Prometheus", include_in_schema=False)
     def scraped() -> Response:

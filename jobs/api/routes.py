@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any
 
+from anyio import CapacityLimiter, to_thread
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
@@ -26,6 +27,11 @@ from jobs.submission.submission import ID_FORM, KEY_FORM, submission_of
 from jobs.web.problems import said
 from services.errors import Problem, ServiceError
 from services.records import AuditResult
+
+READERS = 2
+"""Bodies that are read and checked at once."""
+SUBMITTERS = 32
+"""Submissions that wait for the job server at once, in threads of their own: those who read results keep theirs."""
 
 _log = logging.getLogger("classwise.api")
 _RESULT: TypeAdapter[AuditResult] = TypeAdapter(AuditResult)
@@ -48,11 +54,13 @@ class Service:
         self.settings = settings
         self.client = client
         self.followers = 0
+        self.readers, self.submitters = CapacityLimiter(READERS), CapacityLimiter(SUBMITTERS)
         self._submitting: set[str] = set()
         self._changed = threading.Condition()
 
-    def submit(self, body: bytes, content_type: str, key: str) -> AuditStatus:
-        return self.start(admitted(fleet_data(body, content_type), self.settings), key)
+    def admit(self, body: bytes, content_type: str) -> Fleet:
+        """The fleet of a request, checked; it costs the interpreter's time, not waiting."""
+        return admitted(fleet_data(body, content_type), self.settings)
 
     def start(self, fleet: Fleet, key: str) -> AuditStatus:
         """Submit a fleet, when there is room for it.
@@ -133,7 +141,9 @@ def _add_submission(router: APIRouter, service: Service) -> None:
     )
     async def submit(request: Request, response: Response, key: Key = None) -> AuditBody:
         content_type = request.headers.get("content-type", "")
-        status = await run_in_threadpool(service.submit, await request.body(), content_type, key or "")
+        # Few at a time: many threads that compute keep the loop, and so the liveness probe, from its turn.
+        fleet = await to_thread.run_sync(service.admit, await request.body(), content_type, limiter=service.readers)
+        status = await to_thread.run_sync(service.start, fleet, key or "", limiter=service.submitters)
         _log.info("submitted %s by %s: %s", status.id, request.scope["state"]["caller"], status.state)
         response.status_code = 200 if status.state.over else 202
         response.headers["location"] = f"/v1/audits/{status.id}"

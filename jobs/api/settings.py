@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator
 
 from jobs.fleetfile.followups import EnvName
-from jobs.fleetfile.tree import Name, Part, Place
+from jobs.fleetfile.tree import MOST_SECONDS, Name, Part, Place
 from jobs.fleetfile.yamlfile import Kind, read_yaml, validated
 from services.errors import ConfigError, Problem
 
@@ -91,6 +91,9 @@ class ResourceSettings(Part):
     cpus: float = Field(4.0, ge=0, description="Most cores a worker.")
     gpus: float = Field(0.0, ge=0, le=8, description="Most GPUs a worker.")
     batch: int = Field(1024, ge=1, le=65536, description="Largest batch.")
+    deadline: float | None = Field(
+        604_800.0, gt=0, le=MOST_SECONDS, description="Most seconds of an audit, and of one that names no deadline."
+    )
 
 
 class LimitSettings(Part):

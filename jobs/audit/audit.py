@@ -32,6 +32,7 @@ from jobs.fleetfile.mlflow_uri import mlflow_sources
 from jobs.fleetfile.radii import radius_problems
 from jobs.fleetfile.reading import Fleet
 from jobs.fleetfile.tree import FleetConfig
+from jobs.terminal import stop
 from jobs.terminal.progress import Reporter
 from services.errors import ClasswiseError, ConfigError, Interrupted, PreflightError, Problem, SourceError
 from services.loading.models.source import fingerprint
@@ -76,9 +77,11 @@ def run_audit(
         ClasswiseError: nothing long was started (configuration, sources, preflight, resources), or a worker failed for
             good; finished shards are in the cache and the same call goes on from them.
         Interrupted: a stop was asked for.
+        DeadlinePassed: `resources.deadline` did.
     """
     try:
-        with logs.about(fleet=fleet.config.fleet), mlflow_sources(fleet.config):
+        limit = stop.within(fleet.config.resources.deadline)
+        with limit, logs.about(fleet=fleet.config.fleet), mlflow_sources(fleet.config):
             finished = _run(fleet, reporter, runner or (lambda: runner_for(fleet.config)))
             if not publishing:
                 unfinished.end(finished.folder)

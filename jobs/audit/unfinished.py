@@ -58,7 +58,7 @@ def begin(base: str, fleet: str, audit_id: str, content: str) -> Begun:
 
 def end(folder: str) -> None:
     """The audit is published. One that cannot be marked so is told again by the next command, and not done twice."""
-    with suppress(OSError):
+    with suppress(StorageError):
         files.remove(files.join(folder, BEGUN))
 
 

@@ -326,6 +326,7 @@ class ScheduleBody(BaseModel):
     overlap: str
     paused: bool
     next_at: str | None
+    fault: str = Field(description="Why it does not fire; empty for none.")
     firings: list[FiringBody] = Field(description="The latest first.")
 
 

@@ -184,6 +184,7 @@ def schedule_body(schedule: Schedule, firings: Sequence[Firing]) -> ScheduleBody
         overlap=schedule.overlap.value,
         paused=schedule.paused,
         next_at=schedule.next_at.isoformat() if schedule.next_at else None,
+        fault=schedule.fault,
         firings=[
             FiringBody(
                 due_at=firing.due_at.isoformat(),

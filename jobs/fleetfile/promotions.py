@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -50,7 +51,7 @@ def promotion_problems(config: FleetConfig, where: Locator) -> Iterator[Problem]
         remedy = "add gates, or leave promote out"
         yield Problem(where(("promote",)), "gates that decide what is promoted", "none: every model passes", remedy)
     keys = [target.key for target in chosen]
-    for key in sorted({key for key in keys if keys.count(key) > 1}):
+    for key in sorted(key for key, count in Counter(keys).items() if count > 1):
         models = ", ".join(target.model for target in chosen if target.key == key)
         remedy = "give promote to one of them alone"
         yield Problem(where(("promote",)), f"one model that moves {key}", models, remedy)

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from jobs.fleetfile.promotions import promotion_problems
+from jobs.fleetfile.tree import GATES as MOST_GATES
+from jobs.fleetfile.tree import MEASURES as MOST_MEASURES
 from jobs.fleetfile.tree import FleetConfig, GateConfig, crossed
-from jobs.fleetfile.yamlfile import FLEET, Locator, read_yaml, registered, require_kind, validated
+from jobs.fleetfile.yamlfile import FLEET, Locator, read_yaml, registered, require_bounded, require_kind, validated
 from services.errors import ClasswiseError, ConfigError, Problem
 from services.loading.models.source import SCHEMES as MODEL_SCHEMES
 from services.loading.samples.source import SCHEMES as SAMPLE_SCHEMES
@@ -82,10 +84,11 @@ def validate_fleet(data: Any, *, source: str = "fleet", where: Locator | None = 
     where = where or Locator(source, KIND)
     if not isinstance(data, dict):
         raise ConfigError(Problem(where.source, f"a mapping with {KIND.keys}", type(data).__name__))
+    require_bounded(data, where)
     config, problems = validated(data, FleetConfig, where)
     problems += _scheme_problems(data, where)
     raw = data.get("measures", ("clean", "great"))
-    raw = raw if isinstance(raw, list | tuple) else ()
+    raw = raw[:MOST_MEASURES] if isinstance(raw, list | tuple) else ()
     measures, faults = _measures(raw, where)
     problems += faults
     groups = config.groups if config is not None else _texts(data.get("groups"))
@@ -188,7 +191,7 @@ def _names(raw: list[Any] | tuple[Any, ...]) -> tuple[str, ...]:
 
 def _gates(raw: Any, where: Locator) -> dict[int, GateConfig]:
     """Those gates that can be read, by their place; the others are told with the rest of the tree."""
-    items = enumerate(raw if isinstance(raw, list | tuple) else ())
+    items = enumerate(raw[:MOST_GATES] if isinstance(raw, list | tuple) else ())
     read = {index: validated(item, GateConfig, where)[0] for index, item in items}
     return {index: gate for index, gate in read.items() if gate is not None}
 

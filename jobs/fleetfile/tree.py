@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections import Counter
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
@@ -28,6 +29,10 @@ from services.records import (
 )
 from services.telemetry.redaction import redacted
 
+MEASURES, GATES = 100, 1000
+"""Of a fleet, at most."""
+MOST_SECONDS = 31_536_000.0
+"""A year."""
 JOINERS = "\u200c\u200d"
 """Invisible, and part of how Persian and emoji are written."""
 
@@ -106,7 +111,7 @@ class ModelConfig(Part):
     outputs: Literal["logits", "probabilities", "log-probabilities"] = "logits"
     output: str | int | None = Field(None, description="Index or key of the logits when the network returns several.")
     classes: tuple[str, ...] | None = Field(
-        None, min_length=2, description="Class names in output order, checked against the data."
+        None, min_length=2, max_length=100_000, description="Class names in output order, checked against the data."
     )
     clean_accuracy: Share | None = Field(None, description="Declared accuracy on these samples; preflight compares.")
     robust_accuracy: Share | None = Field(None, description="Published robust accuracy; reference of calibration.")
@@ -261,6 +266,12 @@ class ResourcesConfig(PlacementConfig):
     workers: Some = Field("auto", description="Actors; auto: one a GPU asked for, else one a core.")
     batch: int = Field(128, ge=1, le=65536, description="Largest batch; halved when memory runs out.")
     shard: int = Field(1000, ge=1, le=1_000_000, description="Samples a shard: the unit of progress, retry and cache.")
+    deadline: float | None = Field(
+        None,
+        gt=0,
+        le=MOST_SECONDS,
+        description="Seconds after which the audit stops, its shards kept; none: never.",
+    )
 
 
 class FleetConfig(Part):
@@ -276,15 +287,17 @@ class FleetConfig(Part):
         None, description="Samples of a generative model: GREAT is measured on them too, and the difference told."
     )
     measures: tuple[Any, ...] = Field(
-        ("clean", "great"), min_length=1, description="Names, or mappings with parameters."
+        ("clean", "great"), min_length=1, max_length=MEASURES, description="Names, or mappings with parameters."
     )
     temperature: TemperatureConfig = TemperatureConfig()
     groups: tuple[Name, ...] = Field(
-        (), description="Columns of the samples to profile by, besides the class; class*sex crosses two of them."
+        (),
+        max_length=100,
+        description="Columns of the samples to profile by, besides the class; class*sex crosses two of them.",
     )
     intervals: IntervalsConfig = IntervalsConfig()
     fp_lambda: float = Field(0.5, ge=0, description="Weight of RDI in the fairness-penalised score.")
-    gates: tuple[GateConfig, ...] = ()
+    gates: tuple[GateConfig, ...] = Field((), max_length=GATES)
     storage: Place = Field(
         "classwise-runs", min_length=1, description="Local folder or fsspec URL for bundles and cache."
     )
@@ -296,7 +309,7 @@ class FleetConfig(Part):
     notify: tuple[NotifyConfig, ...] = Field((), max_length=20, description="Webhooks that hear of audits.")
     promote: PromoteConfig | None = Field(None, description="For every `mlflow:models:` model that passes.")
     factories: tuple[str, ...] = Field(
-        ("services.training.*",), description="Modules that factory: and generator: may import."
+        ("services.training.*",), max_length=1000, description="Modules that factory: and generator: may import."
     )
     on_model_fault: Literal["stop", "skip"] = Field(
         "stop", description="stop: no long work when one model fails preflight; skip: audit the others."
@@ -306,7 +319,7 @@ class FleetConfig(Part):
     @model_validator(mode="after")
     def _unique_names(self) -> FleetConfig:
         names = [model.name for model in self.models]
-        twice = sorted({name for name in names if names.count(name) > 1})
+        twice = sorted(name for name, count in Counter(names).items() if count > 1)
         if twice:
             raise ValueError(f"model names must be unique; twice: {', '.join(twice)}")
         return self

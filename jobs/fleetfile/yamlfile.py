@@ -17,12 +17,15 @@ import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from services import limits
 from services.errors import ClasswiseError, ConfigError, Problem
 from services.registry import Registry, did_you_mean, nearest
 
 MAX_BYTES = 2**20
 MAX_NODES = 200_000
 MAX_DIGITS = 400
+MOST_PROBLEMS = 200
+"""That are told of one tree."""
 _NUMBERS = {"tag:yaml.org,2002:int", "tag:yaml.org,2002:float"}
 Path_ = tuple[str | int, ...]
 M = TypeVar("M", bound=BaseModel)
@@ -109,6 +112,16 @@ def require_kind(data: Any, where: Locator) -> None:
         raise ConfigError(Problem(where.source, f"a {where.kind.name}", f"a {found[0].name}", remedy))
 
 
+def require_bounded(data: Any, where: Locator) -> None:
+    """Refuse plain data that are too deep, too large or hold a number that is, before anything reads them.
+
+    Raises:
+        ConfigError: they exceed one of `services.limits`.
+    """
+    if problems := [Problem(where(path), expected, found) for path, expected, found in limits.excesses(data)]:
+        raise ConfigError(problems)
+
+
 def has_key(path: str | Path, key: str) -> bool:
     """Whether the file is a mapping with that key; what is wrong with it is told by whoever reads it."""
     try:
@@ -123,7 +136,7 @@ def validated(data: Any, tree: type[M], where: Locator, path: Path_ = ()) -> tup
     try:
         return tree.model_validate(data), []
     except ValidationError as error:
-        found = _causes(error.errors())
+        found = _causes(error.errors(include_url=False)[:MOST_PROBLEMS])
         return None, [where.problem(detail, tree, path) for detail in found]
 
 
@@ -152,6 +165,15 @@ def _read(path: Path, kind: Kind) -> str:
         raise ConfigError(Problem(str(path), "a readable UTF-8 file", str(error))) from None
 
 
+class _Loader(yaml.SafeLoader):
+    """Stops at deep brackets while it scans: what PyYAML does for each grows with those that are open."""
+
+    def fetch_flow_collection_start(self, token: Any) -> None:
+        if self.flow_level > limits.DEPTH:
+            raise RecursionError
+        super().fetch_flow_collection_start(token)
+
+
 def parse_yaml(text: str, where: Locator) -> tuple[Any, Locator]:
     """YAML as plain data, and where each value stands.
 
@@ -160,7 +182,7 @@ def parse_yaml(text: str, where: Locator) -> tuple[Any, Locator]:
     """
     source = where.source
     try:
-        loader = yaml.SafeLoader(text)
+        loader = _Loader(text)
         root = loader.get_single_node()
         if root is None:
             raise ConfigError(Problem(source, f"a mapping with {where.kind.keys}", "an empty file"))
@@ -169,7 +191,7 @@ def parse_yaml(text: str, where: Locator) -> tuple[Any, Locator]:
         problems: list[Problem] = []
         _walk(root, (), lines, problems, found)
         if problems:
-            raise ConfigError(problems)
+            raise ConfigError(problems[:MOST_PROBLEMS])
         return loader.construct_document(root), found
     except yaml.YAMLError as error:
         raise ConfigError(Problem(source, "valid YAML", " ".join(str(error).split()))) from None

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from services import limits
 from services.errors import ConfigError, Problem
 from services.registry import did_you_mean
 from tracking.leaderboard.records import SECONDS, Entry, Metric, natural, short_key
@@ -167,7 +168,7 @@ def numbers(given: Sequence[tuple[str, str]]) -> dict[str, float]:
         if name in found:
             problems.append(Problem(f"--weight {name}", "one weight a metric", "several", "give it once"))
         try:
-            found[name] = float(text)
+            found[name] = limits.number(text)
         except ValueError:
             problems.append(Problem(f"--weight {name}", "a number of at least 0", repr(text)))
     if problems:
@@ -214,7 +215,7 @@ def _radius(threat_model: str) -> str:
     """``linf-0.03137``: how the threat model's radius ends a series."""
     norm, _, epsilon = threat_model.partition(" ")
     try:
-        return f"{norm.lower()}-{float(epsilon):.5f}"
+        return f"{norm.lower()}-{limits.number(epsilon):.5f}"
     except ValueError:
         return ""
 

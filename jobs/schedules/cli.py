@@ -67,7 +67,7 @@ def list_(db: Database = None, json: Json = False) -> None:
     with console.exits(json):
         found = _store(db).schedules()
         if json:
-            console.print_json([_plain(schedule) for schedule in found])
+            console.print_json([{**_plain(schedule), "fault": _fault(schedule)} for schedule in found])
             return
         for schedule in found:
             console.say(_line(schedule))
@@ -151,6 +151,20 @@ def run(
             scheduler.run(poll=poll)
 
 
+@app.command()
+def health(
+    seconds: Annotated[float, typer.Option(min=1, help="A heartbeat counts for so long.")] = 300.0,
+    anywhere: Annotated[bool, typer.Option("--anywhere", help="Of any host, not only of this one.")] = False,
+    db: Database = None,
+) -> None:
+    """Exit with 0 when the scheduler of this host is at work, else with 2: a probe for Kubernetes and systemd."""
+    with console.exits(json=False):
+        from jobs.schedules.scheduler import now_utc, require_alive
+
+        at = require_alive(_store(db), now_utc(), seconds=seconds, anywhere=anywhere)
+        console.say(f"at work at {at:%Y-%m-%dT%H:%M:%SZ}")
+
+
 def _store(db: str | None) -> Store:
     from jobs.schedules.store import Store
 
@@ -158,9 +172,25 @@ def _store(db: str | None) -> Store:
 
 
 def _line(schedule: Schedule) -> str:
-    local = schedule.next_at.astimezone(ZoneInfo(schedule.zone)) if schedule.next_at is not None else None
-    shown = "paused" if schedule.paused else f"next {local:%Y-%m-%d %H:%M:%S %Z}" if local else "never again"
+    shown = f"FAULT: {fault}" if (fault := _fault(schedule)) else _next(schedule)
     return f"{schedule.name:<24} {schedule.fleet:<20} {schedule.cron} {schedule.zone}, {schedule.overlap}, {shown}"
+
+
+def _next(schedule: Schedule) -> str:
+    local = schedule.next_at.astimezone(ZoneInfo(schedule.zone)) if schedule.next_at is not None else None
+    return "paused" if schedule.paused else f"next {local:%Y-%m-%d %H:%M:%S %Z}" if local else "never again"
+
+
+def _fault(schedule: Schedule) -> str:
+    """The recorded fault, or one that shows here before a scheduler has seen it."""
+    from jobs.schedules.cron import Cron
+    from services.errors import ConfigError, one_line
+
+    try:
+        Cron(schedule.cron, schedule.zone)
+    except ConfigError as error:
+        return schedule.fault or one_line(error, 500)
+    return schedule.fault
 
 
 def _firing_line(firing: Firing) -> str:

@@ -43,6 +43,8 @@ class Schedule:
         content: the fleet file as plain data, as it was when the schedule was added.
         cron, zone: see `jobs.schedules.cron`.
         next_at: the next firing in UTC; None when there is none, or the schedule is paused.
+        fault: why it does not fire: its row cannot be read, or the scheduler could not make sense of it; "" for none.
+        readable: whether all of its row could be read.
     """
 
     name: str
@@ -53,6 +55,8 @@ class Schedule:
     overlap: Overlap
     paused: bool
     next_at: datetime | None
+    fault: str = ""
+    readable: bool = True
 
 
 @dataclass(frozen=True)

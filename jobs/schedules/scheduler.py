@@ -3,14 +3,18 @@
 All that it knows is in the database and the storage, so it may be killed at any point: the next one follows the audits
 that still run, records those that ended meanwhile, and calls lost those that nobody finished. An audit is not ended by
 the end of its scheduler.
+
+Each schedule and each firing fails alone: what is wrong with one is recorded with it, and the others go on.
 """
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 
 from jobs.fleetfile.reading import Fleet, validate_fleet
 from jobs.schedules.cron import Cron
@@ -20,7 +24,7 @@ from jobs.schedules.store import Store
 from jobs.submission.client import AuditClient
 from jobs.submission.status import AuditStatus, State
 from jobs.submission.submission import content_of, submission_of
-from services.errors import ClasswiseError, ConfigError, Problem, ServiceError, StorageError, UnknownAudit
+from services.errors import ClasswiseError, ConfigError, Problem, ServiceError, StorageError, UnknownAudit, one_line
 from tracking.bundle.comparison import read_comparison
 from tracking.report.comparison_words import summary
 
@@ -75,7 +79,7 @@ class Scheduler:
         self._clients = clients
         self._clock = clock
         self._note = note
-        self._complaints: dict[int, str] = {}
+        self._complaints: dict[int | str, str] = {}
 
     def run(self, *, poll: float = POLL_SECONDS) -> None:
         """Tick until a stop is asked for; a database or job server that is down is noted, and asked again."""
@@ -88,23 +92,38 @@ class Scheduler:
 
     def tick(self) -> None:
         """Follow what runs, claim what is due, and start what may."""
+        self._store.beat(host(), self._clock())
         for firing in self._store.firings(FiringState.RUNNING):
-            self._follow(firing)
+            self._apart(firing, partial(self._follow, firing))
         for schedule in self._store.schedules():
-            if not schedule.paused and schedule.next_at is not None and schedule.next_at <= self._clock():
-                self._claim(schedule)
+            self._look_at(schedule)
         overlaps = {schedule.name: schedule.overlap for schedule in self._store.schedules()}
         running = self._store.firings(FiringState.RUNNING)
         for firing, decision in decide(self._store.firings(FiringState.WAITING), running, overlaps):
-            self._carry_out(firing, decision)
+            self._apart(firing, partial(self._carry_out, firing, decision))
+        self._store.beat(host(), self._clock())
+
+    def _look_at(self, schedule: Schedule) -> None:
+        """Claim a schedule that is due; what is wrong with it is recorded with it."""
+        fault = _fault_of(partial(self._claim_if_due, schedule)) if schedule.readable else schedule.fault
+        if fault != schedule.fault:
+            self._store.set_fault(schedule.name, fault)
+        if fault:
+            self._complain(schedule.name, schedule.name, f"does not fire: {fault}")
+
+    def _apart(self, firing: Firing, work: Callable[[], None]) -> None:
+        if fault := _fault_of(work):
+            self._complain(firing.id, firing.schedule, fault)
 
     # --- one firing ----------------------------------------------------------------------------------------------
 
-    def _claim(self, schedule: Schedule) -> None:
+    def _claim_if_due(self, schedule: Schedule) -> None:
         """Record one firing for all times that were missed."""
         now = self._clock()
         cron = Cron(schedule.cron, schedule.zone)
-        due_at, count = cron.due(schedule.next_at or now, now)
+        if schedule.paused or schedule.next_at is None or schedule.next_at > now:
+            return
+        due_at, count = cron.due(schedule.next_at, now)
         if self._store.claim(schedule, due_at, count - 1, cron.after(max(due_at, now))):
             self._note(f"{schedule.name}: due at {due_at:%Y-%m-%d %H:%M:%S} UTC" + _missed(count - 1))
 
@@ -129,7 +148,7 @@ class Scheduler:
             self._clients(fleet.config.storage).submit(fleet, firing.key)
         except (ServiceError, StorageError) as error:
             self._store.put_back(firing, str(error))
-            self._complain(firing, f"not submitted, tried again later: {error}")
+            self._complain(firing.id, firing.schedule, f"not submitted, tried again later: {error}")
         except ClasswiseError as error:
             self._end(replace(firing, state=FiringState.RUNNING), FiringState.REFUSED, message=str(error))
         else:
@@ -137,24 +156,28 @@ class Scheduler:
 
     def _follow(self, firing: Firing) -> None:
         """Look after an audit that runs, or did when the last scheduler ended."""
-        storage = str(self._store.content(firing).get("storage", ""))
+        try:
+            storage = str(self._store.content(firing).get("storage", ""))
+        except ConfigError as error:  # nobody knows where its audit is
+            self._end(firing, FiringState.LOST, message=str(error))
+            return
         try:
             status = self._clients(storage).status(firing.submission)
         except UnknownAudit:  # its scheduler ended between the record and the submission
             self._store.put_back(firing, "it had not been submitted")
         except (ServiceError, StorageError) as error:
-            self._complain(firing, f"not followed, asked again later: {error}")
+            self._complain(firing.id, firing.schedule, f"not followed, asked again later: {error}")
         else:
             if status.state is State.UNREACHABLE:
-                self._complain(firing, status.message)
+                self._complain(firing.id, firing.schedule, status.message)
             elif status.state.over:
                 self._record(firing, status)
 
-    def _complain(self, firing: Firing, text: str) -> None:
-        """Note what hinders a firing, once and not at every look."""
-        if self._complaints.get(firing.id) != text:
-            self._complaints[firing.id] = text
-            self._note(f"{firing.schedule}: {text}")
+    def _complain(self, about: int | str, schedule: str, text: str) -> None:
+        """Note what hinders a firing or a schedule, once and not at every look."""
+        if self._complaints.get(about) != text:
+            self._complaints[about] = text
+            self._note(f"{schedule}: {text}")
 
     def _record(self, firing: Firing, status: AuditStatus) -> None:
         states = {State.FINISHED: FiringState.DONE, State.STOPPED: FiringState.STOPPED, State.CRASHED: FiringState.LOST}
@@ -166,6 +189,40 @@ class Scheduler:
         if self._store.end(firing, state, self._clock(), outcome=outcome, bundle=bundle, message=message):
             shown = f"{state}, {outcome}" if outcome is not None else str(state)
             self._note(f"{firing.schedule}: {shown}" + (f" ({message})" if message else ""))
+
+
+def host() -> str:
+    """The machine, or the pod, as the heartbeat names it."""
+    return socket.gethostname()[:255]
+
+
+def require_alive(store: Store, now: datetime, *, seconds: float, anywhere: bool = False) -> datetime:
+    """When the scheduler of this host was at work last.
+
+    Raises:
+        ServiceError: never, or longer than `seconds` ago.
+    """
+    beats = store.beats()
+    known = list(beats.values()) if anywhere else [at for name, at in beats.items() if name == host()]
+    if known and (now - max(known)).total_seconds() <= seconds:
+        return max(known)
+    found = f"none since {max(known):%Y-%m-%dT%H:%M:%SZ}" if known else "none ever"
+    where = "scheduler" if anywhere else f"scheduler on {host()}"
+    raise ServiceError(
+        Problem(where, f"a heartbeat of the last {seconds:g} s", found, "restart classwise schedule run")
+    )
+
+
+def _fault_of(work: Callable[[], None]) -> str:
+    """What went wrong with one thing, "" for nothing; the database, which all share, is no fault of one."""
+    try:
+        work()
+    except (ServiceError, StorageError):
+        raise
+    except Exception as error:
+        name = "" if isinstance(error, ClasswiseError) else f"{type(error).__name__}: "
+        return name + one_line(error, 1000)
+    return ""
 
 
 def _changes(bundle: str) -> str:

@@ -8,9 +8,9 @@ of two can do, and a partial unique index lets one firing of a fleet run.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
-from datetime import UTC, datetime
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +71,18 @@ _FIRINGS = sa.Table(
     sa.Column("message", sa.Text, nullable=False),
     sa.Column("ended_at", _Moment),
     sa.UniqueConstraint("schedule", "due_at"),
+)
+_FAULTS = sa.Table(
+    "classwise_schedule_faults",
+    _META,
+    sa.Column("schedule", sa.String(100), primary_key=True),
+    sa.Column("message", sa.Text, nullable=False),
+)
+_BEATS = sa.Table(
+    "classwise_scheduler_beats",
+    _META,
+    sa.Column("host", sa.String(255), primary_key=True),
+    sa.Column("at", _Moment, nullable=False),
 )
 _RUNS = sa.Index(
     "classwise_one_audit_a_fleet",
@@ -138,10 +150,17 @@ class Store:
             raise ConfigError(Problem("--name", "a new name", f"{schedule.name!r} again", remedy)) from None
 
     def schedules(self) -> list[Schedule]:
-        """All, by name."""
+        """All, by name; one that cannot be read is among them, with its fault."""
         with self._begin() as link:
-            rows = link.execute(_SCHEDULES.select().order_by(_SCHEDULES.c.name)).mappings()
-            return [_schedule(row) for row in rows]
+            faults = {row.schedule: row.message for row in link.execute(_FAULTS.select())}
+            return [_schedule(row, faults) for row in _rows(link, _SCHEDULES, _SCHEDULES.select(), _SCHEDULES.c.name)]
+
+    def set_fault(self, name: str, message: str) -> None:
+        """Record why a schedule does not fire; "" when it does again."""
+        with suppress(IntegrityError), self._begin() as link:  # another scheduler was first
+            link.execute(_FAULTS.delete().where(_FAULTS.c.schedule == name))
+            if message:
+                link.execute(_FAULTS.insert().values(schedule=name, message=message[:4000]))
 
     def schedule(self, name: str) -> Schedule:
         """One by name.
@@ -160,6 +179,7 @@ class Store:
         self.schedule(name)
         with self._begin() as link:
             link.execute(_SCHEDULES.delete().where(_SCHEDULES.c.name == name))
+            link.execute(_FAULTS.delete().where(_FAULTS.c.schedule == name))
 
     def set_paused(self, name: str, paused: bool, next_at: datetime | None) -> None:
         """Pause or resume."""
@@ -195,20 +215,37 @@ class Store:
 
     def firings(self, *states: FiringState, schedule: str = "", limit: int = 10_000) -> list[Firing]:
         """Firings in these states, or all; the earliest first, and of many the latest."""
-        query = _FIRINGS.select().order_by(_FIRINGS.c.due_at.desc(), _FIRINGS.c.id.desc()).limit(limit)
+        query = _FIRINGS.select()
         if states:
             query = query.where(_FIRINGS.c.state.in_([state.value for state in states]))
         if schedule:
             query = query.where(_FIRINGS.c.schedule == schedule)
+        order = (_FIRINGS.c.due_at.desc(), _FIRINGS.c.id.desc())
         with self._begin() as link:
-            return [_firing(row) for row in reversed(link.execute(query).mappings().all())]
+            return [_firing(row) for row in reversed(_rows(link, _FIRINGS, query, *order, limit=limit))]
 
     def content(self, firing: Firing) -> dict[str, Any]:
-        """The fleet of a firing, as it was when it came due."""
+        """The fleet of a firing, as it was when it came due.
+
+        Raises:
+            ConfigError: it is no JSON object.
+        """
         with self._begin() as link:
             text = link.execute(sa.select(_FIRINGS.c.content).where(_FIRINGS.c.id == firing.id)).scalar_one()
-        content: dict[str, Any] = json.loads(text)
-        return content
+        return _content(text)
+
+    # --- the scheduler -------------------------------------------------------------------------------------------
+
+    def beat(self, host: str, now: datetime) -> None:
+        """Record that the scheduler of a host is at work; hosts that have been silent for a week are forgotten."""
+        with suppress(IntegrityError), self._begin() as link:
+            link.execute(_BEATS.delete().where((_BEATS.c.host == host) | (_BEATS.c.at < now - timedelta(days=7))))
+            link.execute(_BEATS.insert().values(host=host, at=now))
+
+    def beats(self) -> dict[str, datetime]:
+        """When the schedulers of hosts were at work last."""
+        with self._begin() as link:
+            return {row.host: row.at for row in link.execute(_BEATS.select())}
 
     def start(self, firing: Firing, submission: str) -> bool:
         """Let a waiting firing run; False when it waits no more, or an audit of its fleet runs."""
@@ -300,30 +337,74 @@ def _insert(link: sa.Connection, schedule: Schedule, due_at: datetime, missed: i
     link.execute(_FIRINGS.insert().values(row))
 
 
-def _schedule(row: Any) -> Schedule:
-    return Schedule(
-        row["name"],
-        row["fleet"],
-        json.loads(row["content"]),
-        row["cron"],
-        row["zone"],
-        Overlap(row["overlap"]),
-        bool(row["paused"]),
-        row["next_at"],
-    )
+def _rows(link: sa.Connection, table: sa.Table, query: Any, *order: Any, limit: int | None = None) -> list[Any]:
+    """Rows in order, as mappings; a time that is none (SQLite takes any text) is its text, and the rest is read."""
+    try:
+        return list(link.execute(query.order_by(*order).limit(limit)).mappings())
+    except ValueError:  # of one row: none of them could be had
+        texts = [sa.type_coerce(column, sa.String).label(column.name) for column in table.columns]
+        moments = [column.name for column in table.columns if isinstance(column.type, _Moment)]
+        found = link.execute(query.with_only_columns(*texts).order_by(*order).limit(limit)).mappings()
+        return [{**row, **{name: _moment(row[name]) for name in moments}} for row in found]
+
+
+def _moment(text: str | None) -> datetime | str | None:
+    """The time of a text; the text itself when it is none."""
+    try:
+        return datetime.fromisoformat(text).replace(tzinfo=UTC) if text else None
+    except ValueError:
+        return text
+
+
+def _content(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise ConfigError(Problem("content", "a fleet as JSON", one_line(error))) from None
+    if not isinstance(found, dict):
+        raise ConfigError(Problem("content", "a fleet as a JSON object", type(found).__name__))
+    return found
+
+
+def _schedule(row: Any, faults: Mapping[str, str]) -> Schedule:
+    plain = row["name"], row["fleet"]
+    timed = bool(row["paused"]), _time(row["next_at"])
+    try:
+        if isinstance(row["next_at"], str):
+            raise ValueError(f"next_at is no time: {row['next_at'][:100]!r}")
+        overlap, content = Overlap(row["overlap"]), _content(row["content"])
+    except (ValueError, ConfigError) as error:
+        fault = f"its row cannot be read: {one_line(error, 500)}"
+        return Schedule(*plain, {}, row["cron"], row["zone"], Overlap.SKIP, *timed, fault=fault, readable=False)
+    return Schedule(*plain, content, row["cron"], row["zone"], overlap, *timed, fault=faults.get(row["name"], ""))
 
 
 def _firing(row: Any) -> Firing:
+    """A firing; one of a state, an outcome or a time that nobody knows counts as lost."""
+    try:
+        if isinstance(row["due_at"], str):
+            raise ValueError(f"due_at is no time: {row['due_at'][:100]!r}")
+        return _read(row)
+    except ValueError as error:
+        message = f"its row cannot be read: {one_line(error, 500)}"
+        return _read({**row, "state": FiringState.LOST, "outcome": None, "message": message})
+
+
+def _time(value: Any) -> datetime | None:
+    return value if isinstance(value, datetime) else None
+
+
+def _read(row: Any) -> Firing:
     return Firing(
         id=row["id"],
         schedule=row["schedule"],
         fleet=row["fleet"],
-        due_at=row["due_at"],
+        due_at=_time(row["due_at"]) or datetime.fromtimestamp(0, UTC),
         state=FiringState(row["state"]),
         missed=row["missed"],
         submission=row["submission"],
         outcome=Outcome(row["outcome"]) if row["outcome"] else None,
         bundle=row["bundle"],
         message=row["message"],
-        ended_at=row["ended_at"],
+        ended_at=_time(row["ended_at"]),
     )

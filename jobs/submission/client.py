@@ -231,6 +231,15 @@ class AuditClient:
         jobs = [info for info in self._backend.infos() if not info.phase.over]
         return {info.id for info in jobs if info.metadata.get("classwise.folder", "").startswith(home)}
 
+    def check_storage(self) -> None:
+        """Whether results can be read: the storage, where one is named, answers; the job server is not asked.
+
+        Raises:
+            StorageError: it does not.
+        """
+        if self._storage:
+            files.listing(self._storage)
+
     def check(self) -> None:
         """Whether audits can be started: the job server answers, and the storage, where one is named, can be written.
 

@@ -34,6 +34,11 @@ SLOTS = "classwise_audits"
 """Custom resource of a cluster: so many audits run at once; without it, any number."""
 SLOTS_SECONDS = 30.0
 """How long it counts whether a cluster has them."""
+CONNECT_SECONDS = 5.0
+READ_SECONDS = 15.0
+"""How long an answer of the job server is waited for; one that is stopped takes connections and never answers."""
+CHANGE_SECONDS = 60.0
+"""The same of a submission or a stop, which a busy head takes seconds for."""
 _OVERRIDES = ("RAY_API_SERVER_ADDRESS", "RAY_ADDRESS")
 _environment = threading.Lock()
 
@@ -158,8 +163,15 @@ class RayJobs:
         if self._known is None:
             from ray.job_submission import JobSubmissionClient
 
+            class Client(JobSubmissionClient):  # type: ignore[misc]
+                """Ray's client, which waits for an answer without end."""
+
+                def _do_request(self, method: str, endpoint: str, **options: Any) -> Any:
+                    wait = READ_SECONDS if method == "GET" else CHANGE_SECONDS
+                    return super()._do_request(method, endpoint, timeout=(CONNECT_SECONDS, wait), **options)
+
             with _without_overrides():
-                self._known = JobSubmissionClient(self.address, headers=dict(self._headers), verify=self._verify)
+                self._known = Client(self.address, headers=dict(self._headers), verify=self._verify)
         return self._known
 
     @contextmanager

@@ -1,5 +1,7 @@
 """A request to stop, by Ctrl-C or SIGTERM, that cannot be lost.
 
+A deadline that passes asks in the same way, and ends in an error of its own.
+
 A `KeyboardInterrupt` raised inside a network's forward pass or a library written in C may come out as another error,
 and an audit that is told to leave faulty models out would go on with the next one. So the request is also remembered,
 and whoever handles an error asks for it.
@@ -15,7 +17,12 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
+from services.errors import DeadlinePassed, Problem
+
 _asked = threading.Event()
+_late = threading.Event()
+_heeded = threading.Event()
+_lock = threading.Lock()
 
 
 def asked() -> bool:
@@ -39,12 +46,61 @@ def heeding() -> Iterator[None]:
     previous: dict[int, Callable[..., Any] | int | None] = {
         number: signal.signal(number, _interrupt) for number in (signal.SIGINT, signal.SIGTERM)
     }
+    _heeded.set()
     try:
         yield
     finally:
+        _heeded.clear()
         for number, handler in previous.items():
             signal.signal(number, handler)
         _asked.clear()
+
+
+@contextmanager
+def within(seconds: float | None) -> Iterator[None]:
+    """Ask for a stop after so many seconds of wall-clock time; None: never.
+
+    Inside `heeding` the main thread is interrupted; elsewhere whoever calls `check` finds out.
+
+    Raises:
+        DeadlinePassed: in place of the interrupt, and of whatever error a library makes of it.
+    """
+    if seconds is None:
+        yield
+        return
+    ended = threading.Event()
+    timer = threading.Timer(seconds, _expire, (ended,))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    except BaseException as error:
+        if _late.is_set():
+            raise _passed(seconds) from error
+        raise
+    finally:
+        timer.cancel()
+        with _lock:
+            ended.set()
+            if _late.is_set():
+                _late.clear()
+                _asked.clear()
+
+
+def _expire(ended: threading.Event) -> None:
+    with _lock:
+        if ended.is_set() or _asked.is_set():
+            return
+        _late.set()
+        _asked.set()
+        ident = threading.main_thread().ident
+        if _heeded.is_set() and ident is not None:
+            signal.pthread_kill(ident, signal.SIGINT)
+
+
+def _passed(seconds: float) -> DeadlinePassed:
+    remedy = "raise it and run the same command again; it goes on from the finished shards"
+    return DeadlinePassed(Problem("resources.deadline", f"the end within {seconds:g} s", "more time needed", remedy))
 
 
 def _interrupt(signum: int, frame: FrameType | None) -> None:

@@ -40,6 +40,7 @@ ATTRIBUTES = (*STROKES, *LIGHT)
 
 PLACEHOLDERS = ("sweep", "trial", "method", "architecture", "dataset", "seed")
 MAX_TRIALS = 10_000
+MAX_COMBINATIONS = 10 * MAX_TRIALS
 
 
 class RecipeConfig(Part, Recipe):
@@ -257,7 +258,7 @@ class SweepConfig(Part):
     )
     seeds: tuple[Seed, ...] = Field((0,), min_length=1, max_length=1000, description="One trial each, of everything.")
     recipe: RecipeConfig = Field(RecipeConfig(), description="How every network is trained, unless told otherwise.")
-    exclude: tuple[ExcludeConfig, ...] = Field((), description="Combinations to leave out.")
+    exclude: tuple[ExcludeConfig, ...] = Field((), max_length=1000, description="Combinations to leave out.")
     resources: TrainResourcesConfig = Field(
         TrainResourcesConfig(), description="What the sweep asks of the machine or the cluster."
     )
@@ -275,7 +276,7 @@ class SweepConfig(Part):
         GeneralisationConfig(), description="Training sample of `--audit`; null measures no generalisation error."
     )
     factories: tuple[str, ...] = Field(
-        ("services.training.*",), description="Modules that audits of the trained networks may import."
+        ("services.training.*",), max_length=1000, description="Modules that audits of the trained networks may import."
     )
 
     @field_validator("seeds")

@@ -10,11 +10,21 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from jobs.fleetfile.yamlfile import SWEEP, Locator, Path_, read_yaml, registered, require_kind, validated
+from jobs.fleetfile.yamlfile import (
+    SWEEP,
+    Locator,
+    Path_,
+    read_yaml,
+    registered,
+    require_bounded,
+    require_kind,
+    validated,
+)
 from jobs.training.sweep_tree import (
     ELSEWHERE,
     LABEL,
     MAPPERS_ELSEWHERE,
+    MAX_COMBINATIONS,
     MAX_TRIALS,
     ArchitectureConfig,
     DatasetConfig,
@@ -129,16 +139,21 @@ def validate_sweep(data: Any, *, source: str = "sweep", where: Locator | None = 
     where = where or Locator(source, KIND)
     if not isinstance(data, dict):
         raise ConfigError(Problem(where.source, f"a mapping with {KIND.keys}", type(data).__name__))
+    require_bounded(data, where)
     data = _in_pixels(data)
     config, problems = validated(data, SweepConfig, where)
     raw = data.get("methods", ())
-    methods, faults = _methods(raw if isinstance(raw, list | tuple) else (), where)
+    methods, faults = _methods(raw[:1000] if isinstance(raw, list | tuple) else (), where)
     problems += [*faults, *_kind_problems(data, where)]
     if config is None or problems:
         raise ConfigError(problems)
     problems = [*_name_problems(config, where), *_label_problems(config, methods, where)]
     if problems:
         raise ConfigError(problems)
+    whole = len(methods) * len(config.architectures) * len(config.datasets) * len(config.seeds)
+    if whole > MAX_COMBINATIONS:  # they would be made before they are excluded
+        expected = f"at most {MAX_COMBINATIONS:,} combinations before exclude"
+        raise ConfigError(Problem(where.source, expected, f"{whole:,}", "divide the sweep"))
     trials: tuple[Trial | MapperTrial, ...] = (*_trials(config, methods), *_mapper_trials(config))
     if twice := [name for name, count in Counter(trial.name for trial in trials).items() if count > 1]:
         remedy = "give them other labels"

@@ -87,7 +87,7 @@ def parsed_size(text: str) -> int:
     Raises:
         ConfigError: it is none.
     """
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", text.lower())
+    match = re.fullmatch(r"\s*(\d{1,18}(?:\.\d{1,18})?)\s*([a-z]*)\s*", text[:100].lower(), re.ASCII)
     if match is None or match[2] not in SIZES:
         raise ConfigError(Problem("--cache-size", "a size such as 20GB, 500MB or 1.5TiB", repr(text)))
     return int(float(match[1]) * SIZES[match[2]])

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from services import limits
 from services.errors import Problem, SourceError
 from services.registry import did_you_mean
 from services.storage import plainjson
@@ -90,12 +91,16 @@ def local_path(text: str) -> Path:
 
 
 def scalar(text: str) -> Any:
-    """An option's value: a JSON number, `true`, `false` or `null` where it is one, else the text itself."""
+    """An option's value: a finite JSON number, `true`, `false` or `null` where it is one, else the text itself."""
+    if len(text) > limits.CHARACTERS:
+        return text
     try:
         value = plainjson.parsed(text)
     except ValueError:
         return text
-    return value if value is None or isinstance(value, bool | int | float) else text
+    if isinstance(value, int | float):
+        return value if abs(value) < limits.WHOLE else text
+    return text if value is not None else None
 
 
 def flag(text: str) -> bool:
@@ -107,9 +112,10 @@ def flag(text: str) -> bool:
 
 def whole(text: str) -> int:
     """A whole number of at least 0."""
-    if not text.isdigit():
-        raise ValueError("a whole number")
-    return int(text)
+    try:
+        return limits.whole(text)
+    except ValueError:
+        raise ValueError("a whole number") from None
 
 
 def one_of(*choices: str) -> Converter:
@@ -130,7 +136,10 @@ def names(text: str) -> tuple[str, ...]:
 
 def extent(text: str) -> tuple[int, ...]:
     """`32`, `32x48` or `3x32x32` as whole numbers of at least 1."""
-    parts = text.lower().split("x")
-    if not all(part.isdigit() and int(part) > 0 for part in parts):
+    try:
+        sides = tuple(limits.whole(part) for part in text[:100].lower().split("x"))
+    except ValueError:
+        sides = ()
+    if not sides or min(sides) < 1 or len(text) > 100:
         raise ValueError("whole numbers joined by x, for example 32x32")
-    return tuple(int(part) for part in parts)
+    return sides

@@ -61,7 +61,7 @@ class Measure(BaseModel):
         listing: parameters that say which series there are (a curve's radii) and leave each one's numbers alone.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     version: ClassVar[int] = 1
     needs: ClassVar[Literal["logits", "model"]]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from services.measures.base import Columns
-from services.measures.sampling.parameters import PerturbationMeasure, Rate
+from services.measures.sampling.parameters import Draws, PerturbationMeasure, Rate
 from services.records import Column, Evidence, Series
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Pr(PerturbationMeasure):
 
     needs = "model"
     name: Literal["pr"] = "pr"
-    draws: Annotated[int, Field(gt=0)] = 100
+    draws: Draws = 100
 
     def series(self) -> tuple[Series, ...]:
         return tuple(
@@ -94,7 +94,7 @@ class VerdictMeasure(PerturbationMeasure):
 
     needs = "model"
     alpha: Rate = 0.05
-    max_draws: Annotated[int, Field(gt=0)] | None = None
+    max_draws: Annotated[int, Field(gt=0, le=1_000_000_000)] | None = None
 
     @property
     def threshold(self) -> float:

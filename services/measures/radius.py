@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
 from services.measures.base import Columns, Measure
-from services.measures.sampling.parameters import Rate, Strength
-from services.measures.threats import check_pixel_units
+from services.measures.sampling.parameters import Draws, Rate, Strength
+from services.measures.threats import MOST_RADII, check_pixel_units
 from services.numerics.intervals.radius import certified_radius, largest_radius, sequential_radius
 from services.records import L2_DISTANCE, Column, Evidence, Series, ThreatModel
 
@@ -46,9 +46,9 @@ class Radius(Measure):
     name: Literal["radius"] = "radius"
     sigma: Strength = 0.25
     method: Literal["published", "adaptive"] = "published"
-    at: Annotated[tuple[Strength, ...], Field(min_length=1)] = (0.25, 0.5)
-    select: Annotated[int, Field(gt=0)] = 100
-    draws: Annotated[int, Field(gt=0)] = 100_000
+    at: Annotated[tuple[Strength, ...], Field(min_length=1, max_length=MOST_RADII)] = (0.25, 0.5)
+    select: Draws = 100
+    draws: Draws = 100_000
     alpha: Rate = 0.001
     width: Annotated[float, Field(gt=0.0, lt=1.0)] | None = None
 

@@ -40,9 +40,9 @@ class Rare(PerturbationMeasure):
     perturbation: Literal["noise"] = "noise"
     kappa: Rate = 1e-6
     delta: Rate = 0.05
-    particles: Annotated[int, Field(ge=8)] = 64
-    replicates: Annotated[int, Field(ge=2)] = 8
-    moves: Annotated[int, Field(ge=1)] = 2
+    particles: Annotated[int, Field(ge=8, le=100_000)] = 64
+    replicates: Annotated[int, Field(ge=2, le=1_000)] = 8
+    moves: Annotated[int, Field(ge=1, le=1_000)] = 2
 
     @property
     def plan(self) -> SplittingPlan:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
+
+from services import limits
 
 Norm = Literal["Linf", "L2"]
 
@@ -15,14 +16,17 @@ def read_radius(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     try:
-        return float(Fraction(value.replace(" ", "")))
-    except (ValueError, ZeroDivisionError):
-        raise ValueError(f"expected a number or a fraction like '8/255', found {value!r}") from None
+        return limits.fraction(value)
+    except ValueError:
+        raise ValueError(f"expected a number or a fraction like '8/255', found {value[:100]!r}") from None
 
 
 def _as_list(value: Any) -> Any:
     return (value,) if isinstance(value, int | float | str) else value
 
+
+MOST_RADII = 100
+"""Radii, or strengths, of one measure."""
 
 FRACTION = r"^ *[0-9.]+ */ *[0-9.]+ *$"
 """How the JSON Schema knows a fraction."""
@@ -38,7 +42,7 @@ Radius = Annotated[
 Radii = Annotated[
     tuple[Radius, ...],
     BeforeValidator(_as_list, json_schema_input_type=Written | Annotated[tuple[Written, ...], Field(min_length=1)]),
-    Field(min_length=1),
+    Field(min_length=1, max_length=MOST_RADII),
 ]
 """One or several radii; a single one need not be a list."""
 

@@ -2,21 +2,28 @@
 
 A file is written under a temporary name beside its target and moved over it, so a reader sees the old file or the new
 one and never a part, and a shard that two workers write at once ends as one of two equal files.
+
+Every back end of fsspec has errors of its own: botocore's are no `OSError`. `_reaching` is the one place where they
+become a `StorageError` with an `OSError` as its cause, whatever failed.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import fsspec
 
-from services.errors import Problem, StorageError
+from services.errors import ClasswiseError, Problem, StorageError, one_line
+
+_ABSENT = (FileNotFoundError, NotADirectoryError)
+"""What says that no file is there; any other error says nothing about it."""
 
 
 def filesystem(url: str) -> tuple[Any, str]:
@@ -26,7 +33,51 @@ def filesystem(url: str) -> tuple[Any, str]:
     except (ValueError, ImportError) as error:
         expected, remedy = "a local path or a URL that fsspec can open", "install its fsspec package or use a path"
         raise StorageError(Problem(url, expected, _of_protocol(url, error), remedy)) from error
+    except Exception as error:
+        raise _unreadable(url, error) from _as_os_error(error)
     return fs, path
+
+
+@contextmanager
+def _reaching(url: str, refuse: Callable[[str, Exception], StorageError] | None = None) -> Iterator[None]:
+    """What a back end raises, as a `StorageError` whose cause is an `OSError`: that there is no file, or an outage.
+
+    Args:
+        refuse: words the error; default: that the file cannot be read.
+    """
+    try:
+        yield
+    except ClasswiseError:
+        raise
+    except Exception as error:
+        raise (refuse or _unreadable)(url, error) from _as_os_error(error)
+
+
+def _as_os_error(error: Exception) -> OSError:
+    """The error itself, or an `OSError` that stands for one of the back end's own."""
+    if isinstance(error, OSError):
+        return error
+    translated = OSError(errno.EIO, f"{type(error).__name__}: {one_line(error, 300)}")
+    translated.__cause__ = error
+    return translated
+
+
+class _Sent:
+    """A file of a back end while it is filled, whose errors are told from those of whoever fills it."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    def write(self, data: Any) -> int:
+        try:
+            return self._file.write(data)
+        except OSError:
+            raise
+        except Exception as error:
+            raise _as_os_error(error) from error
 
 
 def _of_protocol(url: str, error: Exception) -> str:
@@ -53,30 +104,51 @@ def join(base: str, *parts: str) -> str:
 
 
 def exists(url: str) -> bool:
-    """Whether a complete file stands at `url`."""
+    """Whether a complete file stands at `url`.
+
+    Not by fsspec's own `exists`, which takes every error, an outage of a disk as well, for "there is none".
+
+    Raises:
+        StorageError: the storage does not say.
+    """
     fs, path = filesystem(url)
-    return bool(fs.exists(path))
+    with _reaching(url):
+        try:
+            fs.info(path)
+        except _ABSENT:
+            return False
+    return True
 
 
 def ends_with(url: str, end: bytes) -> bool:
-    """Whether a local file has that end; a file elsewhere is taken to be whole, for object stores write no parts."""
+    """Whether a local file has that end; a file elsewhere is taken to be whole, for object stores write no parts.
+
+    Raises:
+        StorageError: it cannot be read, which says nothing about its end.
+    """
     if not is_local(url):
         return True
     fs, path = filesystem(url)
-    try:
-        tail: bytes = fs.tail(path, len(end))
-    except OSError:
-        return False
+    with _reaching(url):
+        try:
+            tail: bytes = fs.tail(path, len(end))
+        except (*_ABSENT, IsADirectoryError):
+            return False
     return tail == end
 
 
 def listing(url: str) -> list[str]:
-    """Names (not paths) in a folder; empty when it does not exist."""
+    """Names (not paths) in a folder; empty when it does not exist.
+
+    Raises:
+        StorageError: it cannot be read.
+    """
     fs, path = filesystem(url)
-    try:
-        return sorted(str(name).rstrip("/").rsplit("/", 1)[-1] for name in fs.ls(path, detail=False))
-    except FileNotFoundError:
-        return []
+    with _reaching(url, _unlisted):
+        try:
+            return sorted(str(name).rstrip("/").rsplit("/", 1)[-1] for name in fs.ls(path, detail=False))
+        except FileNotFoundError:
+            return []
 
 
 def forget_listings(url: str) -> None:
@@ -106,11 +178,23 @@ class Entry:
 
 
 def walk(url: str) -> Iterator[Entry]:
-    """All files below a folder, however deep; none when it does not exist. Files that go meanwhile are left out."""
+    """All files below a folder, however deep; none when it does not exist. Files that go meanwhile are left out.
+
+    Raises:
+        StorageError: the storage cannot be reached.
+    """
     fs, root = filesystem(url)
-    for path, info in fs.find(root, detail=True).items():
+    with _reaching(url, _unlisted):
+        found = fs.find(root, detail=True, **({"on_error": _unless_absent} if is_local(url) else {}))
+    for path, info in found.items():
         below = str(path).removeprefix(root.rstrip("/")).lstrip("/")
         yield Entry(below, int(info.get("size") or 0), _modified(info))
+
+
+def _unless_absent(error: OSError) -> None:
+    """What fsspec leaves out of a walk in silence is only what went meanwhile."""
+    if not isinstance(error, _ABSENT):
+        raise error
 
 
 def modified(url: str) -> float | None:
@@ -140,10 +224,8 @@ def stamp(url: str) -> tuple[int, str]:
 
 def _info(url: str) -> dict[str, Any]:
     fs, path = filesystem(url)
-    try:
+    with _reaching(url):
         found: dict[str, Any] = fs.info(path)
-    except OSError as error:
-        raise _unreadable(url, error) from error
     return found
 
 
@@ -159,22 +241,40 @@ def write(url: str, fill: Callable[[IO[bytes]], object]) -> None:
     local = is_local(url)
     if local and fs.isdir(path):  # a move would put the file into it, under the partial name
         raise StorageError(Problem(url, "a file's name", "a folder", "name a file in it"))
-    try:
+    with _reaching(url, _unwritten):
         if parent:
             fs.makedirs(parent, exist_ok=True)
-        try:
-            with fs.open(partial, "wb") as file:
-                fill(file)
-                if local:
-                    file.flush()
-                    os.fsync(file.fileno())  # a name stands for a whole file, after a power cut as well
+        file = fs.open(partial, "wb")
+    try:
+        _fill(url, file, fill, local)
+        with _reaching(url, _unwritten):
             fs.mv(partial, path)
-        finally:
+    except OSError as error:
+        raise _unwritten(url, error) from error
+    finally:
+        with suppress(Exception):  # what went wrong before is the error to tell
             if fs.exists(partial):
                 fs.rm(partial)
-    except OSError as error:
-        found, remedy = _refused(error)
-        raise StorageError(Problem(url, "storage that can be written", found, remedy)) from error
+
+
+def _fill(url: str, file: Any, fill: Callable[[IO[bytes]], object], local: bool) -> None:
+    """Fill a file and close it."""
+    try:
+        fill(file if local else cast(IO[bytes], _Sent(file)))
+        if local:
+            file.flush()
+            os.fsync(file.fileno())  # a name stands for a whole file, after a power cut as well
+    except BaseException:
+        with suppress(Exception):
+            file.close()
+        raise
+    with _reaching(url, _unwritten):
+        file.close()
+
+
+def _unwritten(url: str, error: Exception) -> StorageError:
+    found, remedy = _refused(error)
+    return StorageError(Problem(url, "storage that can be written", found, remedy))
 
 
 _NO_ROOM = "free space or check the permissions"
@@ -203,11 +303,9 @@ def require_writable(url: str, where: str) -> None:
     probe = join(url, f".{uuid.uuid4().hex[:8]}.probe")
     try:
         write_bytes(probe, b"classwise")
-        fs, path = filesystem(probe)
-        fs.rm(path)
-    except (StorageError, OSError) as error:
-        told = error.problems[0] if isinstance(error, StorageError) else None
-        found, remedy = (told.found, told.remedy) if told is not None else _refused(error)
+        remove(probe)
+    except StorageError as error:
+        found, remedy = error.problems[0].found, error.problems[0].remedy
         if remedy == _NO_ROOM:
             remedy = "free space, check the permissions, or name another folder or URL"
         raise StorageError(Problem(where, f"a folder that can be written at {url}", found, remedy)) from error
@@ -216,8 +314,8 @@ def require_writable(url: str, where: str) -> None:
 def remove(url: str) -> None:
     """Remove a file, or a folder with all in it; nothing happens when there is none, or another removes it too."""
     fs, path = filesystem(url)
-    if fs.exists(path):
-        with suppress(FileNotFoundError):
+    if exists(url):
+        with _reaching(url, _unwritten), suppress(FileNotFoundError):
             fs.rm(path, recursive=True)
 
 
@@ -233,18 +331,20 @@ def read_bytes(url: str, start: int | None = None, stop: int | None = None) -> b
         StorageError: it is not there or cannot be read.
     """
     fs, path = filesystem(url)
-    try:
+    with _reaching(url):
         data: bytes = fs.cat_file(path, start=start, end=stop)
-    except OSError as error:
-        raise _unreadable(url, error) from error
     return data
 
 
-def _unreadable(url: str, error: OSError) -> StorageError:
+def _unreadable(url: str, error: Exception) -> StorageError:
     return StorageError(Problem(url, "a readable file", _plain(error)))
+
+
+def _unlisted(url: str, error: Exception) -> StorageError:
+    return StorageError(Problem(url, "a folder that can be read", _plain(error)))
 
 
 def is_outage(error: StorageError) -> bool:
     """Whether a file that may well be whole could not be read; not so when none is there, or its content is wrong."""
     cause = error.__cause__
-    return isinstance(cause, OSError) and not isinstance(cause, FileNotFoundError | NotADirectoryError)
+    return isinstance(cause, OSError) and not isinstance(cause, _ABSENT)

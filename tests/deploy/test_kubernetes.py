@@ -105,7 +105,7 @@ def test_probes_ask_what_the_api_answers() -> None:
     (deployment,) = (each for name, each in MANIFESTS if name == "api.yaml" and each["kind"] == "Deployment")
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     probes = {name: container[f"{name}Probe"]["httpGet"]["path"] for name in ("startup", "liveness", "readiness")}
-    assert probes == {"startup": "/health", "liveness": "/health", "readiness": "/ready"}
+    assert probes == {"startup": "/health", "liveness": "/health", "readiness": "/ready/results"}
 
 
 def test_settings_and_commands_are_those_of_this_version() -> None:

@@ -277,6 +277,40 @@ def test_a_stop_that_a_network_turns_into_an_error_is_still_a_stop(
     assert not list((tmp_path / "runs").rglob("bundle.json"))
 
 
+SLEEPS = """
+import time
+from torch import nn
+
+class Sleeps(nn.Module):
+    def forward(self, x):
+        if x.shape[0] > 8:  # a shard, not the probe of preflight
+            try:
+                time.sleep(300)
+            except KeyboardInterrupt:
+                raise RuntimeError("a C++ exception, as far as anyone can tell") from None
+        return x.flatten(1)[:, :10]
+
+def make():
+    return Sleeps()
+"""
+
+
+def test_a_deadline_ends_a_network_that_never_answers_as_an_error_that_says_so(
+    fleet_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sleeps.py").write_text(SLEEPS)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    models = [{"name": "sleeps", "uri": "factory:sleeps:make"}]
+    resources = {"runner": "local", "deadline": 5}
+    factories = ["sleeps", "services.training.*"]
+    write(fleet_file, models=models, factories=factories, resources=resources, measures=["clean"], gates=[])
+    began = time.monotonic()
+    ran = run("audit", str(fleet_file), "--json", "--runner", "local")
+    told = json.loads(ran.stdout)
+    assert (ran.exit_code, told["outcome"], told["error"]) == (2, "error", "DeadlinePassed"), ran.output
+    assert time.monotonic() - began < 60
+
+
 STOPPED = """
 import sys
 from jobs.terminal import console

@@ -9,7 +9,6 @@ Nothing is computed until a group is looked at: workers that open the same sampl
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from services import limits
 from services.errors import Problem, SourceError
 from services.loading.samples.stores import Shape, Taken
 from services.loading.uris import SourceUri, names
@@ -71,7 +71,7 @@ def asked_attributes(uri: SourceUri) -> tuple[SourceUri, tuple[Asked, ...]]:
         elif at and not _is_number(value):
             problems.append(Problem(place, f"a threshold such as {name}@2.5", repr(part)))
         else:
-            found[name] = Asked(name, float(value) if at else None)
+            found[name] = Asked(name, limits.number(value) if at else None)
     if problems:
         raise SourceError(problems)
     return rest, tuple(found.values())
@@ -136,6 +136,7 @@ def thresholded(values: NDArray[np.float64], threshold: float | None) -> NDArray
 
 def _is_number(text: str) -> bool:
     try:
-        return math.isfinite(float(text))
+        limits.number(text)
     except ValueError:
         return False
+    return True

@@ -6,10 +6,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from services import limits
 from services.measures.base import Measure
 from services.measures.sampling.noise import Noise
 from services.measures.sampling.perturbation import Functional, Kind
-from services.measures.threats import Written, check_pixel_units
+from services.measures.threats import MOST_RADII, Written, check_pixel_units
 from services.records import ThreatModel
 
 DEFAULT_STRENGTHS: dict[str, tuple[float, ...]] = {
@@ -25,17 +26,19 @@ UNITS = {"rotation": "degrees", "translation": "pixels", "brightness": "of [0, 1
 def number(value: Any) -> Any:
     """A number, or a fraction as people write radii: "8/255". Anything else is left to pydantic's message."""
     if isinstance(value, str) and value.count("/") == 1:
-        above, below = value.split("/")
         try:
-            return float(above) / float(below)
-        except (ValueError, ZeroDivisionError):
+            return limits.fraction(value)
+        except ValueError:
             return value
     return value
 
 
 _NUMBER = BeforeValidator(number, json_schema_input_type=Written)
 Strength = Annotated[float, _NUMBER, Field(gt=0.0, allow_inf_nan=False)]
-Rate = Annotated[float, _NUMBER, Field(gt=0.0, lt=1.0)]
+Rate = Annotated[float, _NUMBER, Field(ge=1e-12, lt=1.0)]
+"""A probability that draws are counted against; a smaller one would ask for more draws than any machine makes."""
+Draws = Annotated[int, Field(gt=0, le=10_000_000)]
+"""Random draws, passes through the network each, that one sample is given."""
 
 
 class PerturbationMeasure(Measure):
@@ -51,13 +54,13 @@ class PerturbationMeasure(Measure):
 
     noise: Noise = "uniform"
     perturbation: Functional | Literal["noise"] = "noise"
-    radii: Annotated[tuple[Strength, ...], Field(min_length=1)] = NOISE_RADII
+    radii: Annotated[tuple[Strength, ...], Field(min_length=1, max_length=MOST_RADII)] = NOISE_RADII
 
     @model_validator(mode="before")
     @classmethod
     def _strengths_of_the_kind(cls, fields: Any) -> Any:
         kind = fields.get("perturbation", "noise") if isinstance(fields, dict) else "noise"
-        if kind in DEFAULT_STRENGTHS and "radii" not in fields:
+        if isinstance(kind, str) and kind in DEFAULT_STRENGTHS and "radii" not in fields:
             return {**fields, "radii": DEFAULT_STRENGTHS[kind]}
         return fields
 

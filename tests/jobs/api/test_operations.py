@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 from typing import Any, cast
@@ -15,10 +17,15 @@ from starlette.testclient import TestClient
 
 from jobs.api.app import READY_SECONDS
 from jobs.api.metrics import ApiMetrics
-from jobs.api.settings import Settings
+from jobs.api.serve import build
+from jobs.api.settings import Settings, digests, plain
+from jobs.fleetfile.reading import validate_fleet
+from jobs.schedules.scheduler import new_schedule
+from jobs.schedules.store import Store
 from jobs.submission.client import AuditClient
 from jobs.terminal.remembered import Remembered
 
+from .conftest import TOKEN
 from .test_api import UNKNOWN, ended
 
 
@@ -29,6 +36,25 @@ def samples(caller: TestClient) -> dict[tuple[str, ...], float]:
     assert answer.headers["content-type"].startswith("text/plain")
     families = text_string_to_metric_families(answer.text)
     return {(s.name, *s.labels.values()): s.value for family in families for s in family.samples}
+
+
+def test_the_schedulers_heartbeat_and_faulty_schedules_are_metrics(
+    settings: Settings, tmp_path: Path, fleet: dict[str, Any]
+) -> None:
+    uri = f"sqlite:///{tmp_path}/schedules.db"
+    store = Store(uri)
+    now = datetime.now(UTC)
+    for name in ("good", "bad"):
+        store.add(new_schedule(name, validate_fleet({**fleet, "storage": str(tmp_path)}), "0 * * * *", now=now))
+    store.beat("here", now)
+    store.set_fault("bad", "it has no zone")
+    data = plain(settings.model_copy(update={"schedules": uri}))
+    app = build(data, digests(settings, os.environ))
+    with TestClient(app, headers={"authorization": f"Bearer {TOKEN}"}) as caller:
+        found = samples(caller)
+    assert found[("classwise_scheduler_heartbeat_timestamp_seconds", "here")] == pytest.approx(now.timestamp())
+    assert found[("classwise_schedules_faulty",)] == 1
+    store.close()
 
 
 def test_metrics_need_a_token_and_tell_nothing_without(app: FastAPI) -> None:

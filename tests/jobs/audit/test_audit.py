@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from functools import partial
@@ -15,8 +16,9 @@ import torch
 
 from jobs.audit.audit import Finished, run_audit, validate_sources
 from jobs.fleetfile.reading import validate_fleet
+from jobs.terminal import stop
 from jobs.terminal.progress import Quiet
-from services.errors import ClasswiseError, Interrupted, PreflightError, SourceError, StorageError
+from services.errors import ClasswiseError, DeadlinePassed, Interrupted, PreflightError, SourceError, StorageError
 from services.loading.samples.source import open_samples
 from services.numerics.scores import great_scores
 from services.records import Outcome, Receipt, SampleSpec, SeriesResult, ShardTask, TaskFailure
@@ -137,6 +139,27 @@ def test_a_stopped_audit_goes_on_from_its_finished_shards(digits_fleet: dict[str
     whole = deepcopy(digits_fleet)
     whole["storage"] += "-whole"
     assert [m.series for m in resumed.result.models] == [m.series for m in audit(whole).result.models]
+
+
+def test_an_audit_past_its_deadline_ends_with_its_shards_kept(digits_fleet: dict[str, Any]) -> None:
+    late = deepcopy(digits_fleet)
+    late["resources"]["deadline"] = 8
+
+    class Slow(Quiet):
+        def done(self, receipt: Receipt) -> None:
+            while receipt.task.kind == "logits" and not stop.asked():
+                time.sleep(0.05)
+
+    with pytest.raises(DeadlinePassed, match=r"resources\.deadline.*finished shards"):
+        run_audit(validate_fleet(late), Slow())
+    resumed = run_audit(validate_fleet(digits_fleet), Quiet())
+    assert 0 < sum(model.forwards for model in resumed.result.models) < 899 * 3
+    assert not stop.asked()
+
+
+def test_a_deadline_that_does_not_pass_changes_nothing(digits_fleet: dict[str, Any]) -> None:
+    digits_fleet["resources"]["deadline"] = 600
+    assert audit(digits_fleet).result.outcome
 
 
 def test_a_shard_without_its_end_is_made_again(digits_fleet: dict[str, Any]) -> None:

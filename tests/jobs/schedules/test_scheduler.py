@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -29,6 +30,7 @@ from jobs.schedules.store import Store
 from jobs.submission.client import AuditClient
 from jobs.submission.local_jobs import LocalJobs
 from jobs.submission.status import State
+from jobs.submission.submission import content_of
 from jobs.terminal.progress import Quiet
 from services.errors import Problem, ServiceError
 from services.records import Outcome
@@ -134,6 +136,88 @@ def test_missed_firings_become_one_and_a_server_that_is_down_loses_none(
     scheduler.tick()  # nobody knows of the audit: it had not been submitted
     (again,) = store.firings(FiringState.WAITING, FiringState.RUNNING, schedule="hourly")
     assert again.due_at == datetime(2026, 11, 28, 7, tzinfo=UTC)
+
+
+SPOILT = {
+    "zone": "Mars/Olympus",
+    "cron": "never",
+    "overlap": "perhaps",
+    "content": "{",
+    "next_at": "yesterday",
+    "content ": "[]",
+}
+
+
+def spoil(tmp_path: Path, table: str, column: str, value: Any, where: str) -> None:
+    link = sqlite3.connect(tmp_path / "db" / "schedules.db")
+    with link:
+        link.execute(f"UPDATE {table} SET {column} = ? WHERE {where}", (value,))
+    link.close()
+
+
+@pytest.mark.parametrize("column", SPOILT)
+def test_a_row_that_is_no_schedule_stops_no_other_and_says_so(
+    store: Store, make_fleet: Callable[..., Fleet], clock: Clock, tmp_path: Path, column: str
+) -> None:
+    recorder, notes = Recorder(), list[str]()
+    scheduler = Scheduler(store, lambda storage: AuditClient(recorder), clock=clock, note=notes.append)  # type: ignore[arg-type]
+    for name in ("a-bad", "good"):
+        store.add(new_schedule(name, make_fleet(name), "0 * * * *", now=clock()))
+    spoil(tmp_path, "classwise_schedules", column.strip(), SPOILT[column], "name = 'a-bad'")
+    for _ in range(3):
+        clock.forward(hours=1)
+        scheduler.tick()
+    assert [each for each in recorder.started if each.startswith("good")], notes
+    ran = CliRunner().invoke(app, ["schedule", "list", "--db", f"sqlite:///{tmp_path}/db/schedules.db"])
+    assert ran.exit_code == 0 and "good" in ran.stdout, ran.output
+    bad, good = (store.schedule(name) for name in ("a-bad", "good"))
+    assert bad.fault and not good.fault
+    assert next(line for line in ran.stdout.splitlines() if "a-bad" in line).count("FAULT") == 1
+    assert sum("a-bad: does not fire" in note for note in notes) == 1
+    spoil(tmp_path, "classwise_schedules", column.strip(), _right(column, make_fleet), "name = 'a-bad'")
+    scheduler.tick()
+    assert store.schedule("a-bad").fault == ""
+
+
+def _right(column: str, make_fleet: Callable[..., Fleet]) -> str:
+    content = json.dumps(content_of(make_fleet("a-bad")))
+    return {"zone": "UTC", "cron": "0 * * * *", "overlap": "skip", "next_at": "2027-01-01"}.get(column, content)
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "state"),
+    [("content", "{", "running"), ("content", "{", "waiting"), ("outcome", "odd", "waiting"), ("due_at", "x", "done")],
+)
+def test_a_row_that_is_no_firing_stops_no_other(
+    store: Store, make_fleet: Callable[..., Fleet], clock: Clock, tmp_path: Path, column: str, value: str, state: str
+) -> None:
+    recorder = Recorder()
+    scheduler = Scheduler(store, lambda storage: AuditClient(recorder), clock=clock)  # type: ignore[arg-type]
+    bad = new_schedule("bad", make_fleet("bad"), "0 0 1 1 *", now=clock())
+    store.add(bad)
+    store.fire(bad, clock())
+    store.add(new_schedule("good", make_fleet("good"), "0 * * * *", now=clock()))
+    spoil(tmp_path, "classwise_firings", "state", state, "schedule = 'bad'")
+    spoil(tmp_path, "classwise_firings", column, value, "schedule = 'bad'")
+    clock.forward(hours=1)
+    scheduler.tick()
+    assert [each for each in recorder.started if each.startswith("good")]
+    ran = CliRunner().invoke(app, ["schedule", "history", "--db", f"sqlite:///{tmp_path}/db/schedules.db"])
+    assert ran.exit_code == 0 and "good" in ran.stdout, ran.output
+
+
+def test_a_scheduler_that_is_silent_fails_its_probe(
+    store: Store, clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ["schedule", "health", "--db", f"sqlite:///{tmp_path}/db/schedules.db", "--seconds", "60"]
+    assert CliRunner().invoke(app, command).exit_code == 2
+    clock.now = datetime.now(UTC) - timedelta(hours=1)
+    Scheduler(store, lambda storage: AuditClient(Recorder()), clock=clock).tick()  # type: ignore[arg-type]
+    assert CliRunner().invoke(app, command).exit_code == 2
+    Scheduler(store, lambda storage: AuditClient(Recorder())).tick()  # type: ignore[arg-type]
+    assert CliRunner().invoke(app, command).exit_code == 0
+    monkeypatch.setattr("socket.gethostname", lambda: "elsewhere")
+    assert [CliRunner().invoke(app, [*command, *more]).exit_code for more in ([], ["--anywhere"])] == [2, 0]
 
 
 @pytest.fixture

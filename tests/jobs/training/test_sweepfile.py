@@ -119,7 +119,7 @@ def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
         ({"seeds": [True]}, "seeds: expected another value than true or false"),
         ({"methods": [{"name": "trades", "beta": True}]}, "methods[0].beta: expected another value than true or false"),
         ({"methods": [{"name": "pgd", "budget": {"steps": 10**13}}]}, "budget.steps: expected less than or equal"),
-        ({"recipe": {"epochs": 10**23}}, "recipe.epochs: expected less than or equal"),
+        ({"recipe": {"epochs": 10**13}}, "recipe.epochs: expected less than or equal"),
         ({"recipe": {"lr": 1e300}}, "recipe.lr: expected less than or equal"),
         ({"recipe": {"mean": [0.5], "std": [0]}}, "recipe.std[0]: expected greater than 0"),
         ({"recipe": {"averaging": "foo"}}, "recipe.averaging: expected one of 'ema', 'fair-ema'"),

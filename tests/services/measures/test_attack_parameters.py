@@ -38,7 +38,7 @@ def test_radii_are_numbers_fractions_one_or_many(measure: type[Any]) -> None:
         (-0.1, "greater than 0"),
         ("eight", "a fraction like '8/255', found 'eight'"),
         ("8/0", "a fraction like '8/255'"),
-        (float("nan"), "greater than 0"),
+        (float("nan"), "finite number"),
         ([], "at least 1 item"),
         ([0.1, 0.100001], "differ in five decimals"),
     ],

@@ -1,0 +1,127 @@
+"""The API while everything behind it is stopped: liveness answers at once, and nothing waits without end."""
+
+from __future__ import annotations
+
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+import yaml
+from ports import free_port
+
+from jobs.submission import ray_jobs
+from jobs.submission.ray_jobs import RayJobs
+from services.errors import ServiceError
+
+from .conftest import TOKEN
+
+POSTS = 100
+
+
+@pytest.fixture
+def stopped() -> Iterator[str]:
+    """The address of a server that takes connections and never answers, as one that got SIGSTOP does."""
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen(1000)
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+
+
+def test_a_job_server_that_never_answers_is_down(stopped: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray_jobs, "READ_SECONDS", 1.0)
+    began = time.monotonic()
+    with pytest.raises(ServiceError):
+        RayJobs(stopped).check()
+    assert time.monotonic() - began < 30
+
+
+@pytest.fixture
+def api(stopped: str, tmp_path: Path, digit_weights: dict[str, str]) -> Iterator[str]:
+    """The API in a process of its own before a job server that is stopped."""
+    port = free_port()
+    settings = {
+        "address": stopped,
+        "storage": str(tmp_path / "runs"),
+        "tokens": [{"name": "ci", "env": "CI_TOKEN"}],
+        "tracking": {"enabled": False},
+        "limits": {"per_minute": 100_000, "submissions": 1000},
+        "allow": {"models": ["factory"], "samples": ["sklearn"], "factories": ["services.training.architectures"]},
+    }
+    (tmp_path / "runs").mkdir()
+    settings["allow"]["paths"] = [str(Path(digit_weights["good"]).parent)]  # type: ignore[index]
+    (tmp_path / "settings.yaml").write_text(yaml.safe_dump(settings))
+    command = [sys.executable, "-m", "jobs.cli", "serve", str(tmp_path / "settings.yaml"), "--here"]
+    environment = {**os.environ, "CI_TOKEN": TOKEN}
+    with (tmp_path / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [*command, "--port", str(port)], env=environment, stdout=log, stderr=log, cwd=tmp_path
+        )
+    root = f"http://127.0.0.1:{port}"
+    try:
+        _wait_for(f"{root}/health", process, tmp_path / "log")
+        yield root
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _wait_for(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    for _ in range(600):
+        assert process.poll() is None, log.read_text()
+        try:
+            requests.get(url, timeout=1)
+        except requests.RequestException:
+            time.sleep(0.1)
+        else:
+            return
+    raise AssertionError(log.read_text())
+
+
+def test_liveness_answers_at_once_while_a_hundred_submissions_wait(api: str, fleet: dict[str, Any]) -> None:
+    headers = {"authorization": f"Bearer {TOKEN}"}
+    over = threading.Event()
+
+    def post(number: int) -> int:
+        body = {**fleet, "fleet": f"digits{number}"}
+        try:
+            return requests.post(f"{api}/v1/audits", json=body, headers=headers, timeout=20).status_code
+        except requests.Timeout:
+            return 0
+        finally:
+            over.set()
+
+    waits = []
+    with ThreadPoolExecutor(POSTS) as pool:
+        posts = [pool.submit(post, number) for number in range(POSTS)]
+        with requests.Session() as session:
+            began = time.monotonic()
+            while time.monotonic() - began < 12:
+                started = time.perf_counter()
+                assert session.get(f"{api}/health", timeout=20).status_code == 200
+                waits.append(time.perf_counter() - started)
+                time.sleep(0.05)
+            assert session.get(f"{api}/ready/results", timeout=30).status_code == 200
+        statuses = {each.result() for each in posts}
+    assert statuses <= {0, 503}, statuses
+    assert statistics.median(waits) < 0.1, waits
+    assert sum(wait > 0.1 for wait in waits) < len(waits) / 10, sorted(waits)[-20:]
+    assert max(waits) < 1.0  # one turn of a busy machine; it was 27 s
+
+
+@pytest.mark.parametrize("epsilon", ["1e7000000", "1e400", "9" * 5000 + "/7"])
+def test_a_number_that_takes_minutes_to_read_is_refused_at_once(api: str, fleet: dict[str, Any], epsilon: str) -> None:
+    headers = {"authorization": f"Bearer {TOKEN}"}
+    body = {**fleet, "measures": [{"name": "pgd", "epsilons": [epsilon]}]}
+    began = time.monotonic()
+    assert requests.post(f"{api}/v1/audits", json=body, headers=headers, timeout=30).status_code == 422
+    assert time.monotonic() - began < 5
