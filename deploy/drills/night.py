@@ -67,6 +67,7 @@ def night(layout: Layout) -> int:
     home = layout.folder / "drills"
     home.mkdir(exist_ok=True)
     store = Store(f"sqlite:///{home}/night-{mark}.db")  # the stack's own scheduler would take these for missed
+    os.environ[KEY_PATH] = variables(layout)[KEY_PATH]
     backend = backend_for(layout.url("dashboard"), token=layout.secret("ray.token"))
     client = AuditClient(backend, storage=str(layout["storage"]))
     scheduler = Scheduler(store, lambda storage: client, clock=clock)

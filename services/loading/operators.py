@@ -27,7 +27,7 @@ adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d 
 affine_grid_generator avg_pool1d avg_pool2d avg_pool3d batch_norm celu channel_shuffle constant_pad_nd conv1d conv2d
 conv3d conv_transpose1d conv_transpose2d conv_transpose3d convolution dropout elu embedding feature_dropout gelu glu
 grid_sampler grid_sampler_2d group_norm hardshrink hardsigmoid hardswish hardtanh instance_norm layer_norm leaky_relu
-linear log_sigmoid log_softmax max_pool1d max_pool2d max_pool2d_with_indices max_pool3d mish native_batch_norm
+linear log_sigmoid lstm log_softmax max_pool1d max_pool2d max_pool2d_with_indices max_pool3d mish native_batch_norm
 native_dropout native_group_norm native_layer_norm one_hot pad pixel_shuffle pixel_unshuffle prelu reflection_pad1d
 reflection_pad2d relu relu6 replication_pad1d replication_pad2d rms_norm scaled_dot_product_attention selu silu
 softmax softplus softshrink threshold upsample_bicubic2d upsample_bilinear2d upsample_linear1d upsample_nearest1d
@@ -42,10 +42,10 @@ hsplit hstack im2col index index_add index_copy index_fill index_put index_selec
 masked_fill masked_scatter masked_select meshgrid movedim narrow new_full new_ones new_zeros nonzero numpy_T ones
 ones_like permute permute_copy positive rand rand_like randn randn_like ravel repeat repeat_interleave reshape
 reshape_as roll scalar_tensor scatter scatter_add scatter_reduce select select_copy select_scatter slice slice_copy
-slice_scatter split split_copy split_with_sizes split_with_sizes_copy squeeze squeeze_copy stack t t_copy take
-take_along_dim tensor_split tile to transpose transpose_copy tril triu type_as unbind unbind_copy unflatten unfold
-unsqueeze unsqueeze_copy view view_as view_copy vsplit vstack where zeros zeros_like _reshape_copy _to_copy
-_unsafe_index _unsafe_view
+slice_scatter split split_copy split_with_sizes split_with_sizes_copy squeeze squeeze_copy swapaxes swapdims stack t
+t_copy take take_along_dim tensor_split tile to transpose transpose_copy tril triu type_as unbind unbind_copy
+unflatten unfold unsqueeze unsqueeze_copy view view_as view_copy vsplit vstack where zeros zeros_like _reshape_copy
+_to_copy _unsafe_index _unsafe_view
 
 add_ addcmul_ bitwise_and_ clamp_ clamp_max_ clamp_min_ copy_ detach_ div_ dropout_ elu_ exp_ fill_ floor_ gelu_
 hardsigmoid_ hardswish_ hardtanh_ index_put_ leaky_relu_ lift_fresh logical_and_ masked_fill_ mish_ mul_ neg_ pow_

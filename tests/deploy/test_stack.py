@@ -24,6 +24,7 @@ from jobs.client import AuditClient
 from jobs.fleetfile import validate_fleet
 from jobs.publish import audit_and_publish
 from jobs.service.ray_jobs import RayJobs
+from jobs.service.signing import KEY_PATH
 from jobs.service.status import State
 from services.records import Outcome
 from tests.deploy.conftest import ROOT, Stack, script
@@ -124,8 +125,11 @@ def test_a_worker_node_killed_in_mid_audit_changes_no_number(
     assert len(alive_nodes(layout) - before) == 1
 
 
-def test_more_audits_than_run_at_once_wait_their_turn(stack: Stack, stack_fleet: dict[str, Any]) -> None:
+def test_more_audits_than_run_at_once_wait_their_turn(
+    stack: Stack, stack_fleet: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each asks for both workers; without a queue the later ones would find none and give up."""
+    monkeypatch.setenv(KEY_PATH, variables(stack.layout)[KEY_PATH])
     layout, fleet = stack.layout, {**stack_fleet, "measures": ["clean"], "tracking": {"enabled": False}}
     client = AuditClient(RayJobs(layout.url("dashboard"), token=layout.secret("ray.token")))
     ids = [client.submit(fleet, key=f"turn {number}").id for number in range(4)]
