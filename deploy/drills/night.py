@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 import uuid
 from collections import Counter
@@ -11,11 +12,13 @@ from zoneinfo import ZoneInfo
 
 from deploy.drills.stackside import fleet, tell
 from deploy.stack.layout import Layout
+from deploy.stack.parts import variables
 from jobs.client import AuditClient, backend_for
 from jobs.fleetfile import validate_fleet
 from jobs.schedules.records import FiringState
 from jobs.schedules.scheduler import Scheduler, new_schedule
 from jobs.schedules.store import Store
+from jobs.service.signing import KEY_PATH
 
 EVENING = datetime(2026, 10, 24, 18, tzinfo=UTC)
 MORNING = datetime(2026, 10, 25, 6, tzinfo=UTC)
