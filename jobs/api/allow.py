@@ -15,7 +15,7 @@ from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
 
-from jobs.api.settings import Settings
+from jobs.api.settings import AllowConfig, Settings
 from jobs.comparison.promote import targets
 from jobs.fleetfile.reading import Fleet, validate_fleet
 from services.errors import ClasswiseError, NotAllowed, Problem
@@ -42,10 +42,21 @@ def admitted(data: dict[str, Any], settings: Settings) -> Fleet:
         NotAllowed: it names what the settings do not grant; all such things at once.
     """
     fleet = validate_fleet({**data, "storage": settings.storage}, source="body")
-    problems = list(_refusals(fleet, settings))
-    if problems:
+    most, found = settings.limits.models, len(fleet.config.models)
+    many = [Problem("models", f"at most {most}", str(found))] if found > most else []
+    if problems := [*many, *_refusals(fleet, settings.allow)]:
         raise NotAllowed(problems)
     return Fleet(validate_fleet(_overruled(fleet, settings), source="body").config, fleet.measures)
+
+
+def require_allowed(fleet: Fleet, allow: AllowConfig) -> None:
+    """Check a fleet where and when it is audited against what was granted at its submission: links may lead elsewhere.
+
+    Raises:
+        NotAllowed: it names what is not granted; all such things at once.
+    """
+    if problems := list(_refusals(fleet, allow)):
+        raise NotAllowed(problems)
 
 
 def _overruled(fleet: Fleet, settings: Settings) -> dict[str, Any]:
@@ -67,27 +78,25 @@ def _overruled(fleet: Fleet, settings: Settings) -> dict[str, Any]:
     return data
 
 
-def _refusals(fleet: Fleet, settings: Settings) -> Iterator[Problem]:
-    config, allow = fleet.config, settings.allow
-    if len(config.models) > settings.limits.models:
-        yield Problem("models", f"at most {settings.limits.models}", str(len(config.models)))
+def _refusals(fleet: Fleet, allow: AllowConfig) -> Iterator[Problem]:
+    config = fleet.config
     for index, model in enumerate(config.models):
         where = f"models[{index}]"
         if model.allow_unpickling and not allow.unpickling:
             yield Problem(f"{where}.allow_unpickling", "false", "true", "it runs code of the checkpoint's author")
-        yield from _source_refusals(f"{where}.uri", model.uri, allow.models, settings, is_model=True)
+        yield from _source_refusals(f"{where}.uri", model.uri, allow.models, allow, is_model=True)
     for index, measure in enumerate(fleet.measures):
         for name, uri in measure.sources().items():
-            yield from _source_refusals(f"measures[{index}].{name}", uri, allow.models, settings, is_model=True)
-    yield from _source_refusals("samples.uri", config.samples.uri, allow.samples, settings, is_model=False)
+            yield from _source_refusals(f"measures[{index}].{name}", uri, allow.models, allow, is_model=True)
+    yield from _source_refusals("samples.uri", config.samples.uri, allow.samples, allow, is_model=False)
     if config.generated is not None:
-        yield from _source_refusals("generated.uri", config.generated.uri, allow.samples, settings, is_model=False)
-    yield from _aftermath_refusals(fleet, settings)
+        yield from _source_refusals("generated.uri", config.generated.uri, allow.samples, allow, is_model=False)
+    yield from _aftermath_refusals(fleet, allow)
 
 
-def _aftermath_refusals(fleet: Fleet, settings: Settings) -> Iterator[Problem]:
+def _aftermath_refusals(fleet: Fleet, allow: AllowConfig) -> Iterator[Problem]:
     """What would follow the audit: requests from the server's network, signed by it; aliases and baselines of all."""
-    config, allow = fleet.config, settings.allow
+    config = fleet.config
     for index, hook in enumerate(config.notify):
         where = f"notify[{index}]"
         host = urlsplit(hook.url or "").hostname
@@ -104,7 +113,7 @@ def _aftermath_refusals(fleet: Fleet, settings: Settings) -> Iterator[Problem]:
 
 
 def _source_refusals(
-    where: str, text: str, schemes: tuple[str, ...], settings: Settings, *, is_model: bool
+    where: str, text: str, schemes: tuple[str, ...], allow: AllowConfig, *, is_model: bool
 ) -> Iterator[Problem]:
     try:
         uri = parse_uri(text)
@@ -114,12 +123,11 @@ def _source_refusals(
     if uri.scheme not in schemes:
         yield Problem(where, f"one of the schemes {', '.join(schemes) or '(none)'}", uri.scheme, _ASK)
         return
-    yield from _first_part(where, uri, settings)
-    yield from _options(where, uri, settings, is_model=is_model)
+    yield from _first_part(where, uri, allow)
+    yield from _options(where, uri, allow, is_model=is_model)
 
 
-def _first_part(where: str, uri: SourceUri, settings: Settings) -> Iterator[Problem]:
-    allow = settings.allow
+def _first_part(where: str, uri: SourceUri, allow: AllowConfig) -> Iterator[Problem]:
     if uri.scheme in FILES:
         yield from _path_refusals(where, uri.rest, allow.paths)
     elif uri.scheme in CODE:
@@ -141,8 +149,8 @@ def _first_part(where: str, uri: SourceUri, settings: Settings) -> Iterator[Prob
         yield from _path_refusals(where, uri.rest, allow.paths)
 
 
-def _options(where: str, uri: SourceUri, settings: Settings, *, is_model: bool) -> Iterator[Problem]:
-    paths = settings.allow.paths
+def _options(where: str, uri: SourceUri, allow: AllowConfig, *, is_model: bool) -> Iterator[Problem]:
+    paths = allow.paths
     folder = (MODEL_FOLDERS if is_model else SAMPLE_FOLDERS).get(uri.scheme, "")
     if is_model and uri.scheme == "mlflow" and uri.query:
         yield Problem(where, "no options", ", ".join(uri.query), "the registry is the server's")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Annotated, Any
 
@@ -62,15 +62,16 @@ class Service:
         self._changed = threading.Condition()
 
     def submit(self, body: bytes, content_type: str, key: str) -> AuditStatus:
-        return self.start(admitted(fleet_data(body, content_type), self.settings), key)
+        fleet = admitted(fleet_data(body, content_type), self.settings)
+        return self.start(fleet, key, self.settings.allow.model_dump(mode="json"))
 
-    def start(self, fleet: Fleet, key: str) -> AuditStatus:
-        """Submit a fleet, when there is room for it.
+    def start(self, fleet: Fleet, key: str, allow: Mapping[str, Any] | None = None) -> AuditStatus:
+        """Submit a fleet, when there is room for it, with the allow-list that admitted it; None for the server's own.
 
         Others may be submitted meanwhile; whoever submits the same fleet and key waits for the first.
         """
         with self._place(submission_of(fleet, key).id):
-            return self.client.submit(fleet, key)
+            return self.client.submit(fleet, key, allow=allow)
 
     @contextmanager
     def _place(self, name: str) -> Iterator[None]:

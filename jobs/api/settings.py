@@ -33,7 +33,9 @@ class TokenConfig(Part):
 class AllowConfig(Part):
     """What fleets of callers may name."""
 
-    models: tuple[str, ...] = Field((), description="Model schemes: torchscript, factory, mlflow ...")
+    models: tuple[str, ...] = Field(
+        (), description="Model schemes: export, onnx, mlflow ...; torchscript and factory run code."
+    )
     samples: tuple[str, ...] = Field((), description="Sample schemes: npz, imagefolder ...")
     paths: tuple[str, ...] = Field((), description="Folders, absolute, below which models and samples may lie.")
     factories: tuple[str, ...] = Field((), description="Modules that factory: and generator: may import.")
