@@ -19,12 +19,8 @@ from services.numerics.intervals.means import Intervals, Method, simultaneous
 from services.numerics.intervals.metrics import aggregate_interval, metric_intervals, not_separated, wcr_interval
 from services.numerics.profile import Profile
 from services.records import Estimate, GroupScore, Series, SeriesResult
-from tracking.bundle.scores import Scores
+from tracking.bundle.scores import Scores, columns_beside
 
-NOT_MEANS = frozenset({"id", "label", "predicted", "broken_by", "attack", "verdict"})
-"""Extra columns that are codes: their mean means nothing."""
-OF_A_DIMENSION = frozenset({"down", "up", "down_censored", "up_censored", "centre", "unit"})
-"""Columns of one latent dimension, which `jobs.audit.judging.attributes` sums up."""
 SATURATED_SHARE = 0.01
 OFFSET_SHIFT = 0.1
 NONE_CORRECT = "no correctly classified samples"
@@ -140,9 +136,9 @@ def _stratified(config: FleetConfig) -> bool:
 
 
 def extras_of(scores: Scores, measure: Measure) -> Scores:
-    """A measure's columns besides its series, as it named them."""
-    prefix = f"{measure.series()[0].key}:"
-    return {name.removeprefix(prefix): values for name, values in scores.items() if name.startswith(prefix)}
+    """A measure's columns besides its series whose means say something, as it named them."""
+    found = columns_beside(scores, measure.series()[0].key)
+    return {name: values for name, values in found.items() if measure.column(name).averaged and values.ndim == 1}
 
 
 class _Options(TypedDict):
@@ -207,8 +203,7 @@ def _rows(
 
 def _numeric(extras: Scores) -> Iterator[tuple[str, NDArray[np.float64]]]:
     for name, column in extras.items():
-        last = name.rpartition("/")[2]
-        if last not in NOT_MEANS and last not in OF_A_DIMENSION and column.ndim == 1 and column.dtype.kind in "bfiu":
+        if column.dtype.kind in "bfiu":
             yield name, column.astype(np.float64)
 
 
