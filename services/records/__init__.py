@@ -24,6 +24,7 @@ from services.records.results import (
     Outcome,
     SampleFacts,
     SeriesResult,
+    Threshold,
 )
 from services.records.schema import AUDIT_VERSION, SCHEMA_VERSION, digest_of
 from services.records.series import L2_DISTANCE, Column, Evidence, Series
@@ -60,5 +61,6 @@ __all__ = [
     "TaskFailure",
     "TaskGaps",
     "ThreatModel",
+    "Threshold",
     "digest_of",
 ]

@@ -14,9 +14,10 @@ from jobs.fleetfile.tree import FleetConfig, crossed
 from services.errors import MeasureError, Problem
 from services.loading.protocols import Samples
 from services.measures.base import Measure
+from services.metrics import Profiled, estimates
 from services.numerics.disparity import Disparity, disparity
 from services.numerics.intervals.means import Intervals, Method, simultaneous
-from services.numerics.intervals.metrics import aggregate_interval, metric_intervals, not_separated, wcr_interval
+from services.numerics.intervals.metrics import aggregate_interval, not_separated
 from services.numerics.profile import Profile
 from services.records import Estimate, GroupScore, Series, SeriesResult
 from tracking.bundle.scores import Scores, columns_beside
@@ -88,20 +89,26 @@ def series_result(
     profile = Profile.from_scores(scores, codes, n_groups, bound=series.bound)
     found = disparity(profile.means, profile.defined, penalty=config.fp_lambda)
     box = simultaneous(scores, codes, n_groups, **how)
-    value = found.wcr.value
-    wcr = found.wcr if value is None else wcr_interval(value, scores, codes, n_groups, mixed=mixed, **how)
-    metrics = metric_intervals(found, box, wcr)
-    aggregate, _ = aggregate_of(series, values, extras, config, delta=how["delta"])
+    data = Profiled(
+        scores=scores,
+        codes=codes,
+        means=profile.means,
+        defined=profile.defined,
+        disparity=found,
+        box=box,
+        mixed=mixed,
+        stratified=_stratified(config),
+        how={**how},
+        pooled={**_options(series, config)},
+    )
+    metrics = estimates(data)
+    metrics["aggregate"] = aggregate = _with_reason(series, metrics["aggregate"])
     near = not_separated(box, found.worst[0]) if found.worst else ()
     totals = _totals(series, values, counted, extras)
     return SeriesResult(
         series=series,
         grouping=grouping.name,
-        aggregate=aggregate,
-        rdi=metrics.rdi,
-        nrgc=metrics.nrgc,
-        wcr=metrics.wcr,
-        fp=metrics.fp,
+        metrics=metrics,
         worst=tuple(grouping.names[k] for k in found.worst),
         not_separated=tuple(grouping.names[k] for k in near),
         missing=tuple(grouping.names[k] for k in found.missing),
@@ -125,9 +132,11 @@ def aggregate_of(
     scores = values[_counted(series, values, extras)]
     how: _Options = {**_options(series, config), "delta": delta}
     found = aggregate_interval(scores, stratified=_stratified(config), **how)
-    if found.value is None and series.conditional:
-        found = replace(found, reason=NONE_CORRECT)
-    return found, len(scores)
+    return _with_reason(series, found), len(scores)
+
+
+def _with_reason(series: Series, found: Estimate) -> Estimate:
+    return replace(found, reason=NONE_CORRECT) if found.value is None and series.conditional else found
 
 
 def _stratified(config: FleetConfig) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from services.metrics import OF_SERIES
 from services.numerics.ranks import reranking, spearman
 from services.records import CalibrationResult, Evidence, ModelResult, ModelSpec, Series, SeriesResult
 
@@ -60,8 +61,8 @@ def _claims(models: Sequence[ModelResult]) -> list[str]:
 
 def _metrics(key: str, models: Sequence[ModelResult]) -> dict[str, list[float | None]]:
     found = [by_class(model, key) for model in models]
-    names = ("aggregate", "rdi", "nrgc", "wcr", "fp")
-    return {name: [None if r is None else getattr(r, name).value for r in found] for name in names}
+    names = [metric.name for metric in OF_SERIES]
+    return {name: [None if r is None else r.metric(name).value for r in found] for name in names}
 
 
 def _correlations(key: str, models: Sequence[ModelResult]) -> dict[str, float | None]:
