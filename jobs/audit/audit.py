@@ -1,6 +1,6 @@
 """The audit: from a fleet file to a bundle on disk.
 
-The flow is design.md's. Every stage asks the cache first; what is there is not done again. The driver opens the
+The flow is that of docs/architecture.md. Every stage asks the cache first; what is there is not done again. The driver opens the
 samples, and holds labels, one model's score columns at a time, and sums; never logits.
 """
 

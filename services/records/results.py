@@ -109,7 +109,7 @@ class GateResult:
 
 @dataclass(frozen=True, slots=True)
 class CalibrationResult:
-    """A temperature policy's answer and what a reader must know before trusting it (science.md section 4).
+    """A temperature policy's answer and what a reader must know before trusting it (docs/statistics.md).
 
     Attributes:
         policy: "fixed", "fleet-accuracy", "class-accuracy" or "ranking-stability".

@@ -40,7 +40,7 @@ CLEAN = series_of("clean", "clean accuracy", 1.0, binary=True)
 
 
 def profile(series: Series, names: Sequence[str], mean: Any, std: Any, count: Any) -> SeriesResult:
-    """A series' result by the definitions of science.md section 2, with normal intervals (enough for pictures)."""
+    """A series' result by GF 3.2 and 3.3, with normal intervals (enough for pictures)."""
     mean, std, count = (np.asarray(values, dtype=float) for values in (mean, std, count))
     half = 2.81 * std / np.sqrt(count)
     groups = tuple(
