@@ -1,7 +1,7 @@
 """The audit: from a fleet file to a bundle on disk.
 
-The flow is that of docs/architecture.md. Every stage asks the cache first; what is there is not done again. The driver opens the
-samples, and holds labels, one model's score columns at a time, and sums; never logits.
+The flow is that of docs/architecture.md. Every stage asks the cache first; what is there is not done again. The driver
+opens the samples, and holds labels, one model's score columns at a time, and sums; never logits.
 """
 
 from __future__ import annotations
