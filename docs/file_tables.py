@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from jobs.fleetfile.tree import FleetConfig
 from jobs.training.sweep_tree import ELSEWHERE, MAPPERS_ELSEWHERE, SweepConfig
+from services.metrics import METRICS
 
 BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
 
@@ -56,9 +57,9 @@ FLEET_MEANINGS = {
     "TemperatureConfig.high": "Largest temperature tried.",
     "TemperatureConfig.step": "Coarse grid step.",
     "TemperatureConfig.fine_step": "Step around the best coarse temperature.",
-    "GateConfig.metric": "What is judged. `falsified`, the refuted share of claims, needs `great` and `minimal`; `dp`, "
-    "`eopp`, `eodd`, `aodd`, gaps between the groups of `grouping`, are of measure `clean`; `classes`, the class "
-    "that lost most, goes with `not_worse_than`.",
+    "GateConfig.metric": "What is judged. "
+    + "; ".join(f"`{metric.name}`: {metric.meaning}" for metric in METRICS.values())
+    + ".",
     "GateConfig.grouping": "`class`, or a name from `groups`.",
     "GateConfig.at_least": "Passes when the lower bound is at least this.",
     "GateConfig.at_most": "Passes when the upper bound is at most this.",
