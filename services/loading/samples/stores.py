@@ -28,12 +28,16 @@ class Taken:
         kept: (len(rows),) bool, False where a corrupt image was skipped.
         shape: (C, H, W).
         content: hash of the images' content.
+        refused: names of the rows that are not kept, in order.
+        turned: images that were turned upright.
     """
 
     read: Read
     kept: NDArray[np.bool_]
     shape: Shape
     content: str
+    refused: tuple[str, ...] = ()
+    turned: int = 0
 
 
 class Store(Protocol):
