@@ -8,8 +8,8 @@ from typing import Any
 
 from services.records.asked import ModelSpec
 from services.records.estimates import Estimate, FalsifiedResult, GapResult, GroupScore
-from services.records.intake import Intake
 from services.records.fairness import FairnessResult, ProjectionResult
+from services.records.intake import Intake
 from services.records.schema import AUDIT_VERSION
 from services.records.series import Series
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from PIL import Image
 
 from services.errors import Problem, SourceError
-from services.loading.samples.encoded import DAMAGE, suffixes, sniffed_formats
+from services.loading.samples.encoded import DAMAGE, sniffed_formats, suffixes
 from services.records.intake import unread_sentence
 
 SYSTEM = frozenset({"__macosx", "@eadir", "$recycle.bin", "lost+found", "system volume information", "icon\r"})

@@ -28,9 +28,7 @@ def apportioned(counts: NDArray[np.int64], limit: int, *, least: int = 1) -> NDA
     return (quota + np.bincount(level, minlength=len(counts))).astype(np.int64)
 
 
-def select(
-    labels: Rows, classes: int, *, per_class: int | None, limit: int | None, seed: int, least: int = 1
-) -> Rows:
+def select(labels: Rows, classes: int, *, per_class: int | None, limit: int | None, seed: int, least: int = 1) -> Rows:
     """Rows of a stratified draw, ascending.
 
     Each class is shuffled by its own generator, keyed by (seed, class), and the first rows are taken: a larger draw
