@@ -132,8 +132,7 @@ def _run(fleet: Fleet, reporter: Reporter, factory: RunnerFactory) -> Finished:
             config=redacted_tree(without_queries(config.model_dump(mode="json"))),
             versions={**versions.installed(), **versions.of_measures(measures)},
             checks={**fleet_checks(models), ALIASES: aliases},
-            notes=(*intake_notes(known.intake, known.classes, known.counts), *too_few(fleet, known))
-            + fleet_notes(models, calibration),
+            notes=(*_sample_notes(fleet, known), *fleet_notes(models, calibration)),
             baseline=next((b.result.audit_id for b in baselines.values() if b is not None), ""),
         )
         result = record_comparison(result, folder, config, baselines)
@@ -315,6 +314,11 @@ def _sample_facts(uri: str, samples: Samples) -> SampleFacts:
         content=samples.content,
         intake=samples.intake,
     )
+
+
+def _sample_notes(fleet: Fleet, facts: SampleFacts) -> Iterator[str]:
+    yield from intake_notes(facts.intake, facts.classes, facts.counts)
+    yield from too_few(fleet, facts)
 
 
 def _now() -> datetime:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePath
 
 SHOWN = 5
+NO_SUFFIX = "no suffix"
 NO_CLASS = "no class"
 """Where files are counted that lie beside the class folders."""
 
@@ -25,6 +27,11 @@ class Intake:
     unread: dict[str, dict[str, int]] = field(default_factory=dict)
     left_out: dict[str, int] = field(default_factory=dict)
     turned: int = 0
+
+
+def suffix_of(name: str) -> str:
+    """Lower-case suffix of a file's name, or words for none."""
+    return PurePath(name).suffix.lower() or NO_SUFFIX
 
 
 def unread_sentence(name: str, suffixes: Mapping[str, int]) -> str:

@@ -16,7 +16,8 @@ from PIL import Image
 
 from services.errors import Problem, SourceError
 from services.loading.samples.encoded import DAMAGE, sniffed_formats, suffixes
-from services.records.intake import unread_sentence
+from services.loading.samples.stores import unread_problems
+from services.records.intake import suffix_of
 
 SYSTEM = frozenset({"__macosx", "@eadir", "$recycle.bin", "lost+found", "system volume information", "icon\r"})
 SYSTEM_FILES = frozenset({"thumbs.db", "ehthumbs.db", "desktop.ini"})
@@ -24,7 +25,6 @@ THUMBNAILS = frozenset({"thumbs", "thumbnails"})
 """Folders below a class that hold small copies of its images."""
 DESCRIPTIONS = frozenset({".txt", ".json", ".jsonl", ".csv", ".tsv", ".xml", ".yaml", ".yml", ".md"})
 """Suffixes of what is written about images, and lies beside them."""
-NO_SUFFIX = "no suffix"
 
 
 @dataclass(frozen=True)
@@ -85,22 +85,9 @@ def only_images(folders: Iterable[tuple[str, Path]], where: str) -> list[tuple[P
         SourceError: files are not read.
     """
     listings = [(name, listing(path)) for name, path in folders]
-    raise_unread({name: found.unread for name, found in listings if found.unread}, where)
+    if problems := unread_problems({name: found.unread for name, found in listings if found.unread}, where):
+        raise SourceError(problems)
     return [(path, k) for k, (_, found) in enumerate(listings) for path in found.images]
-
-
-def raise_unread(unread: Mapping[str, Mapping[str, int]], where: str, remedy: str = "") -> None:
-    """Raise a SourceError that lists files that are not read by class and suffix, if there are any."""
-    if unread:
-        found = "; ".join(unread_sentence(name, unread[name]) for name in sorted(unread))
-        raise SourceError(
-            Problem(where, "files that are images", found, f"convert them to PNG, or move them away{remedy}")
-        )
-
-
-def suffix_of(name: str) -> str:
-    """Lower-case suffix of a file's name, or words for none."""
-    return Path(name).suffix.lower() or NO_SUFFIX
 
 
 def left_out_kind(name: str) -> str | None:

@@ -19,11 +19,11 @@ from services.errors import Problem, SourceError
 from services.loading.factories import DEFAULT_FACTORIES
 from services.loading.samples.attributes import Asked, Groups, asked_attributes, check_shape
 from services.loading.samples.labels import checked_labels
-from services.loading.samples.listing import raise_unread, suffix_of
 from services.loading.samples.selection import select
-from services.loading.samples.stores import Read, Shape, Store, Taken
+from services.loading.samples.stores import Read, Shape, Store, Taken, unread_problems
 from services.loading.uris import SourceUri, parse_uri
 from services.records import Intake, SampleSpec, digest_of
+from services.records.intake import suffix_of
 from services.registry import Registry, did_you_mean
 
 
@@ -108,8 +108,9 @@ def open_samples(spec: SampleSpec, *, allowed_factories: tuple[str, ...] = DEFAU
     uri, measured = asked_attributes(parse_uri(spec.uri))
     source = SCHEMES.get(uri.scheme, where=spec.uri)(uri, allowed_factories=allowed_factories)
     where = f"{spec.uri} (labels)"
-    if spec.on_corrupt == "error":
-        raise_unread(source.unread, spec.uri, ", or set on_corrupt: skip")
+    problems = unread_problems(source.unread, spec.uri, ", or set on_corrupt: skip")
+    if problems and spec.on_corrupt == "error":
+        raise SourceError(problems)
     labels, classes = checked_labels(source.labels, source.classes, count=len(source.store), where=where)
     groups = _groups(source, spec, measured)
     _check_limit(labels, spec)

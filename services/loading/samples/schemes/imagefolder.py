@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from services.errors import Problem, SourceError
 from services.loading.fingerprint import existing
 from services.loading.samples.encoded import EncodedStore, file_bytes
-from services.loading.samples.listing import class_folders, listing, suffix_of
+from services.loading.samples.listing import class_folders, listing
 from services.loading.samples.source import Source
 from services.loading.uris import Converter, SourceUri, extent, names, one_of
-from services.records.intake import NO_CLASS
+from services.records.intake import NO_CLASS, suffix_of
 
 METADATA = "metadata.csv"
 SPLITS = frozenset({"train", "training", "val", "valid", "validation", "test"})
