@@ -15,6 +15,7 @@ from services.records.fairness import (
     ProjectionResult,
     TaskGaps,
 )
+from services.records.intake import Intake
 from services.records.results import (
     WORST_FIRST,
     AuditResult,
@@ -46,6 +47,7 @@ __all__ = [
     "GateResult",
     "GroupScore",
     "InputContract",
+    "Intake",
     "LatentDimension",
     "ModelResult",
     "ModelSpec",

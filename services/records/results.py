@@ -9,6 +9,7 @@ from typing import Any
 from services.records.asked import ModelSpec
 from services.records.estimates import Estimate, FalsifiedResult, GapResult, GroupScore
 from services.records.fairness import FairnessResult, ProjectionResult
+from services.records.intake import Intake
 from services.records.schema import AUDIT_VERSION
 from services.records.series import Series
 
@@ -179,7 +180,13 @@ class ModelResult:
 
 @dataclass(frozen=True, slots=True)
 class SampleFacts:
-    """What the audit knows of its samples: enough for an MLflow dataset and a reader."""
+    """What the audit knows of its samples: enough for an MLflow dataset and a reader.
+
+    Attributes:
+        counts: samples of each class in the audit.
+        skipped: by class, files or rows that could not be read, and were left out as `on_corrupt: skip` has it.
+        intake: what became of everything that the source holds.
+    """
 
     uri: str
     digest: str
@@ -189,6 +196,7 @@ class SampleFacts:
     counts: tuple[int, ...]
     skipped: dict[str, int] = field(default_factory=dict)
     content: str = ""
+    intake: Intake = field(default_factory=Intake)
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,8 +56,10 @@ def crossing(name: str, one: Grouping, two: Grouping) -> Grouping:
 
 
 def _by_column(samples: Samples, column: str) -> Grouping:
-    names, codes = np.unique(samples.groups[column], return_inverse=True)
-    return Grouping(column, codes.astype(np.int64), tuple(str(name) for name in names))
+    """A value of the source that no selected sample has stays, as an undefined group."""
+    values = samples.groups[column]
+    names = np.unique([*samples.group_names.get(column, ()), *np.unique(values)])
+    return Grouping(column, np.searchsorted(names, values).astype(np.int64), tuple(str(name) for name in names))
 
 
 def series_results(
