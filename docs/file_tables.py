@@ -57,9 +57,7 @@ FLEET_MEANINGS = {
     "TemperatureConfig.high": "Largest temperature tried.",
     "TemperatureConfig.step": "Coarse grid step.",
     "TemperatureConfig.fine_step": "Step around the best coarse temperature.",
-    "GateConfig.metric": "What is judged. "
-    + "; ".join(f"`{metric.name}`: {metric.meaning}" for metric in METRICS.values())
-    + ".",
+    "GateConfig.metric": f"What is judged. {'; '.join(f'`{each.name}`: {each.meaning}' for each in METRICS.values())}.",
     "GateConfig.grouping": "`class`, or a name from `groups`.",
     "GateConfig.at_least": "Passes when the lower bound is at least this.",
     "GateConfig.at_most": "Passes when the upper bound is at most this.",
