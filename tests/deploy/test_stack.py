@@ -203,7 +203,7 @@ def test_a_process_that_was_not_started_here_is_left_alone(tmp_path: Path) -> No
     (tmp_path / "run").mkdir()
     other = subprocess.Popen(["sleep", "60"], start_new_session=True)
     try:
-        record = f'{{"pid": {other.pid}, "started": "1", "boot": "{processes._boot()}"}}'
+        record = f'{{"pid": {other.pid}, "started": "1", "boot": "{processes.boot_id()}"}}'
         (tmp_path / "run" / "api.json").write_text(record)
         assert processes.running(layout, "api") is None
         part = processes.Part("api", (), {}, ready=lambda: True)

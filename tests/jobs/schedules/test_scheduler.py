@@ -87,7 +87,7 @@ def test_a_night_of_schedules_over_the_end_of_summer_time(
     clock.now = datetime(2026, 10, 24, 20, tzinfo=UTC)
     recorder = Recorder()
     scheduler = Scheduler(store, lambda storage: AuditClient(recorder), clock=clock)  # type: ignore[arg-type]
-    monkeypatch.setattr(Scheduler, "_follow", lambda self, firing: self._store.end(firing, FiringState.DONE, clock()))
+    monkeypatch.setattr(Scheduler, "follow", lambda self, firing: self._store.end(firing, FiringState.DONE, clock()))
     for number in range(20):
         fleet = make_fleet(f"fleet{number}")
         minute = f"{number * 3}" if number else "*/30"

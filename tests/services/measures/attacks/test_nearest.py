@@ -155,5 +155,5 @@ def test_masked_gradients_do_not_hide_what_fab_finds(shared_data: Path) -> None:
 def test_black_pixels_do_not_stop_an_attack_on_an_ordinary_network(shared_data: Path) -> None:
     network = zoo.load(shared_data, "mnist_conv_small_std")
     images, labels, _ = zoo.images(shared_data, "mnist/t10k.npz", slice(0, 16))
-    alone = [nearest_adversarials(network, images, labels, [one]).distances for one in Minimal()._seekers()[:3]]
+    alone = [nearest_adversarials(network, images, labels, [one]).distances for one in Minimal().seekers_of()[:3]]
     assert all(int(distances.isfinite().sum()) >= 14 for distances in alone)
