@@ -46,27 +46,34 @@ settings.register_profile("thorough", deadline=None, max_examples=200)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "desk"))
 
 FIXTURES = {
-    "server": {"stack", "postgres", "server", "served", "ray_head"},
     "ray": {"ray_head", "stack", "cluster"},
+    "server": {"ray_head", "stack", "postgres", "server", "served"},
     "browser": {"browser"},
-    "fleet": {"digit_weights"},
+    "fleet": {"once", "migrated_store"},
 }
 """Marks, and the fixtures that give them to the tests that use one."""
+MODULES = {"ray": "ray", "subprocess": "process"}
+"""What a file of tests imports, and the mark of all its tests."""
+FOLDERS = {"fleet": ("deploy", "hostile", "jobs/audit", "jobs/training", "torture", "tracking/mlflow", "upgrade")}
+"""Marks of all tests below a folder."""
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests by what they use; long files begin first."""
+    """Mark tests by what they use, for `make check`; the files that take longest begin first, for `make test`."""
     for item in items:
-        for mark, fixtures in FIXTURES.items():
-            if fixtures & set(getattr(item, "fixturenames", ())):
-                item.add_marker(mark)
-    heavy = {item.path for item in items if _cost(item) > 1}
-    items.sort(key=lambda item: item.path not in heavy)
+        for mark in _marks(item):
+            item.add_marker(mark)
+    marked = {item.path: {mark.name for mark in item.iter_markers()} for item in items}
+    items.sort(key=lambda item: -len(marked[item.path] & {"ray", "server", "browser", "process", "fleet"}))
 
 
-def _cost(item: pytest.Item) -> int:
-    return sum(item.get_closest_marker(mark) is not None for mark in ("ray", "server", "process", "slow"))
+def _marks(item: pytest.Item) -> Iterator[str]:
+    used, module = set(getattr(item, "fixturenames", ())), getattr(item, "module", None)
+    yield from (mark for mark, fixtures in FIXTURES.items() if used & fixtures)
+    yield from (mark for name, mark in MODULES.items() if hasattr(module, name))
+    place = item.path.relative_to(ROOT / "tests").as_posix()
+    yield from (mark for mark, folders in FOLDERS.items() if place.startswith(folders))
 
 
 def _define_missing_torchvision_operators() -> None:
