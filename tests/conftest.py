@@ -34,9 +34,8 @@ os.environ.setdefault("DO_NOT_TRACK", "true")
 
 ROOT = Path(__file__).resolve().parents[1]
 
-# Two workers of pytest-xdist on two cores: libraries that start a thread a core would only wait for each other.
-if "PYTEST_XDIST_WORKER" in os.environ:
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
+# The work of tests is small, and workers stand side by side: a library's threads would only wait for each other.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # No deadline: a busy machine is not a fault. In CI the same examples every time; at a desk, new ones.
 # `make test-all` is thorough. A test's own `max_examples` stands in every profile.

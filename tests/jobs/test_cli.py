@@ -218,11 +218,13 @@ def test_an_override_is_validated_too(fleet_file: Path) -> None:
     assert "resources.runner" in ran.stderr
 
 
-@pytest.mark.parametrize(("stop", "runner"), [(signal.SIGINT, "local"), (signal.SIGTERM, "ray")])
+@pytest.mark.parametrize(
+    ("stop", "runner"), [pytest.param(signal.SIGINT, "local", marks=pytest.mark.slow), (signal.SIGTERM, "ray")]
+)
 def test_a_signal_stops_cleanly_and_the_next_run_goes_on(
     fleet_file: Path, tmp_path: Path, stop: int, runner: str
 ) -> None:
-    write(fleet_file, measures=["clean", {"name": "pgd", "steps": 200, "epsilons": [0.02]}])
+    write(fleet_file, measures=["clean", {"name": "pgd", "steps": 100, "epsilons": [0.02]}])
     command = [sys.executable, "-m", "jobs.cli", "audit", str(fleet_file), "--json", "--runner", runner]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)

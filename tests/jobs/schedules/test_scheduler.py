@@ -307,6 +307,7 @@ def until(store: Store, ready: Callable[[list[Firing]], bool], seconds: float = 
     return found
 
 
+@pytest.mark.slow
 def test_a_killed_scheduler_loses_nothing_and_a_killed_audit_is_lost(tmp_path: Path, slow: Fleet) -> None:
     uri = f"sqlite:///{tmp_path}/schedules.db"
     store, log = Store(uri), tmp_path / "log"
