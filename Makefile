@@ -10,7 +10,7 @@ export RAY_USAGE_STATS_ENABLED := 0
 # uv looks where pip was told to look.
 export UV_FIND_LINKS := $(PIP_FIND_LINKS)
 
-.PHONY: help install demo check unit test test-all torture lint types contracts bench fuzz mutants lock licences advisories clean
+.PHONY: help install demo check test test-all tests-of-check tests-of-test tests-of-test-all torture lint types contracts bench fuzz mutants lock licences advisories clean
 
 help:
 	@echo "make demo      install, train three small models, audit them, print the verdict"
@@ -38,15 +38,17 @@ WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 UNITS := not (slow or gpu or ray or server or browser or process or fleet)
 
-check: lint types contracts unit
+# The types take as long as a third of the units and one core: side by side.
+check test test-all: install
+	@$(MAKE) --no-print-directory --jobs 2 lint types contracts tests-of-$@
 
-unit: install
+tests-of-check: install
 	$(PYTEST) -m "$(UNITS)"
 
-test: lint types contracts
+tests-of-test: install
 	$(PYTEST) -m "not slow and not gpu"
 
-test-all: lint types contracts
+tests-of-test-all: install
 	HYPOTHESIS_PROFILE=thorough $(PYTEST) -m "not gpu"
 
 COUNT ?= 200

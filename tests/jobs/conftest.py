@@ -14,6 +14,9 @@ from services.records import SampleSpec
 from services.training.architectures import small_cnn
 from services.training.epochs.checkpoints import save_weights
 from services.training.epochs.loop import train
+from services.training.mapper_recipe import MapperRecipe
+from services.training.mappers import vae
+from services.training.mappers.loop import train_mapper
 from services.training.methods.erm import Erm
 
 EPOCHS = {"good": 12, "weak": 2, "other": 12}
@@ -37,6 +40,19 @@ def _train_all(folder: Path) -> None:
         train(network, images, samples.labels, method=Erm(), epochs=epochs, batch=32, seed=seed, lr=0.05)
         save_weights(str(folder / f"{name}.safetensors"), network.state_dict())
     torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="session")
+def mapper_weights(once: Callable[[str, Callable[[Path], None]], Path]) -> Path:
+    """Weights of a small VAE of digits: six latents."""
+    return once("mapper", _train_mapper) / "model.safetensors"
+
+
+def _train_mapper(folder: Path) -> None:
+    samples = open_samples(SampleSpec("sklearn:digits?split=train"))
+    torch.manual_seed(0)
+    recipe = MapperRecipe(epochs=20, batch=32, lr=4e-3, beta=0.3)
+    train_mapper(vae(6, 1, 8, 8), samples.images(0, len(samples)), recipe=recipe, storage=str(folder))
 
 
 @pytest.fixture
