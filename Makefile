@@ -1,4 +1,4 @@
-# Two commands do everything on a fresh machine with Python 3.11: `make demo` and `make test`.
+# Two commands do everything on a fresh machine with Python 3.11: `make demo` and `make test`; `make check` is the quick one.
 PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
@@ -10,12 +10,13 @@ export RAY_USAGE_STATS_ENABLED := 0
 # uv looks where pip was told to look.
 export UV_FIND_LINKS := $(PIP_FIND_LINKS)
 
-.PHONY: help install demo test test-all torture lint types contracts bench fuzz mutants lock licences advisories clean
+.PHONY: help install demo check test test-all tests-of-check tests-of-test tests-of-test-all torture lint types contracts bench fuzz mutants lock licences advisories clean
 
 help:
 	@echo "make demo      install, train three small models, audit them, print the verdict"
-	@echo "make test      install, then lint, types, import contracts and tests"
-	@echo "make test-all  the same with the slow statistical and end-to-end tests"
+	@echo "make check     install, then lint, types, import contracts and the tests of units: a minute and a half"
+	@echo "make test      the same with Ray, servers, browsers and whole audits: eight minutes on two idle cores"
+	@echo "make test-all  the same with the slow statistical and end-to-end tests, and more examples of each property"
 	@echo "make torture   200 audits disturbed at a random point each, then servers, Ray and settings; COUNT=n, SEED=n"
 	@echo "make mutants   changes every line of the mathematics and sees whether the tests notice: a quarter of an hour"
 	@echo "make bench     speed and memory against a peer measured in the same run"
@@ -32,11 +33,23 @@ $(STAMP): pyproject.toml constraints.txt
 demo: install
 	$(BIN)/classwise demo; status=$$?; test $$status -eq 0 -o $$status -eq 1 -o $$status -eq 3
 
-test: lint types contracts
-	$(BIN)/python -m pytest -m "not slow and not gpu"
+# A file of tests stays with one worker, so that it starts its servers once; tests/conftest.py puts long files first.
+WORKERS ?= 2
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+UNITS := not (slow or gpu or ray or server or browser or process or fleet)
 
-test-all: lint types contracts
-	$(BIN)/python -m pytest -m "not gpu"
+# The types take as long as a third of the units and one core: side by side.
+check test test-all: install
+	@$(MAKE) --no-print-directory --jobs 2 lint types contracts tests-of-$@
+
+tests-of-check: install
+	$(PYTEST) -m "$(UNITS)"
+
+tests-of-test: install
+	$(PYTEST) -m "not slow and not gpu"
+
+tests-of-test-all: install
+	HYPOTHESIS_PROFILE=thorough $(PYTEST) -m "not gpu"
 
 COUNT ?= 200
 SEED ?= 1

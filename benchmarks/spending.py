@@ -35,7 +35,7 @@ def characteristics(boundary: Boundary, p: float) -> Characteristics:
     walk[0], accept, reject, expected = 1.0, 0.0, 0.0, 0.0
     for n in range(1, boundary.horizon + 1):
         expected += float(walk.sum())
-        walk = _step(walk, p)
+        walk = walk_step(walk, p)
         verdict = boundary.decide(np.full(size, n), k)
         accept += float(walk[verdict > 0].sum())
         reject += float(walk[verdict < 0].sum())
@@ -43,7 +43,7 @@ def characteristics(boundary: Boundary, p: float) -> Characteristics:
     return Characteristics(accept, reject, float(walk.sum()), expected)
 
 
-def _step(walk: NDArray[np.float64], p: float) -> NDArray[np.float64]:
+def walk_step(walk: NDArray[np.float64], p: float) -> NDArray[np.float64]:
     moved = walk * (1.0 - p)
     moved[1:] += walk[:-1] * p
     return moved
@@ -56,8 +56,8 @@ def spending_boundary(kappa: float, alpha: float, looks: tuple[int, ...]) -> Bou
     which can only lower the error.
     """
     size = int(stats.binom.isf(1e-12, looks[-1], kappa)) + 2
-    below = _critical(kappa, alpha, looks, size)
-    above = _critical(kappa, alpha, looks, size, upper=True)
+    below = critical_values(kappa, alpha, looks, size)
+    above = critical_values(kappa, alpha, looks, size, upper=True)
     k = np.arange(size)
     times = np.asarray(looks)
     accept_at = np.array([min(times[below >= j], default=looks[-1] + 1) for j in k])
@@ -65,7 +65,7 @@ def spending_boundary(kappa: float, alpha: float, looks: tuple[int, ...]) -> Bou
     return Boundary(kappa, alpha, looks[-1], accept_at, reject_until)
 
 
-def _critical(
+def critical_values(
     kappa: float, alpha: float, looks: tuple[int, ...], size: int, *, upper: bool = False
 ) -> NDArray[np.int64]:
     """At each look the critical count: accept at or below it (-1: never), or reject at or above it (size: never)."""

@@ -30,6 +30,7 @@ FLEET_HEADINGS = {
     "TrackingConfig": "tracking",
     "ResourcesConfig": "resources",
 }
+GATE_METRICS = "; ".join(f"`{metric.name}`: {metric.meaning}" for metric in METRICS.values())
 FLEET_MEANINGS = {
     "FleetConfig.samples": "The labelled images to audit on.",
     "FleetConfig.temperature": "How the temperature of the GREAT score is chosen.",
@@ -57,7 +58,7 @@ FLEET_MEANINGS = {
     "TemperatureConfig.high": "Largest temperature tried.",
     "TemperatureConfig.step": "Coarse grid step.",
     "TemperatureConfig.fine_step": "Step around the best coarse temperature.",
-    "GateConfig.metric": f"What is judged. {'; '.join(f'`{each.name}`: {each.meaning}' for each in METRICS.values())}.",
+    "GateConfig.metric": f"What is judged. {GATE_METRICS}.",
     "GateConfig.grouping": "`class`, or a name from `groups`.",
     "GateConfig.at_least": "Passes when the lower bound is at least this.",
     "GateConfig.at_most": "Passes when the upper bound is at most this.",

@@ -41,12 +41,12 @@ class Registry(Generic[T]):
 
     def __init__(self, kind: str, group: str, builtin: Mapping[str, str]) -> None:
         self.kind = kind
-        self._group = group
+        self.group = group
         self._builtin = dict(builtin)
 
     def names(self) -> list[str]:
         """All known names, sorted."""
-        return sorted({*self._builtin, *(point.name for point in entry_points(group=self._group))})
+        return sorted({*self._builtin, *(point.name for point in entry_points(group=self.group))})
 
     def get(self, name: str, *, where: str = "") -> T:
         """Import and return what `name` stands for.
@@ -56,7 +56,7 @@ class Registry(Generic[T]):
         """
         if name in self._builtin:
             return self._load(self._builtin[name])
-        for point in entry_points(group=self._group):
+        for point in entry_points(group=self.group):
             if point.name == name:
                 loaded: T = point.load()
                 return loaded
@@ -66,7 +66,7 @@ class Registry(Generic[T]):
 
     def location(self, name: str) -> tuple[str, str]:
         """Module and attribute that a known name stands for, without importing it."""
-        points = {point.name: point.value for point in entry_points(group=self._group)}
+        points = {point.name: point.value for point in entry_points(group=self.group)}
         module, _, attribute = {**points, **self._builtin}[name].partition(":")
         return module, attribute
 

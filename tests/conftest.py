@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from filelock import FileLock
 from hypothesis import settings
 
 from services.records import (
@@ -33,10 +34,45 @@ os.environ.setdefault("DO_NOT_TRACK", "true")
 
 ROOT = Path(__file__).resolve().parents[1]
 
+# The work of tests is small, and workers stand side by side: a library's threads would only wait for each other.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # No deadline: a busy machine is not a fault. In CI the same examples every time; at a desk, new ones.
-settings.register_profile("desk", deadline=None)
-settings.register_profile("ci", deadline=None, derandomize=True)
-settings.load_profile("ci" if os.environ.get("CI") else "desk")
+# `make test-all` is thorough. A test's own `max_examples` stands in every profile.
+settings.register_profile("desk", deadline=None, max_examples=30)
+settings.register_profile("ci", deadline=None, max_examples=30, derandomize=True)
+settings.register_profile("thorough", deadline=None, max_examples=200)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "desk"))
+
+FIXTURES = {
+    "ray": {"ray_head", "stack", "cluster"},
+    "server": {"ray_head", "stack", "postgres", "server", "served"},
+    "browser": {"browser"},
+    "fleet": {"once", "migrated_store"},
+}
+"""Marks, and the fixtures that give them to the tests that use one."""
+MODULES = {"ray": "ray", "subprocess": "process"}
+"""What a file of tests imports, and the mark of all its tests."""
+FOLDERS = {"fleet": ("deploy", "hostile", "jobs/audit", "jobs/training", "torture", "tracking/mlflow", "upgrade")}
+"""Marks of all tests below a folder."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests by what they use, for `make check`; the files that take longest begin first, for `make test`."""
+    for item in items:
+        for mark in _marks(item):
+            item.add_marker(mark)
+    marked = {item.path: {mark.name for mark in item.iter_markers()} for item in items}
+    items.sort(key=lambda item: -len(marked[item.path] & {"ray", "server", "browser", "process", "fleet"}))
+
+
+def _marks(item: pytest.Item) -> Iterator[str]:
+    used, module = set(getattr(item, "fixturenames", ())), getattr(item, "module", None)
+    yield from (mark for mark, fixtures in FIXTURES.items() if used & fixtures)
+    yield from (mark for name, mark in MODULES.items() if hasattr(module, name))
+    place = item.path.relative_to(ROOT / "tests").as_posix()
+    yield from (mark for mark, folders in FOLDERS.items() if place.startswith(folders))
 
 
 def _define_missing_torchvision_operators() -> None:
@@ -74,16 +110,36 @@ def shared_data() -> Path:
 
 
 @pytest.fixture(scope="session")
-def migrated_store(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], str]:
+def once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Callable[[Path], None]], Path]:
+    """A function of (name, make) to a folder that ``make`` fills once for all workers of this run of pytest."""
+    own = tmp_path_factory.getbasetemp()
+    root = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+
+    def made(name: str, make: Callable[[Path], None]) -> Path:
+        folder, part = root / f"once-{name}", root / f"once-{name}.part"
+        with FileLock(root / f"once-{name}.lock"):
+            if not folder.exists():
+                shutil.rmtree(part, ignore_errors=True)
+                part.mkdir()
+                make(part)
+                part.rename(folder)
+        return folder
+
+    return made
+
+
+def _migrate(folder: Path) -> None:
+    from mlflow import MlflowClient
+
+    MlflowClient(f"sqlite:///{folder}/mlflow.db").search_experiments(max_results=1)
+
+
+@pytest.fixture(scope="session")
+def migrated_store(once: Callable[[str, Callable[[Path], None]], Path]) -> Callable[[Path], str]:
     """A function of a folder to the URI of a SQLite store in it; the schema is made once and copied."""
-    template = tmp_path_factory.mktemp("template") / "mlflow.db"
 
     def copy(folder: Path) -> str:
-        from mlflow import MlflowClient
-
-        if not template.exists():
-            MlflowClient(f"sqlite:///{template}").search_experiments(max_results=1)
-        shutil.copy(template, folder / "mlflow.db")
+        shutil.copy(once("mlflow", _migrate) / "mlflow.db", folder / "mlflow.db")
         return f"sqlite:///{folder}/mlflow.db"
 
     return copy

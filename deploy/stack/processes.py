@@ -67,7 +67,7 @@ def start(layout: Layout, part: Part) -> subprocess.Popen[bytes]:
             group=part.user,
             extra_groups=None if part.user is None else [],
         )
-    record = {"pid": process.pid, "started": _started(process.pid), "boot": _boot()}
+    record = {"pid": process.pid, "started": _started(process.pid), "boot": boot_id()}
     write_private(layout["run"] / f"{part.name}.json", json.dumps(record))
     return process
 
@@ -124,7 +124,7 @@ def running(layout: Layout, name: str) -> int | None:
     """The id of a part's process, while it is the one that was started."""
     try:
         record = json.loads((layout["run"] / f"{name}.json").read_text())
-        pid, same = int(record["pid"]), record["boot"] == _boot()
+        pid, same = int(record["pid"]), record["boot"] == boot_id()
         return pid if same and record["started"] == _started(pid) else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -157,7 +157,7 @@ def _started(pid: int) -> str | None:
     return None if words[0] in "ZX" else words[19]
 
 
-def _boot() -> str:
+def boot_id() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 

@@ -43,13 +43,13 @@ def runner_for(config: FleetConfig) -> Runner:
             gpus=resources.gpus,
             wait_seconds=resources.wait_seconds,
             factories=config.factories,
-            environment=_registry_environment(config),
+            environment=registry_environment(config),
             log=logs.inherited(),
         )
     )
 
 
-def _registry_environment(config: FleetConfig) -> tuple[tuple[str, str], ...]:
+def registry_environment(config: FleetConfig) -> tuple[tuple[str, str], ...]:
     """Where workers find `mlflow:` sources: the driver's MLflow variables, when the fleet has such a source."""
     if not reads_mlflow(config):
         return ()

@@ -94,7 +94,7 @@ class Scheduler:
         """Follow what runs, claim what is due, and start what may."""
         self._store.beat(host(), self._clock())
         for firing in self._store.firings(FiringState.RUNNING):
-            self._apart(firing, partial(self._follow, firing))
+            self._apart(firing, partial(self.follow, firing))
         for schedule in self._store.schedules():
             self._look_at(schedule)
         overlaps = {schedule.name: schedule.overlap for schedule in self._store.schedules()}
@@ -154,7 +154,7 @@ class Scheduler:
         else:
             self._note(f"{firing.schedule}: submitted {submission.id}")
 
-    def _follow(self, firing: Firing) -> None:
+    def follow(self, firing: Firing) -> None:
         """Look after an audit that runs, or did when the last scheduler ended."""
         try:
             storage = str(self._store.content(firing).get("storage", ""))

@@ -121,7 +121,7 @@ def _source_refusals(
 
 def _first_part(where: str, uri: SourceUri, allow: AllowConfig) -> Iterator[Problem]:
     if uri.scheme in FILES:
-        yield from _path_refusals(where, uri.rest, allow.paths)
+        yield from path_refusals(where, uri.rest, allow.paths)
     elif uri.scheme in CODE:
         try:
             module, function = factory_name(uri)
@@ -138,7 +138,7 @@ def _first_part(where: str, uri: SourceUri, allow: AllowConfig) -> Iterator[Prob
         if ".." in uri.rest or not uri.rest.startswith(("models:/", "runs:/")):
             yield Problem(where, "models:/NAME@ALIAS, models:/NAME/VERSION or runs:/RUN/PATH", repr(uri.rest)[:120])
     elif _looks_like_path(uri.rest):
-        yield from _path_refusals(where, uri.rest, allow.paths)
+        yield from path_refusals(where, uri.rest, allow.paths)
 
 
 def _options(where: str, uri: SourceUri, allow: AllowConfig, *, is_model: bool) -> Iterator[Problem]:
@@ -149,12 +149,12 @@ def _options(where: str, uri: SourceUri, allow: AllowConfig, *, is_model: bool) 
     for name, value in uri.query.items():
         names_file = name == "weights" and not re.fullmatch(PUBLISHED, value)
         if names_file or name == folder or _looks_like_path(value):
-            yield from _path_refusals(f"{where} ({name})", value, paths)
+            yield from path_refusals(f"{where} ({name})", value, paths)
     if folder and folder not in uri.query:
         yield Problem(where, f"the option {folder}", "none", "its default is a folder of the worker")
 
 
-def _path_refusals(where: str, text: str, granted: tuple[str, ...]) -> Iterator[Problem]:
+def path_refusals(where: str, text: str, granted: tuple[str, ...]) -> Iterator[Problem]:
     """A path is granted when it lies below a granted folder, both as written and where links lead."""
     path = PurePosixPath(text)
     clean = path.is_absolute() and ".." not in path.parts and not re.search(r"[\x00-\x1f\x7f\\]", text)

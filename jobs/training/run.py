@@ -101,7 +101,7 @@ def _run(sweep: Sweep, reporter: TrainReporter, check: Callable[[TrainPlan], Non
     files.require_writable(sweep.config.storage, "storage")
     plan = plan_training(sweep)
     check(plan)
-    with _alone(plan.folder):
+    with alone(plan.folder):
         return _trained(sweep, plan, reporter, factory, started)
 
 
@@ -173,7 +173,7 @@ def _failed(event: TaskFailure[TrialTask], points: Sequence[EpochPoint]) -> Tria
 
 
 @contextmanager
-def _alone(folder: str) -> Iterator[None]:
+def alone(folder: str) -> Iterator[None]:
     """Two commands that train one sweep would write the same checkpoints; a local folder is locked against that."""
     from filelock import FileLock, Timeout
 

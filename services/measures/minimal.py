@@ -90,11 +90,11 @@ class Minimal(Measure):
         """Attack one batch. None of the attacks draws a random number: neither `ids` nor `seed` matters."""
         from services.measures.attacks.nearest import nearest_adversarials
 
-        seekers = self._seekers()
+        seekers = self.seekers_of()
         split = len(seekers) - 1 if self.attacks[-1] == "fab" and len(seekers) > 1 else len(seekers)
         return self._columns(nearest_adversarials(network, images, labels, seekers[:split], seekers[split:]))
 
-    def _seekers(self) -> list[Seeker]:
+    def seekers_of(self) -> list[Seeker]:
         from services.measures.attacks.carlini import CarliniWagner
         from services.measures.attacks.deepfool import DeepFool
         from services.measures.attacks.fab import FastAdaptiveBoundary

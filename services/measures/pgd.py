@@ -82,10 +82,10 @@ class Pgd(Measure):
         """Attack one batch; the score of a sample is a function of the network, the sample, its id and the seed."""
         from services.measures.attacks.pgd import attack_curve
 
-        found = attack_curve(network, images, labels, ids, self._curve(), seed=seed)
+        found = attack_curve(network, images, labels, ids, self.curve(), seed=seed)
         return survival_columns(self.series(), found)
 
-    def _curve(self) -> tuple[Descent, ...]:
+    def curve(self) -> tuple[Descent, ...]:
         from services.measures.attacks.pgd import Descent
 
         share = 0.25 if self.norm == "Linf" else 2.5 / self.steps

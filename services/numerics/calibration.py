@@ -78,22 +78,22 @@ def fleet_accuracy(curves: Sequence[ClassCurve], temperatures: Floats, grid: Gri
 
 def class_accuracy(curves: Sequence[ClassCurve], temperatures: Floats, grid: Grid) -> Floats:
     """(n,) mean over models of Spearman over classes of score and accuracy; models where it is undefined stay out."""
-    return _mean_defined([spearman_rows(c.means(temperatures), c.accuracies[None, :]) for c in curves])
+    return mean_defined([spearman_rows(c.means(temperatures), c.accuracies[None, :]) for c in curves])
 
 
 def ranking_stability(curves: Sequence[ClassCurve], temperatures: Floats, grid: Grid) -> Floats:
     """(n,) mean over models of the smallest Spearman between class scores at T and at its neighbours."""
-    return _mean_defined([_stability(curve, temperatures, grid) for curve in curves])
+    return mean_defined([stability_of(curve, temperatures, grid) for curve in curves])
 
 
-def _stability(curve: ClassCurve, temperatures: Floats, grid: Grid) -> Floats:
+def stability_of(curve: ClassCurve, temperatures: Floats, grid: Grid) -> Floats:
     here = curve.means(temperatures)
     shifts = grid.neighbourhood * np.array([-1.0, -0.5, 0.5, 1.0])
     near = [curve.means(np.clip(temperatures + shift, grid.low, grid.high)) for shift in shifts]
     return np.asarray(np.min([spearman_rows(here, there) for there in near], axis=0))
 
 
-def _mean_defined(rows: list[Floats]) -> Floats:
+def mean_defined(rows: list[Floats]) -> Floats:
     table = np.array(rows)
     known = ~np.isnan(table)
     out = np.full(table.shape[1], np.nan)
@@ -169,7 +169,7 @@ def _search(policy: Policy, curves: Sequence[ClassCurve], grid: Grid) -> Calibra
     every, first = np.unique(np.concatenate([coarse, fine]), return_index=True)
     curve = np.concatenate([values, objective(curves, fine, grid)])[first]
     best = int(np.flatnonzero(curve >= np.nanmax(curve) - _SAME)[0])
-    left, right = _plateau(curve, best)
+    left, right = plateau_around(curve, best)
     return CalibrationResult(
         policy,
         float(every[best]),
@@ -181,7 +181,7 @@ def _search(policy: Policy, curves: Sequence[ClassCurve], grid: Grid) -> Calibra
     )
 
 
-def _plateau(curve: Floats, best: int) -> tuple[int, int]:
+def plateau_around(curve: Floats, best: int) -> tuple[int, int]:
     left = right = best
     same = np.abs(curve - curve[best]) <= _SAME
     while left > 0 and same[left - 1]:

@@ -18,7 +18,7 @@ from services.numerics.checks import Bools, Floats, Ints, as_indices, as_scores,
 
 _COARSE = 1.5 * 2.0**26
 _FINE = 1.5 * 2.0**-1
-_MOST = 1 << 26
+MOST_SAMPLES = 1 << 26
 """Samples a group may have before the limbs' additions could round: 67 million."""
 
 
@@ -47,11 +47,11 @@ class Profile:
             MeasureError: a score out of range or NaN, a group out of range, or more than 2**26 samples in a group.
         """
         check_bound(bound)
-        values = as_scores(scores, bound) / _scale(bound)
+        values = as_scores(scores, bound) / scale_of(bound)
         index = as_indices(groups, values.size, n_groups, "groups")
         counts = np.bincount(index, minlength=n_groups)
-        if counts.size and counts.max() > _MOST:
-            raise fault("groups", f"at most {_MOST} samples a group", str(counts.max()))
+        if counts.size and counts.max() > MOST_SAMPLES:
+            raise fault("groups", f"at most {MOST_SAMPLES} samples a group", str(counts.max()))
         limbs = [np.bincount(index, weights=limb, minlength=n_groups) for limb in (*_split(values), *_split(values**2))]
         return cls(counts, np.array(limbs), bound)
 
@@ -94,12 +94,12 @@ class Profile:
     @property
     def sums(self) -> Floats:
         """(K,) sums of scores."""
-        return np.asarray((self.limbs[0] + self.limbs[1]) * _scale(self.bound))
+        return np.asarray((self.limbs[0] + self.limbs[1]) * scale_of(self.bound))
 
     @property
     def squares(self) -> Floats:
         """(K,) sums of squared scores."""
-        return np.asarray((self.limbs[2] + self.limbs[3]) * _scale(self.bound) ** 2)
+        return np.asarray((self.limbs[2] + self.limbs[3]) * scale_of(self.bound) ** 2)
 
     @property
     def means(self) -> Floats:
@@ -117,10 +117,10 @@ class Profile:
         if not self.total:
             return None
         high, low = math.fsum(self.limbs[0]), math.fsum(self.limbs[1])
-        return (high + low) * _scale(self.bound) / self.total
+        return (high + low) * scale_of(self.bound) / self.total
 
 
-def _scale(bound: float) -> float:
+def scale_of(bound: float) -> float:
     """The power of two at or above the bound: dividing by it is exact."""
     return 2.0 ** math.ceil(math.log2(bound))
 

@@ -27,7 +27,7 @@ GREAT_BOUND = math.sqrt(math.pi / 2)
 SATURATION = 2.0**-24
 """Half a float32 step below 1: activations that differ by no more than this may round to the same float32."""
 
-_CHUNK = 1 << 18
+CHUNK = 1 << 18
 """Elements handled at a time, so that temporaries stay in the cache whatever N and K are."""
 
 
@@ -79,7 +79,7 @@ def check_logits(logits: Logits, labels: NDArray[Any]) -> tuple[Logits, Ints]:
 
 def chunks(n: int, width: int) -> Iterator[slice]:
     """Slices of [0, n) of bounded size for rows of `width` elements."""
-    step = max(1, _CHUNK // width)
+    step = max(1, CHUNK // width)
     return (slice(start, min(start + step, n)) for start in range(0, n, step))
 
 

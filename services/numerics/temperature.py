@@ -41,7 +41,7 @@ error grows to at most 8 units in the last place of a term."""
 _NEGLIGIBLE = 20.0
 """Terms below exp(-20) / K are left out of a partition function of at least 1: an error below 3e-9."""
 
-_BLOCK = 1 << 16
+BLOCK = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -89,12 +89,12 @@ class TemperatureNodes:
         if place.size and not (place.min() > -1e-9 and place.max() < self.octaves + 1e-9):
             raise fault("temperatures", f"within [{self.low}, {self.low * 2.0**self.octaves}]", "others")
         octave = np.clip(np.floor(place), 0, self.octaves - 1).astype(np.int64)
-        weights = self._barycentric(2.0 * (place - octave) - 1.0)
+        weights = self.barycentric(2.0 * (place - octave) - 1.0)
         matrix = np.zeros((place.size, self.octaves, self.order))
         matrix[np.arange(place.size), octave] = weights
         return matrix.reshape(place.size, self.octaves * self.order)
 
-    def _barycentric(self, points: NDArray[Any]) -> Floats:
+    def barycentric(self, points: NDArray[Any]) -> Floats:
         angles = (2.0 * np.arange(self.order) + 1.0) * np.pi / (2.0 * self.order)
         gaps = points[:, None] + np.cos(angles)[None, :]
         hit = np.abs(gaps) < 1e-14
@@ -154,8 +154,8 @@ def partition_functions(logits: Logits, labels: Ints, temperatures: Floats) -> F
     head of each row holds -inf instead, a term of 0 that no row ever loses.
     """
     out = np.empty((temperatures.size, labels.size))
-    generations = _generations(temperatures)
-    step = max(1, _BLOCK // logits.shape[1])
+    generations = generations_of(temperatures)
+    step = max(1, BLOCK // logits.shape[1])
     for start in range(0, labels.size, step):
         block, own = logits[start : start + step], labels[start : start + step]
         line = np.arange(own.size)
@@ -176,11 +176,11 @@ def _block_partitions(gaps: NDArray[np.float32], grid: Floats, generations: list
         counts = np.add.reduceat(kept, starts)
         starts, flat = np.cumsum(counts) - counts, flat[kept]
         for chain in chains:
-            for index, terms in _walk(flat, chain, grid):
+            for index, terms in walk_down(flat, chain, grid):
                 out[index] = 1.0 + np.asarray(np.add.reduceat(terms, starts), dtype=np.float64)
 
 
-def _walk(flat: NDArray[np.float32], chain: Ints, grid: Floats) -> Iterator[tuple[int, NDArray[np.float32]]]:
+def walk_down(flat: NDArray[np.float32], chain: Ints, grid: Floats) -> Iterator[tuple[int, NDArray[np.float32]]]:
     """Yield exp(flat / T) along a chain of temperatures, each half the one before, from a single exponential."""
     middle = min(_ROOTS, chain.size - 1)
     terms = flat * np.float32(1.0 / grid[chain[middle]])
@@ -196,7 +196,7 @@ def _walk(flat: NDArray[np.float32], chain: Ints, grid: Floats) -> Iterator[tupl
         yield int(index), terms
 
 
-def _generations(temperatures: Floats) -> list[list[Ints]]:
+def generations_of(temperatures: Floats) -> list[list[Ints]]:
     """Chains of exactly halving temperatures, cut to a length that keeps float32 exact enough, hottest first.
 
     Generation g holds the g-th pieces of all chains, so a generation's largest temperature falls from one to the next.

@@ -101,7 +101,7 @@ class Pool(Generic[T, R]):
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
-        self._slots: list[_Slot] = []
+        self.slots: list[_Slot] = []
         self._own_cluster = False
         self._open = ExitStack()
         self._head: HeadWatch | None = None
@@ -112,7 +112,7 @@ class Pool(Generic[T, R]):
             self._open.enter_context(counters.METER.mirrored(RayMirror()))
             self._head = HeadWatch(ray.get_runtime_context().gcs_address)
             count = self._count()
-            self._slots = [self._place() for _ in range(count)]
+            self.slots = [self._place() for _ in range(count)]
         except BaseException:
             self._close()
             raise
@@ -126,7 +126,7 @@ class Pool(Generic[T, R]):
     @property
     def workers(self) -> int:
         """How many workers there are."""
-        return len(self._slots)
+        return len(self.slots)
 
     def _worker(self) -> tuple[type, tuple[Any, ...]]:
         """The worker's class and the arguments of its constructor behind device and threads."""
@@ -147,7 +147,7 @@ class Pool(Generic[T, R]):
             ResourceError: no worker could be placed for `wait_seconds`, or the head of the cluster is gone.
             WorkerError: workers keep dying before they are ready.
         """
-        for index, slot in enumerate(self._slots):
+        for index, slot in enumerate(self.slots):
             if slot.flying:  # of a run that was closed before its end: nobody waits for these tasks any more
                 self._replace(index)
         queue: Dispatcher[T] = Dispatcher(tasks, remedy=self.remedy)
@@ -161,7 +161,7 @@ class Pool(Generic[T, R]):
                 if result is not None:
                     yield result
             self._levels(queue)
-            if any(slot.starting is None for slot in self._slots):
+            if any(slot.starting is None for slot in self.slots):
                 deadline = time.monotonic() + self._ask.wait_seconds
             elif time.monotonic() > deadline:
                 raise ResourceError(self._not_placed())
@@ -170,22 +170,22 @@ class Pool(Generic[T, R]):
 
     def _levels(self, queue: Dispatcher[T]) -> None:
         counters.METER.count(counters.QUEUE, queue.pending)
-        counters.METER.count(counters.RUNNING, sum(len(slot.flying) for slot in self._slots))
-        counters.METER.count(counters.WORKERS, sum(slot.starting is None for slot in self._slots))
+        counters.METER.count(counters.RUNNING, sum(len(slot.flying) for slot in self.slots))
+        counters.METER.count(counters.WORKERS, sum(slot.starting is None for slot in self.slots))
 
     def _redone(self, task: T) -> None:
         """A task that a lost worker had is going to be done again."""
 
     def _feed(self, queue: Dispatcher[T]) -> None:
         for _ in range(self.in_flight):
-            for index, slot in enumerate(self._slots):
+            for index, slot in enumerate(self.slots):
                 if slot.starting is None and len(slot.flying) < self.in_flight:
                     task = queue.next_for(index)
                     if task is not None:
                         slot.flying[self._send(slot.actor, task)] = task
 
     def _ready_refs(self) -> list[Any]:
-        refs = [ref for slot in self._slots for ref in (slot.starting, *slot.flying) if ref is not None]
+        refs = [ref for slot in self.slots for ref in (slot.starting, *slot.flying) if ref is not None]
         ready, _ = ray.wait(refs, num_returns=1, timeout=TICK_SECONDS)
         if ready and len(refs) > 1:
             ready, _ = ray.wait(refs, num_returns=len(refs), timeout=0)
@@ -193,10 +193,10 @@ class Pool(Generic[T, R]):
 
     def _settle(self, ref: Any, queue: Dispatcher[T]) -> R | TaskFailure[T] | None:
         """Take the result of a finished call: a value, a failure, or a death to recover from."""
-        index = next((i for i, s in enumerate(self._slots) if ref in s.flying or ref is s.starting), None)
+        index = next((i for i, s in enumerate(self.slots) if ref in s.flying or ref is s.starting), None)
         if index is None:
             return None  # of an actor already replaced in this turn
-        slot = self._slots[index]
+        slot = self.slots[index]
         task: T | None = slot.flying.get(ref)
         try:
             value, stage = self._take(ref) if task is not None else (ray.get(ref), "done")
@@ -220,7 +220,7 @@ class Pool(Generic[T, R]):
 
         Ray has a dozen errors for this. Tasks are idempotent, so one answer does for all: end what may still live.
         """
-        slot = self._slots[index]
+        slot = self.slots[index]
         stillborn = slot.stillborn + 1 if slot.starting is not None else 0
         if stillborn >= START_ATTEMPTS:
             remedy = "look at the logs of Ray; does classwise import on every node?"
@@ -240,8 +240,8 @@ class Pool(Generic[T, R]):
     def _replace(self, index: int, stillborn: int = 0) -> None:
         if self._head is not None:
             self._head.wait()
-        ray.kill(self._slots[index].actor, no_restart=True)
-        self._slots[index] = self._place(stillborn)
+        ray.kill(self.slots[index].actor, no_restart=True)
+        self.slots[index] = self._place(stillborn)
 
     def _raised(
         self, index: int, ref: Any, task: T | None, error: RayTaskError, queue: Dispatcher[T]
@@ -249,7 +249,7 @@ class Pool(Generic[T, R]):
         cause = error.cause if isinstance(error.cause, ClasswiseError) else None
         if task is None:
             raise cause or WorkerError(Problem("worker", "to start", _told(error))) from None
-        del self._slots[index].flying[ref]
+        del self.slots[index].flying[ref]
         queue.failed(index, task)
         unknown = WorkerError(Problem(task.title, "the task to finish", _told(error)))
         return failure(task, cause or unknown)
@@ -301,7 +301,7 @@ class Pool(Generic[T, R]):
         return Problem("resources", f"room for a worker of {ask.each}", found, remedy)
 
     def _close(self) -> None:
-        slots, self._slots = self._slots, []
+        slots, self.slots = self.slots, []
         if self._head is not None and self._head.gone:
             # Whatever is asked of a head that is gone ends this process with exit code 1; its workers end with it.
             atexit.unregister(ray.shutdown)

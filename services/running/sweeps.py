@@ -33,15 +33,15 @@ class RaySweep(Pool[TrialTask, Event]):
 
     def __init__(self, ask: Ask, sets: Mapping[str, TrainingSet]) -> None:
         super().__init__(ask)
-        self._sets, self._refs = sets, dict[str, Any]()
+        self._sets, self.data_refs = sets, dict[str, Any]()
 
     def _worker(self) -> tuple[type, tuple[Any, ...]]:
         return (TrialWorker, ()) if self._ask.gang == 1 else (Conductor, (self._ask,))
 
     def _send(self, actor: Any, task: TrialTask) -> Any:
-        if task.data not in self._refs:
-            self._refs[task.data] = ray.put(self._sets[task.data])
-        ref = self._refs[task.data]
+        if task.data not in self.data_refs:
+            self.data_refs[task.data] = ray.put(self._sets[task.data])
+        ref = self.data_refs[task.data]
         return actor.run.options(num_returns="streaming").remote(task, ref if self._ask.gang == 1 else [ref])
 
     def _take(self, ref: Any) -> tuple[Event, Literal["begun", "advanced", "done"]]:

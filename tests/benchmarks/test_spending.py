@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from benchmarks.spending import _critical, _step, characteristics, spending_boundary
+from benchmarks.spending import characteristics, critical_values, spending_boundary, walk_step
 from services.numerics.intervals.sequential import Boundary, mixture_boundary
 
 LOOKS = (5, 20, 60, 100, 160, 260, 420, 700)
@@ -55,7 +55,7 @@ def test_characteristics_by_hand():
 
 
 def test_one_step_of_the_walk():
-    assert _step(np.array([0.5, 0.25, 0.0]), 0.2).tolist() == pytest.approx([0.4, 0.3, 0.05])
+    assert walk_step(np.array([0.5, 0.25, 0.0]), 0.2).tolist() == pytest.approx([0.4, 0.3, 0.05])
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_spending_takes_the_largest_critical_values_that_the_budget_allows(kappa
             alive[stop] = 0.0
             found.append(min(stop, default=size) if upper else max(stop, default=-1))
             previous = look
-        assert _critical(kappa, alpha, looks, size, upper=upper).tolist() == found
+        assert critical_values(kappa, alpha, looks, size, upper=upper).tolist() == found
         for k in range(size):
             if upper:
                 expected = max((look for look, c in zip(looks, found, strict=True) if c <= k), default=-1)
@@ -94,5 +94,5 @@ def test_spending_takes_the_largest_critical_values_that_the_budget_allows(kappa
 
 def test_a_budget_that_is_just_spent_is_spent():
     """P(Bin(2, 1/2) = 0) = P(Bin(2, 1/2) = 2) = 1/4, in binary exactly."""
-    assert _critical(0.5, 0.25, (2,), 3).tolist() == [0]
-    assert _critical(0.5, 0.25, (2,), 3, upper=True).tolist() == [2]
+    assert critical_values(0.5, 0.25, (2,), 3).tolist() == [0]
+    assert critical_values(0.5, 0.25, (2,), 3, upper=True).tolist() == [2]

@@ -81,7 +81,7 @@ def stack_fleet(stack: Stack, digit_weights: dict[str, str]) -> dict[str, Any]:
         "fleet": "digits",
         "samples": {"uri": "sklearn:digits?split=test"},
         "models": models,
-        "measures": ["clean", "great", {"name": "pgd", "steps": 150, "epsilons": [0.05]}],
+        "measures": ["clean", "great", {"name": "pgd", "steps": 80, "epsilons": [0.05]}],
         "factories": ["services.training.architectures"],
         "storage": str(stack.layout["storage"]),
         "resources": {"runner": "ray", "workers": 2, "cpus": 1, "shard": 100, "batch": 100},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,25 +14,45 @@ from services.records import SampleSpec
 from services.training.architectures import small_cnn
 from services.training.epochs.checkpoints import save_weights
 from services.training.epochs.loop import train
+from services.training.mapper_recipe import MapperRecipe
+from services.training.mappers import vae
+from services.training.mappers.loop import train_mapper
 from services.training.methods.erm import Erm
+
+EPOCHS = {"good": 12, "weak": 2, "other": 12}
 
 
 @pytest.fixture(scope="session")
-def digit_weights(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def digit_weights(once: Callable[[str, Callable[[Path], None]], Path]) -> dict[str, str]:
     """Weights of three networks: well trained, briefly trained, and trained with another seed."""
-    folder = tmp_path_factory.mktemp("weights")
+    folder = once("digit-weights", _train_all)
+    return {name: str(folder / f"{name}.safetensors") for name in EPOCHS}
+
+
+def _train_all(folder: Path) -> None:
     samples = open_samples(SampleSpec("sklearn:digits?split=train"))
-    images, found = samples.images(0, len(samples)), {}
+    images = samples.images(0, len(samples))
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    for seed, (name, epochs) in enumerate({"good": 12, "weak": 2, "other": 12}.items()):
+    for seed, (name, epochs) in enumerate(EPOCHS.items()):
         torch.manual_seed(seed)
         network = small_cnn(width=8)
         train(network, images, samples.labels, method=Erm(), epochs=epochs, batch=32, seed=seed, lr=0.05)
-        found[name] = str(folder / f"{name}.safetensors")
-        save_weights(found[name], network.state_dict())
+        save_weights(str(folder / f"{name}.safetensors"), network.state_dict())
     torch.set_num_threads(threads)
-    return found
+
+
+@pytest.fixture(scope="session")
+def mapper_weights(once: Callable[[str, Callable[[Path], None]], Path]) -> Path:
+    """Weights of a small VAE of digits: six latents."""
+    return once("mapper", _train_mapper) / "model.safetensors"
+
+
+def _train_mapper(folder: Path) -> None:
+    samples = open_samples(SampleSpec("sklearn:digits?split=train"))
+    torch.manual_seed(0)
+    recipe = MapperRecipe(epochs=20, batch=32, lr=4e-3, beta=0.3)
+    train_mapper(vae(6, 1, 8, 8), samples.images(0, len(samples)), recipe=recipe, storage=str(folder))
 
 
 @pytest.fixture

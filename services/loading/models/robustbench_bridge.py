@@ -54,7 +54,7 @@ def load_robustbench(name: str, *, dataset: str, threat_model: str, model_dir: P
     utils = robustbench_module("robustbench.utils")
     _check_name(utils, name, dataset, threat_model, where)
     expected = weight_files(model_dir, dataset, threat_model, name)
-    with _tidy(expected[0].parent), _atomic_downloads(utils), contextlib.redirect_stdout(io.StringIO()):
+    with _tidy(expected[0].parent), atomic_downloads(utils), contextlib.redirect_stdout(io.StringIO()):
         try:
             return utils.load_model(name, model_dir=model_dir, dataset=dataset, threat_model=threat_model)
         except Exception as error:
@@ -165,7 +165,7 @@ def _tidy(folder: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _atomic_downloads(utils: Any) -> Iterator[None]:
+def atomic_downloads(utils: Any) -> Iterator[None]:
     """Let robustbench download to a file of its own, one process at a time, moved over the target when complete."""
     original = utils.download_gdrive_new
 

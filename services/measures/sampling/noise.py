@@ -93,7 +93,7 @@ def unit_noise(
             _centred(cells[:, :dimension], out[part])
         else:
             words = raw_bits(STREAMS[kind], seed, ids[part], draws[part], -(-dimension // 8)).view("<u4")
-            _by_quantile(kind, words[:, :dimension], out[part])
+            by_quantile(kind, words[:, :dimension], out[part])
 
     if threads == 1 or len(parts) == 1:
         for part in parts:
@@ -109,7 +109,7 @@ def _centred(cells: NDArray[np.uint16], out: NDArray[np.float32]) -> None:
     out += np.float32(2.0**-16 - 1.0)
 
 
-def _by_quantile(kind: str, words: NDArray[np.uint32], out: NDArray[np.float32]) -> None:
+def by_quantile(kind: str, words: NDArray[np.uint32], out: NDArray[np.float32]) -> None:
     """The distribution's inverse at (word + 1/2) / 2^32, from the table inside, exactly in the outer cells."""
     base, slope = _table(kind)
     flat, target = words.ravel(), out.reshape(-1)

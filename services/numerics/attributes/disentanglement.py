@@ -48,14 +48,14 @@ def mutual_information_gap(latents: NDArray[Any], factors: Mapping[str, NDArray[
     codes = np.asarray(latents)
     if codes.ndim != 2 or codes.shape[1] < 2 or not len(codes) or not np.isfinite(codes).all():
         raise fault("latents", "finite numbers (N, L) with N >= 1 and L >= 2", f"shape {codes.shape}")
-    binned = np.stack([_binned(column) for column in codes.T], axis=1)
+    binned = np.stack([in_bins(column) for column in codes.T], axis=1)
     gaps: dict[str, Estimate] = {}
     best: dict[str, int | None] = {}
     for name, values in factors.items():
         array = np.asarray(values)
         if array.shape != (len(codes),):
             raise fault(f"factors ({name})", f"shape ({len(codes)},)", f"shape {array.shape}")
-        gaps[name], best[name] = _gap(binned, _coded(array))
+        gaps[name], best[name] = _gap(binned, coded(array))
     known = [gap.value for gap in gaps.values() if gap.value is not None]
     mig = Estimate(float(np.mean(known))) if known else Estimate(None, reason="no factor that varies")
     return Disentanglement(mig, gaps, best)
@@ -79,12 +79,12 @@ def _gap(binned: Ints, factor: Ints) -> tuple[Estimate, int | None]:
     return Estimate(min(1.0, float((first - second) / entropy))), int(told.argmax())
 
 
-def _coded(values: NDArray[Any]) -> Ints:
+def coded(values: NDArray[Any]) -> Ints:
     found, codes = np.unique(values, return_inverse=True)
-    return codes.astype(np.int64) if found.size <= BINS else _binned(values)
+    return codes.astype(np.int64) if found.size <= BINS else in_bins(values)
 
 
-def _binned(values: Floats) -> Ints:
+def in_bins(values: Floats) -> Ints:
     low, high = float(values.min()), float(values.max())
     if high <= low:
         return np.zeros(values.size, dtype=np.int64)

@@ -34,7 +34,7 @@ _WITHIN = (np.arange(SCALE) - (SCALE - 1) / 2.0) / SCALE
 
 def thickness(images: NDArray[Any]) -> Floats:
     """(N,) mean stroke thickness in pixels of the image; to about a quarter of a pixel."""
-    return _blocks(images, lambda strokes, skeletons: _mean_distance(strokes, skeletons))
+    return _blocks(images, lambda strokes, skeletons: mean_distance(strokes, skeletons))
 
 
 def length(images: NDArray[Any]) -> Floats:
@@ -83,7 +83,7 @@ def _centred(light: Floats) -> tuple[Floats, Floats, Floats]:
     return total, down, across
 
 
-def _mean_distance(strokes: NDArray[np.bool_], skeletons: NDArray[np.bool_]) -> Floats:
+def mean_distance(strokes: NDArray[np.bool_], skeletons: NDArray[np.bool_]) -> Floats:
     """The distance of a pixel's centre to the next background pixel's is half a pixel more than to the edge."""
     padded = np.pad(strokes, ((0, 0), (1, 1), (1, 1)))
     count = skeletons.sum(axis=(1, 2))

@@ -18,7 +18,7 @@ _AROUND = ((-1, 0), (-1, 1), (0, 1), (1, 1), (1, 0), (1, -1), (0, -1), (-1, -1))
 _DIAGONAL = 2.0**0.5
 
 
-def _deletable(step: int) -> Bools:
+def deletable(step: int) -> Bools:
     """(256,) codes that the half-step deletes: 2 to 6 neighbours, one run of them, and two triples not all set."""
     bits = ((np.arange(256)[:, None] >> np.arange(8)) & 1).astype(bool)
     neighbours = bits.sum(axis=1)
@@ -30,7 +30,7 @@ def _deletable(step: int) -> Bools:
     return np.asarray((neighbours >= 2) & (neighbours <= 6) & (runs == 1) & ~first & ~second)
 
 
-_TABLES = (_deletable(0), _deletable(1))
+_TABLES = (deletable(0), deletable(1))
 
 
 def thinned(images: NDArray[np.bool_]) -> Bools:
@@ -43,7 +43,7 @@ def thinned(images: NDArray[np.bool_]) -> Bools:
         stack = padded[alive]
         before = stack.sum(axis=(1, 2))
         for table in _TABLES:
-            stack[:, 1:-1, 1:-1] &= ~table[_codes(stack)]
+            stack[:, 1:-1, 1:-1] &= ~table[neighbour_codes(stack)]
         padded[alive] = stack
         alive = alive[stack.sum(axis=(1, 2)) < before]
     return padded[:, 1:-1, 1:-1]
@@ -58,7 +58,7 @@ def lengths(skeletons: NDArray[np.bool_]) -> NDArray[np.float64]:
     return np.asarray(straight + _DIAGONAL * (falling.sum(axis=(1, 2)) + rising.sum(axis=(1, 2))))
 
 
-def _codes(padded: NDArray[Any]) -> NDArray[np.uint8]:
+def neighbour_codes(padded: NDArray[Any]) -> NDArray[np.uint8]:
     _, height, width = padded.shape
     codes = np.zeros((len(padded), height - 2, width - 2), dtype=np.uint8)
     for bit, (down, right) in enumerate(_AROUND):

@@ -33,7 +33,7 @@ NO_SAMPLES = "no samples"
 NO_TOLERANCE = "no dimension has any tolerance, so its shares are 0/0"
 
 _SLACK = 1e-9
-_CELLS = 1 << 22
+CELLS = 1 << 22
 """Elements of a block of bootstrap weights."""
 
 
@@ -200,7 +200,7 @@ def bootstrap_means(values: Floats, *, seed: int, draws: int) -> Floats:
     """(draws, D) means of resamples with replacement of rows (S, D); a block of resamples is one matrix product."""
     size = len(values)
     source = np.random.default_rng([seed, size])
-    rows = max(1, _CELLS // size)
+    rows = max(1, CELLS // size)
     blocks = [
         source.multinomial(size, np.full(size, 1.0 / size), min(rows, draws - first)) @ values / size
         for first in range(0, draws, rows)
@@ -235,10 +235,10 @@ def _means(values: Floats, bounds: Floats, delta: float, seed: int) -> tuple[Est
         delta=delta,
         seed=seed,
     )
-    return tuple(_estimate(float(values[:, d].mean()), float(bounds[d]), box, d) for d in range(columns))
+    return tuple(within_limits(float(values[:, d].mean()), float(bounds[d]), box, d) for d in range(columns))
 
 
-def _estimate(mean: float, bound: float, box: Intervals, d: int) -> Estimate:
+def within_limits(mean: float, bound: float, box: Intervals, d: int) -> Estimate:
     low, high = min(float(box.low[d]) * bound, mean), max(float(box.high[d]) * bound, mean)
     vacuous = bool(box.vacuous[d])
     return Estimate(mean, low, high, "the interval covers the whole range" if vacuous else "", vacuous)

@@ -28,7 +28,7 @@ from services.numerics.intervals import betting
 
 Method = Literal["hoeffding", "empirical-bernstein", "betting", "clopper-pearson"]
 
-_CELLS = 1 << 18
+CELLS = 1 << 18
 """Elements of a padded block of groups, so that temporaries stay in the cache."""
 
 
@@ -104,14 +104,14 @@ class Sample:
         order = order[self.counts[order] > 0]
         while order.size:
             width = int(self.counts[order[0]])
-            block, order = np.split(order, [max(1, _CELLS // width)])
-            turn = np.arange(width) if self.seed is None else _order(width, self.seed)
+            block, order = np.split(order, [max(1, CELLS // width)])
+            turn = np.arange(width) if self.seed is None else reading_order(width, self.seed)
             mask = turn[None, :] < self.counts[block][:, None]
             cells = np.minimum(self.starts[block][:, None] + turn[None, :], self.values.size - 1)
             yield block, np.where(mask, self.values[cells], 0.0), mask
 
 
-def _order(width: int, seed: int) -> Ints:
+def reading_order(width: int, seed: int) -> Ints:
     """A random order of [0, width); what lies below any n < width comes in the order that width n would have had."""
     return np.argsort(np.random.default_rng(seed).random(width))
 

@@ -21,7 +21,7 @@ from services.records import Estimate
 
 Range = tuple[float, float]
 
-_MOST_EXACT = 200
+MOST_EXACT = 200
 """Groups up to which NRGC's largest value over a box is exact; beyond, the assignments would take seconds."""
 
 
@@ -82,12 +82,12 @@ def nrgc_range(low: Floats, high: Floats) -> Range | None:
     Smallest, exact in O(G log G): among vectors of the box with one sum, ``clip(c, L, U)`` is majorised by all others
     and NRGC's numerator is Schur-convex. Between neighbouring values among the L_k and U_k the order of the clipped
     vector does not change, so numerator and denominator are linear in c, their ratio is monotone, and one of the 2 G
-    values is best. Largest: `_largest_nrgc`.
+    values is best. Largest: `largest_nrgc`.
     """
     if high.max() <= 0.0:
         return None
     low, high = low / high.max(), high / high.max()  # NRGC has no scale; this keeps subnormal scores apart
-    return _smallest_nrgc(low, high), _largest_nrgc(low, high)
+    return _smallest_nrgc(low, high), largest_nrgc(low, high)
 
 
 def _smallest_nrgc(low: Floats, high: Floats) -> float:
@@ -107,19 +107,19 @@ def _smallest_nrgc(low: Floats, high: Floats) -> float:
     return max(0.0, float(np.min(total(weights) / (size * total(np.ones(size))))))
 
 
-def _largest_nrgc(low: Floats, high: Floats) -> float:
+def largest_nrgc(low: Floats, high: Floats) -> float:
     """The largest ``N(m) / (G D(m))``, N the weighted sum over sorted means, D their sum, by Dinkelbach's iteration.
 
     ``N(m) = max`` over rankings r of ``sum_k w_{r(k)} m_k`` (rearrangement). So for a ratio q the largest
     ``N(m) - q G D(m)`` is the largest over rankings of ``sum_k max_{m_k} (w_{r(k)} - q G) m_k``, an assignment problem
     whose m_k are L_k or U_k. The ratio of its solution exceeds q until q is the maximum. For many groups the
-    assignment is relaxed (`_relaxed_nrgc`): an upper bound, in practice within 1e-3 of the exact one.
+    assignment is relaxed (`relaxed_nrgc`): an upper bound, in practice within 1e-3 of the exact one.
     """
     size, weights = low.size, rank_weights(low.size)
     if size == 1:
         return 0.0
-    if size > _MOST_EXACT:
-        return _relaxed_nrgc(low, high)
+    if size > MOST_EXACT:
+        return relaxed_nrgc(low, high)
     ratio = 0.0
     for _ in range(60):
         pull = weights[None, :] - ratio * size
@@ -132,7 +132,7 @@ def _largest_nrgc(low: Floats, high: Floats) -> float:
     return min(ratio * (1.0 + 1e-12), (size - 1.0) / size)
 
 
-def _relaxed_nrgc(low: Floats, high: Floats) -> float:
+def relaxed_nrgc(low: Floats, high: Floats) -> float:
     """An upper bound of NRGC over the box: a ratio at which even the relaxed gain is not positive, by bisection."""
     size, weights = low.size, rank_weights(low.size)
     below, above = 0.0, (size - 1.0) / size

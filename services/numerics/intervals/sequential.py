@@ -127,16 +127,16 @@ def mixture_boundary(kappa: float, alpha: float, horizon: int) -> Boundary:
     size = 16
     while True:
         k = np.arange(size)
-        reject = _last(lambda n, k=k: log_evidence_above(n, k, kappa) >= -np.log(alpha), k, horizon)
+        reject = last_true(lambda n, k=k: log_evidence_above(n, k, kappa) >= -np.log(alpha), k, horizon)
         if reject[-1] >= horizon or size > horizon:
             break
         size *= 2
     keep = slice(0, int(np.argmax(reject >= horizon)) + 1 if (reject >= horizon).any() else size)
-    accept = _last(lambda n: log_evidence_below(n, k, kappa) < -np.log(alpha), k, horizon) + 1
+    accept = last_true(lambda n: log_evidence_below(n, k, kappa) < -np.log(alpha), k, horizon) + 1
     return Boundary(kappa, alpha, horizon, np.maximum(accept, 1)[keep], reject[keep])
 
 
-def _last(holds: Any, first: Ints, horizon: int) -> Ints:
+def last_true(holds: Any, first: Ints, horizon: int) -> Ints:
     """The last n in [first, horizon] at which a condition that holds up to some n still holds; first - 1 if none."""
     low, high = first - 1, np.full(first.shape, horizon)
     while (low < high).any():

@@ -76,14 +76,14 @@ def rare_event(margin: Margin, normals: Normals, plan: SplittingPlan, rng: np.ra
         plan: the budget.
         rng: for resampling only.
     """
-    state = _Population.start(margin, normals, plan)
+    state = Population.start(margin, normals, plan)
     while state.split(rng):
         for _ in range(plan.moves):
             state.move(margin, normals)
     return summarise(state.estimates(), passes=state.passes, plan=plan)
 
 
-class _Population:
+class Population:
     """All replicates, kept in step: latents (R, N, D), margins (R, N), each replicate with its own level."""
 
     def __init__(self, latents: Latents, margins: NDArray[np.float64], plan: SplittingPlan) -> None:
@@ -95,9 +95,9 @@ class _Population:
         self.step = np.full(plan.replicates, 0.5)
 
     @classmethod
-    def start(cls, margin: Margin, normals: Normals, plan: SplittingPlan) -> _Population:
+    def start(cls, margin: Margin, normals: Normals, plan: SplittingPlan) -> Population:
         latents = normals(plan.replicates * plan.particles)
-        margins = _clean(margin(latents)).reshape(plan.replicates, plan.particles)
+        margins = as_margins(margin(latents)).reshape(plan.replicates, plan.particles)
         return cls(latents.reshape(*margins.shape, latents.shape[1]), margins, plan)
 
     def split(self, rng: np.random.Generator) -> bool:
@@ -110,7 +110,7 @@ class _Population:
             if level > 0.0 and not self.active[r]:
                 self.log_p[r] = -np.inf
             if self.active[r]:
-                chosen = _systematic(alive, self.plan.particles, rng)
+                chosen = systematic(alive, self.plan.particles, rng)
                 self.latents[r], self.margins[r], self.level[r] = (
                     self.latents[r][chosen],
                     self.margins[r][chosen],
@@ -125,7 +125,7 @@ class _Population:
         shape = (len(runs), self.plan.particles, fresh.shape[1])
         b = self.step[runs, None, None].astype(np.float32)
         proposed = np.sqrt(1.0 - b * b) * self.latents[runs] + b * fresh.reshape(shape)
-        margins = _clean(margin(proposed.reshape(fresh.shape))).reshape(shape[:2])
+        margins = as_margins(margin(proposed.reshape(fresh.shape))).reshape(shape[:2])
         self.passes += margins.size
         accepted = margins < self.level[runs, None]
         self.latents[runs] = np.where(accepted[:, :, None], proposed, self.latents[runs])
@@ -137,11 +137,11 @@ class _Population:
         return np.exp(self.log_p)
 
 
-def _clean(margins: NDArray[np.float64]) -> NDArray[np.float64]:
+def as_margins(margins: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(np.where(np.isnan(margins), -np.inf, margins), dtype=np.float64)
 
 
-def _systematic(alive: NDArray[np.int64], count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+def systematic(alive: NDArray[np.int64], count: int, rng: np.random.Generator) -> NDArray[np.int64]:
     """Resample `count` of the survivors with the least possible variation of their multiplicities."""
     positions = (np.arange(count) + rng.random()) * (len(alive) / count)
     return rng.permutation(alive)[np.minimum(positions.astype(np.int64), len(alive) - 1)]

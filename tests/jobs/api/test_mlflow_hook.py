@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 from mlflow.entities.webhook import Webhook, WebhookAction, WebhookEntity, WebhookEvent
-from mlflow.webhooks.delivery import _generate_hmac_signature, _send_webhook_request
+from mlflow.webhooks.delivery import _generate_hmac_signature, _send_webhook_request  # noqa: PLC2701
 from starlette.testclient import TestClient
 
 from jobs.api import hooks

@@ -65,6 +65,7 @@ def _answers(address: str) -> bool:
         return False
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 def test_the_curl_examples_run(server: str, fleet: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "fleet.yaml").write_text(yaml.safe_dump(fleet))

@@ -94,16 +94,20 @@ def test_a_second_audit_starts_no_worker(digits_fleet: dict[str, Any]) -> None:
     assert run_audit(fleet, Quiet(), runner=never).result.outcome is Outcome.PASS
 
 
-def test_changed_weights_are_audited_anew_and_unchanged_ones_are_not(
+def test_weights_under_another_name_are_not_audited_again_and_another_input_is(
     digits_fleet: dict[str, Any], digit_weights: dict[str, str]
 ) -> None:
-    audit(digits_fleet)
-    changed = deepcopy(digits_fleet)
-    changed["models"][0]["uri"] = changed["models"][0]["uri"].replace(digit_weights["good"], digit_weights["other"])
-    again = audit(changed)
-    assert [model.forwards > 0 for model in again.result.models] == [False, False, False]
+    fewer = {**deepcopy(digits_fleet), "models": deepcopy(digits_fleet["models"][1:])}
+    first = audit(fewer)
+    changed = deepcopy(fewer)
+    changed["models"][0]["uri"] = changed["models"][0]["uri"].replace(digit_weights["weak"], digit_weights["other"])
+    same = audit(changed)
+    assert [model.forwards for model in same.result.models] == [0, 0], "the other model has these weights"
+    assert same.result.models[0].series == first.result.models[1].series
+    changed["models"][0]["uri"] = changed["models"][0]["uri"].replace(digit_weights["other"], digit_weights["good"])
+    assert [model.forwards > 0 for model in audit(changed).result.models] == [True, False]
     changed["models"][0]["input"] = {"range": [0.0, 0.9]}
-    assert audit(changed).result.models[0].forwards > 0
+    assert [model.forwards > 0 for model in audit(changed).result.models] == [True, False]
 
 
 @pytest.mark.parametrize(("batch", "shard"), [(7, 300), (64, 97), (899, 899)])

@@ -31,7 +31,8 @@ GATES = [{"measure": "clean", "metric": "wcr", "at_least": 0.5}]
 
 
 def _registry() -> Any:
-    from mlflow.models.evaluation.evaluator_registry import _model_evaluation_registry  # warns when it is imported
+    # It warns when it is imported.
+    from mlflow.models.evaluation.evaluator_registry import _model_evaluation_registry  # noqa: PLC2701
 
     return _model_evaluation_registry
 

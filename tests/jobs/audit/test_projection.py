@@ -9,32 +9,16 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-import torch
 
 from jobs.audit.audit import run_audit
 from jobs.audit.publish import audit_and_publish
 from jobs.fleetfile.reading import validate_fleet
 from jobs.terminal.progress import Quiet
 from services.errors import ClasswiseError
-from services.loading.samples.source import open_samples
-from services.records import Outcome, SampleSpec
+from services.records import Outcome
 from services.storage.traversals import Traversal
 from services.training.epochs.checkpoints import load_weights, save_weights
-from services.training.mapper_recipe import MapperRecipe
-from services.training.mappers import vae
-from services.training.mappers.loop import train_mapper
 from tracking.figures.attributes import traversal_path
-
-
-@pytest.fixture(scope="module")
-def mapper_weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small VAE of digits."""
-    folder = tmp_path_factory.mktemp("mapper")
-    samples = open_samples(SampleSpec("sklearn:digits?split=train"))
-    torch.manual_seed(0)
-    recipe = MapperRecipe(epochs=20, batch=32, lr=4e-3, beta=0.3)
-    train_mapper(vae(6, 1, 8, 8), samples.images(0, len(samples)), recipe=recipe, storage=str(folder))
-    return folder / "model.safetensors"
 
 
 @pytest.fixture

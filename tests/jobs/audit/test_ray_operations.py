@@ -86,7 +86,7 @@ class Kills(Quiet):
     def done(self, receipt: Any) -> None:
         if receipt.task.kind == "logits" and not self.killed:
             self.killed = True
-            actor = self.runner._slots[0].actor
+            actor = self.runner.slots[0].actor
             os.kill(ray.get(actor.__ray_call__.remote(lambda worker: os.getpid())), signal.SIGKILL)
 
 
@@ -131,7 +131,7 @@ def test_the_scraped_numbers_are_those_of_the_audit(
 
 def _workers_logged(result: AuditResult) -> None:
     """Each worker's own log has lines with the audit's id."""
-    session = Path(ray._private.worker.global_worker.node.get_session_dir_path()) / "logs"
+    session = Path(ray.nodes()[0]["ObjectStoreSocketName"]).parents[1] / "logs"
     lines = [
         json.loads(line)
         for path in session.glob("worker-*.err")

@@ -87,7 +87,7 @@ def test_a_night_of_schedules_over_the_end_of_summer_time(
     clock.now = datetime(2026, 10, 24, 20, tzinfo=UTC)
     recorder = Recorder()
     scheduler = Scheduler(store, lambda storage: AuditClient(recorder), clock=clock)  # type: ignore[arg-type]
-    monkeypatch.setattr(Scheduler, "_follow", lambda self, firing: self._store.end(firing, FiringState.DONE, clock()))
+    monkeypatch.setattr(Scheduler, "follow", lambda self, firing: self._store.end(firing, FiringState.DONE, clock()))
     for number in range(20):
         fleet = make_fleet(f"fleet{number}")
         minute = f"{number * 3}" if number else "*/30"
@@ -307,6 +307,7 @@ def until(store: Store, ready: Callable[[list[Firing]], bool], seconds: float = 
     return found
 
 
+@pytest.mark.slow
 def test_a_killed_scheduler_loses_nothing_and_a_killed_audit_is_lost(tmp_path: Path, slow: Fleet) -> None:
     uri = f"sqlite:///{tmp_path}/schedules.db"
     store, log = Store(uri), tmp_path / "log"

@@ -19,8 +19,8 @@ def quick_fleet(digits_fleet: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.fixture
 def slow_fleet(quick_fleet: dict[str, Any]) -> dict[str, Any]:
-    """Nine shards of an attack that takes seconds each."""
-    slow = [{"name": "pgd", "steps": 300, "epsilons": [0.02]}]
+    """Nine shards of an attack that takes about a second each."""
+    slow = [{"name": "pgd", "steps": 150, "epsilons": [0.02]}]
     resources = {**quick_fleet["resources"], "shard": 100}
     return {**quick_fleet, "fleet": "slow", "measures": slow, "resources": resources}
 

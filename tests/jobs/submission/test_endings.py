@@ -69,7 +69,11 @@ def test_memory_has_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rea
     kept, there = Endings(), folders(tmp_path, 8)
     for number, folder in enumerate(there):
         assert kept.read(folder, f"a{number}") is not None
-    assert len(kept._kept) == 5 and there[7] in kept._kept and there[0] not in kept._kept
+    for number in range(7, 2, -1):  # the last five are remembered
+        kept.read(there[number], f"a{number}")
+    assert len(reads) == 8
+    kept.read(there[0], "a0")
+    assert len(reads) == 9
 
 
 @pytest.mark.filterwarnings("default::DeprecationWarning", "default::FutureWarning")

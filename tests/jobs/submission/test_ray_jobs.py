@@ -81,6 +81,7 @@ def test_one_submission_many_submitters_and_an_mlflow_run_at_its_end(
     assert (told.returncode, json.loads(told.stdout)["id"]) == (1, name)
 
 
+@pytest.mark.slow
 def test_stop_keeps_shards_and_gives_the_workers_back(
     client: AuditClient, slow_fleet: dict[str, Any], tmp_path: Path
 ) -> None:

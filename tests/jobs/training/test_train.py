@@ -267,7 +267,7 @@ def test_show_says_what_it_can_show(tmp_path: Path) -> None:
 
 def test_two_commands_do_not_train_one_sweep(tmp_path: Path) -> None:
     with (
-        run._alone(str(tmp_path / "training" / "small")),
+        run.alone(str(tmp_path / "training" / "small")),
         pytest.raises(StorageError, match="one command at a time"),
     ):
         run_sweep(sweep(tmp_path), QuietTraining())

@@ -12,11 +12,11 @@ from services.errors import MeasureError
 from services.numerics.calibration import (
     Grid,
     Policy,
-    _mean_defined,
-    _plateau,
-    _stability,
     calibrate,
     calibration_notes,
+    mean_defined,
+    plateau_around,
+    stability_of,
 )
 from services.numerics.scores import great_scores
 from services.numerics.temperature import ClassCurve, TemperatureNodes
@@ -181,8 +181,8 @@ def test_each_of_the_four_neighbours_counts_for_stability(place: int) -> None:
     at_nodes = np.linalg.solve(nodes.interpolation(around), means)
     curve = ClassCurve(nodes, at_nodes * 10, np.full(3, 10), np.array([1, 2, 3]))
     grid = Grid(low=1.1, high=1.9, neighbourhood=0.4)
-    assert _stability(curve, np.array([1.5]), grid).tolist() == [-1.0]
-    assert _stability(curve, np.array([1.9, 1.1]), grid).shape == (2,)
+    assert stability_of(curve, np.array([1.5]), grid).tolist() == [-1.0]
+    assert stability_of(curve, np.array([1.9, 1.1]), grid).shape == (2,)
 
 
 def test_nodes_reach_the_ends_one_and_what_is_asked() -> None:
@@ -201,7 +201,7 @@ def test_a_grid_of_nothing_is_refused(change: dict[str, float]) -> None:
 
 def test_models_where_a_correlation_is_undefined_stay_out_of_the_mean() -> None:
     rows = [np.array([np.nan, np.nan, 1.0]), np.array([np.nan, 0.5, 0.0])]
-    np.testing.assert_array_equal(_mean_defined(rows), [np.nan, 0.5, 0.5])
+    np.testing.assert_array_equal(mean_defined(rows), [np.nan, 0.5, 0.5])
 
 
 RISING, FALLING = [[0.1, 0.2, 0.3], [0.1, 0.2, 0.3]], [[0.3, 0.2, 0.1], [0.3, 0.2, 0.1]]
@@ -220,10 +220,10 @@ def test_the_whole_of_a_calibration() -> None:
 
 def test_a_plateau_inside_the_grid_is_not_at_its_edge() -> None:
     grid = Grid(low=1.0, high=2.0, step=0.25, fine_step=0.25, window=1)
-    assert _plateau(np.array([0.0, 1.0, 1.0 - 1e-10, 1.0 + 1e-10, 0.5]), 2) == (1, 3)
-    assert _plateau(np.array([1.0, 1.0, 1.0]), 1) == (0, 2)
-    assert _plateau(np.array([0.0, 1.0, 0.0]), 1) == (1, 1)
-    assert _plateau(np.array([0.0, 1e-9, 2e-9]), 0) == (0, 1)
+    assert plateau_around(np.array([0.0, 1.0, 1.0 - 1e-10, 1.0 + 1e-10, 0.5]), 2) == (1, 3)
+    assert plateau_around(np.array([1.0, 1.0, 1.0]), 1) == (0, 2)
+    assert plateau_around(np.array([0.0, 1.0, 0.0]), 1) == (1, 1)
+    assert plateau_around(np.array([0.0, 1e-9, 2e-9]), 0) == (0, 1)
     right = calibrate("class-accuracy", [line(CROSSING, [3, 2, 1])], grid=grid)
     assert (right.temperature, right.plateau, right.at_edge) == (1.5, (1.5, 2.0), True)
     around = calibrate("class-accuracy", [line(CROSSING, [3, 2, 1])], grid=SMALL)

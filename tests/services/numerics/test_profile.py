@@ -102,7 +102,7 @@ def test_types_and_the_largest_group() -> None:
     assert Profile.merge(iter([found])).bound == 1.0
     assert type(found.aggregate) is float
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(profile_module, "_MOST", int(found.counts.max()))
+        patch.setattr(profile_module, "MOST_SAMPLES", int(found.counts.max()))
         assert Profile.from_scores(scores, groups, 3, bound=1.0).total == 50
     none = Profile.from_scores(np.zeros(0), np.zeros(0, int), 0, bound=1.0)
     assert (none.n_groups, none.total, none.coverage, none.aggregate) == (0, 0, None, None)
@@ -110,7 +110,7 @@ def test_types_and_the_largest_group() -> None:
 
 @pytest.mark.parametrize(("bound", "scale"), [(1.0, 1.0), (1.25, 2.0), (2.0, 2.0), (2.01, 4.0), (0.3, 0.5)])
 def test_the_scale_is_the_power_of_two_above_the_bound(bound: float, scale: float) -> None:
-    assert profile_module._scale(bound) == scale
+    assert profile_module.scale_of(bound) == scale
 
 
 def test_variances_are_cut_to_what_is_possible() -> None:

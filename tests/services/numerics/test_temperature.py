@@ -17,10 +17,10 @@ from services.numerics.scores import great_scores
 from services.numerics.temperature import (
     ClassCurve,
     TemperatureNodes,
-    _generations,
-    _walk,
     class_sums,
+    generations_of,
     partition_functions,
+    walk_down,
 )
 
 PROBE = np.unique(np.concatenate([[0.01, 0.0100001, 0.011, 1.0, 10.0], np.geomspace(0.01, 10, 37)]))
@@ -189,9 +189,9 @@ def test_interpolation_is_that_of_lagrange_also_at_the_nodes_and_the_ends() -> N
 def test_a_point_on_a_node_takes_its_value_alone() -> None:
     nodes = TemperatureNodes(1.0, 1, 4)
     on = -np.cos((2 * np.arange(4) + 1) * np.pi / 8)
-    np.testing.assert_array_equal(nodes._barycentric(on), np.eye(4))
-    np.testing.assert_array_equal(nodes._barycentric(on + 5e-15), np.eye(4))
-    near = nodes._barycentric(on[:1] + 1e-12)
+    np.testing.assert_array_equal(nodes.barycentric(on), np.eye(4))
+    np.testing.assert_array_equal(nodes.barycentric(on + 5e-15), np.eye(4))
+    near = nodes.barycentric(on[:1] + 1e-12)
     assert near[0, 0] != 1.0 and near[0, 0] == pytest.approx(1.0, abs=1e-10)
 
 
@@ -204,8 +204,8 @@ def test_sums_do_not_depend_on_the_size_of_blocks(activation: str) -> None:
     np.testing.assert_allclose(whole, direct(logits, labels, 5, grid, activation), atol=1e-5)
     with pytest.MonkeyPatch.context() as patch:
         for elements in (1, 33, 10**6):
-            patch.setattr(scores_module, "_CHUNK", elements)
-            patch.setattr(temperature_module, "_BLOCK", elements)
+            patch.setattr(scores_module, "CHUNK", elements)
+            patch.setattr(temperature_module, "BLOCK", elements)
             parts = class_sums(logits, labels, 5, temperatures=grid, activation=activation)
             np.testing.assert_allclose(parts, whole, rtol=1e-12)
             nodes = TemperatureNodes(0.5, 1, 4)
@@ -237,10 +237,10 @@ def test_terms_are_dropped_only_where_they_are_negligible() -> None:
 
 def test_chains_halve_and_are_cut_hottest_first() -> None:
     grid = np.array([2.0**-k for k in range(8)] + [3.0, 1.5, 0.7])
-    found = [[chain.tolist() for chain in chains] for chains in _generations(grid)]
+    found = [[chain.tolist() for chain in chains] for chains in generations_of(grid)]
     assert found == [[[8, 9], [0, 1, 2, 3, 4, 5], [10]], [[6, 7]]]
-    assert _generations(np.zeros(0)) == []
-    twice = [[chain.tolist() for chain in chains] for chains in _generations(np.array([1.0, 2.0, 1.0]))]
+    assert generations_of(np.zeros(0)) == []
+    twice = [[chain.tolist() for chain in chains] for chains in generations_of(np.array([1.0, 2.0, 1.0]))]
     assert sorted(index for chains in twice for chain in chains for index in chain) == [0, 1, 2]
 
 
@@ -248,7 +248,7 @@ def test_a_walk_gives_every_temperature_of_its_chain_from_one_exponential() -> N
     flat = -np.array([0.1, 1.0, 3.0], dtype=np.float32)
     grid = np.array([4.0, 2.0, 1.0, 0.5, 0.25, 0.125])
     for size in range(1, 7):
-        given = {index: terms.copy() for index, terms in _walk(flat, np.arange(size), grid)}
+        given = {index: terms.copy() for index, terms in walk_down(flat, np.arange(size), grid)}
         assert sorted(given) == list(range(size))
         for index, terms in given.items():
             assert terms.dtype == np.float32

@@ -78,7 +78,7 @@ def test_a_killed_worker_is_replaced_and_nothing_is_done_twice_or_lost(tmp_path:
         for receipt in runner.run(tasks(tmp_path, models=2, shards=4)):
             seen.append(receipt.task)
             if len(seen) == 1:
-                pids = [ray.get(slot.actor.__ray_call__.remote(lambda worker: os.getpid())) for slot in runner._slots]
+                pids = [ray.get(slot.actor.__ray_call__.remote(lambda worker: os.getpid())) for slot in runner.slots]
                 os.kill(pids[0], signal.SIGKILL)
     assert sorted(seen, key=str) == sorted(tasks(tmp_path), key=str)
     assert all(len(table) == 400 for table in logits(tmp_path))
@@ -101,7 +101,7 @@ def test_a_result_that_is_lost_without_a_death_is_made_again(tmp_path: Path) -> 
         for receipt in runner.run(tasks(tmp_path)):
             seen.append(receipt.task)
             if len(seen) == 1:
-                for ref in [ref for slot in runner._slots for ref in slot.flying]:
+                for ref in [ref for slot in runner.slots for ref in slot.flying]:
                     ray.cancel(ref)
     assert sorted(seen, key=str) == sorted(tasks(tmp_path), key=str)
 
@@ -185,7 +185,7 @@ def test_what_workers_need_to_reach_the_registry_is_in_no_log_of_rays(tmp_path: 
     ask = replace(ASK, workers=1, environment=(("MLFLOW_TRACKING_PASSWORD", planted),))
     with RayRunner(ask) as runner:
         assert len(list(runner.run(tasks(tmp_path, models=1, shards=1)))) == 1
-        session = Path(ray._private.worker._global_node.get_session_dir_path())
+        session = Path(ray.nodes()[0]["ObjectStoreSocketName"]).parents[1]
         logs = [path for path in (session / "logs").rglob("*") if path.is_file()]
         assert logs and [path.name for path in logs if planted.encode() in path.read_bytes()] == []
 

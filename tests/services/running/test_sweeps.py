@@ -118,7 +118,7 @@ def test_a_killed_trial_goes_on_from_its_last_epoch_to_the_same_weights(
                 killed = True
                 time.sleep(0.1)
                 kill_one("ray::TrialWorker.run")
-        assert len(runner._refs) == 1
+        assert len(runner.data_refs) == 1
     begins = sorted(len([event for event in events if isinstance(event, Begun)]) for events in heard.values())
     assert begins == [1, 2]
     for one in tasks:

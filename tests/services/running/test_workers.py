@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from services.errors import ResourceError, SourceError, WorkerError
 from services.loading.models.source import fingerprint
@@ -20,10 +18,11 @@ from services.numerics.temperature import TemperatureNodes
 from services.records import ModelSpec, SampleSpec, ShardTask
 from services.running.workers import Worker
 from services.storage.shards import read_shard
+from tests import networks
 
 MODEL = ModelSpec("cnn", "factory:services.training.architectures:small_cnn?width=8")
 SAMPLES = SampleSpec("sklearn:digits?split=test", per_class=20)
-FACTORIES = ("services.training.*",)
+FACTORIES = ("services.training.*", "tests.networks")
 
 
 def logits_task(tmp_path: Path, **changes: Any) -> ShardTask:
@@ -84,30 +83,17 @@ def test_calibration_returns_sums_and_no_logits(worker: Worker, tmp_path: Path) 
     assert receipt.arrays["counts"].tolist() == [20] * 10
 
 
-def limited(worker: Worker, most: int) -> Callable[[], int]:
-    """Make the worker's network run out of memory beyond `most` images; returns the largest batch that passed."""
-    loaded = worker._model(MODEL)
-    network = loaded.network
-    assert network is not None
-    passed = [0]
-
-    def run(images: torch.Tensor) -> torch.Tensor:
-        if len(images) > most:
-            torch.empty(1 << 50)  # the allocator's own error
-        passed[0] = max(passed[0], len(images))
-        result: torch.Tensor = network(images)
-        return result
-
-    worker._models = {key: replace(loaded, network=run) for key in worker._models}
-    return lambda: passed[0]
+def limited(most: int) -> ModelSpec:
+    """A network that runs out of memory beyond `most` images."""
+    return ModelSpec("cnn", f"factory:tests.networks:limited?most={most}")
 
 
 def test_when_memory_runs_out_the_batch_is_halved_and_the_numbers_stay(worker: Worker, tmp_path: Path) -> None:
-    worker.run(logits_task(tmp_path, batch=8))
+    worker.run(logits_task(tmp_path, model=limited(8), batch=8))
     whole = read_shard(str(tmp_path / "logits.parquet"))["logits"]
-    largest = limited(worker, 9)
-    worker.run(logits_task(tmp_path, batch=128))
-    assert largest() == 8
+    networks.PASSED.clear()
+    worker.run(logits_task(tmp_path, model=limited(9), batch=128))
+    assert max(networks.PASSED) == 8
     np.testing.assert_array_equal(read_shard(str(tmp_path / "logits.parquet"))["logits"], whole)
 
 
@@ -155,23 +141,17 @@ def test_when_onnx_runtime_runs_out_of_memory_the_batch_is_halved_too(worker: Wo
 
 
 def test_when_one_image_is_too_much_the_remedy_is_told(worker: Worker, tmp_path: Path) -> None:
-    limited(worker, 0)
     with pytest.raises(
         ResourceError, match="memory for a batch of one image, found out of memory; use a larger device"
     ):
-        worker.run(logits_task(tmp_path))
+        worker.run(logits_task(tmp_path, model=limited(0)))
     assert not (tmp_path / "logits.parquet").exists()
 
 
 def test_an_unexpected_error_names_model_and_rows(worker: Worker, tmp_path: Path) -> None:
-    loaded = worker._model(MODEL)
-
-    def broken(images: torch.Tensor) -> torch.Tensor:
-        raise ValueError("no such layer")
-
-    worker._models = {key: replace(loaded, network=broken) for key in worker._models}
+    model = ModelSpec("cnn", "factory:tests.networks:broken")
     with pytest.raises(WorkerError, match=r"cnn, logits, rows 0 to 200: .* ValueError: no such layer"):
-        worker.run(logits_task(tmp_path))
+        worker.run(logits_task(tmp_path, model=model))
 
 
 def test_a_table_of_logits_cannot_serve_a_measure_of_the_network(worker: Worker, tmp_path: Path) -> None:

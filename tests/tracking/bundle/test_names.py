@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mlflow.utils.validation import _validate_metric_name, _validate_param_name
+from mlflow.utils.validation import _validate_metric_name, _validate_param_name  # noqa: PLC2701
 
 from tracking.names import MAX_KEY, file_name, group_key, metric_key, series_key, shorten, slug, unique_name
 

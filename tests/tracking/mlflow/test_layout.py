@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from mlflow.utils.validation import _validate_metric_name, _validate_param_name, _validate_tag_name
+from mlflow.utils.validation import _validate_metric_name, _validate_param_name, _validate_tag_name  # noqa: PLC2701
 
 from services.records import AuditResult, Estimate
 from tracking.bundle.summary import leaderboard

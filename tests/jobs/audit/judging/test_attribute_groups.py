@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from jobs.audit.audit import run_audit
 from jobs.audit.judging.assemble import Grouping, crossing
@@ -16,10 +15,7 @@ from jobs.terminal.progress import Quiet
 from services.errors import ConfigError
 from services.loading.samples.source import open_samples
 from services.measures.catalogue import MEASURES
-from services.records import Outcome, SampleSpec
-from services.training.mapper_recipe import MapperRecipe
-from services.training.mappers import vae
-from services.training.mappers.loop import train_mapper
+from services.records import Outcome
 from tracking.bundle.scores import read_kept_scores
 
 
@@ -72,14 +68,10 @@ def test_an_unknown_side_of_a_crossing_is_named(digits_fleet: dict[str, Any]) ->
 
 
 def test_every_measure_is_profiled_by_class_attribute_and_crossing(
-    digits_fleet: dict[str, Any], tmp_path: Path
+    digits_fleet: dict[str, Any], mapper_weights: Path
 ) -> None:
     """Each cell's score is the mean of its samples' scores, whatever the measure; none is left out of the list."""
-    digits = open_samples(SampleSpec("sklearn:digits?split=train"))
-    torch.manual_seed(0)
-    recipe = MapperRecipe(epochs=12, batch=32, lr=4e-3, beta=0.3)
-    train_mapper(vae(4, 1, 8, 8), digits.images(0, len(digits)), recipe=recipe, storage=str(tmp_path / "vae"))
-    mapper = f"factory:services.training.mappers:vae?latents=4&size=8&width=8&weights={tmp_path}/vae/model.safetensors"
+    mapper = f"factory:services.training.mappers:vae?latents=6&size=8&width=8&weights={mapper_weights}"
     options: dict[str, dict[str, Any]] = {
         "autoattack": {"epsilons": [0.05], "attacks": ["apgd-ce"]},
         "cw": {"epsilons": [0.05], "steps": 3},

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from services.errors import SourceError
-from services.loading.models.robustbench_bridge import _atomic_downloads, adapted_autoattack, robustbench_module
+from services.loading.models.robustbench_bridge import adapted_autoattack, atomic_downloads, robustbench_module
 from services.loading.models.source import fingerprint, load_model
 from services.loading.preflight.look import preflight
 from services.loading.samples.source import open_samples
@@ -135,7 +135,7 @@ def test_of_many_cold_starts_one_downloads_also_after_one_that_failed(
             utils.download_gdrive_new("id", target)
         return target.read_text()
 
-    with _atomic_downloads(utils), ThreadPoolExecutor(8) as pool:
+    with atomic_downloads(utils), ThreadPoolExecutor(8) as pool:
         assert list(pool.map(fetch, range(8))) == ["whole"] * 8
     assert len(calls) == 2
     assert [path.name for path in tmp_path.iterdir()] == ["w.pt"]

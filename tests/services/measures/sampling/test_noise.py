@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from scipy.special import ndtri
 
-from services.measures.sampling.noise import _by_quantile, unit_noise
+from services.measures.sampling.noise import by_quantile, unit_noise
 
 KINDS = ("uniform", "gaussian", "laplace")
 LAWS = {"uniform": stats.uniform(-1, 2), "gaussian": stats.norm(), "laplace": stats.laplace()}
@@ -70,7 +70,7 @@ def test_tails_of_the_gaussian():
 def test_table_agrees_with_the_inverse_distribution_function():
     words = np.concatenate([np.arange(0, 2**32, 65_537, dtype=np.uint32), np.array([0, 2**32 - 1], dtype=np.uint32)])
     found = np.empty(words.shape, dtype=np.float32)
-    _by_quantile("gaussian", words, found)
+    by_quantile("gaussian", words, found)
     exact = ndtri((words + 0.5) / 2.0**32)
     assert np.abs(found - exact).max() < 2e-4
     assert np.abs(found)[np.abs(exact) > 3.0] == pytest.approx(np.abs(exact)[np.abs(exact) > 3.0], abs=1e-6)

@@ -11,8 +11,8 @@ from sklearn.metrics import mutual_info_score
 from services.errors import MeasureError
 from services.numerics.attributes.disentanglement import (
     Disentanglement,
-    _binned,
-    _coded,
+    coded,
+    in_bins,
     mutual_information,
     mutual_information_gap,
 )
@@ -74,15 +74,15 @@ def test_the_whole_gap_is_the_mean_over_the_factors_that_vary() -> None:
 
 def test_numbers_are_cut_into_twenty_bins_and_up_to_twenty_values_are_kept() -> None:
     values = np.array([0.0, 0.05, 0.049, 0.5, 0.95, 0.999, 1.0])
-    assert _binned(values).tolist() == [0, 1, 0, 10, 19, 19, 19]
-    assert _binned(values).dtype == np.int64
-    assert _binned(np.array([-1.0, -0.5, 0.0, 3.0])).tolist() == [0, 2, 5, 19]
-    assert _binned(np.full(3, 2.5)).tolist() == [0, 0, 0]
+    assert in_bins(values).tolist() == [0, 1, 0, 10, 19, 19, 19]
+    assert in_bins(values).dtype == np.int64
+    assert in_bins(np.array([-1.0, -0.5, 0.0, 3.0])).tolist() == [0, 2, 5, 19]
+    assert in_bins(np.full(3, 2.5)).tolist() == [0, 0, 0]
     twenty = np.append(np.arange(19), 1000)
-    assert _coded(twenty).tolist() == list(range(20))
-    assert _coded(np.append(np.arange(20), 1000)).tolist() == [0] * 20 + [19]
-    assert _coded(np.array(["b", "a", "b"])).tolist() == [1, 0, 1]
-    assert _coded(twenty).dtype == _coded(np.arange(30)).dtype == np.int64
+    assert coded(twenty).tolist() == list(range(20))
+    assert coded(np.append(np.arange(20), 1000)).tolist() == [0] * 20 + [19]
+    assert coded(np.array(["b", "a", "b"])).tolist() == [1, 0, 1]
+    assert coded(twenty).dtype == coded(np.arange(30)).dtype == np.int64
 
 
 def test_information_never_falls_below_nothing() -> None:

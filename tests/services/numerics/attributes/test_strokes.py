@@ -210,4 +210,4 @@ def test_a_skeleton_of_one_pixel_has_a_thickness() -> None:
     strokes = np.pad(np.ones((1, 3, 3), dtype=bool), ((0, 0), (2, 2), (2, 2)))
     skeleton = np.zeros((1, 7, 7), dtype=bool)
     skeleton[0, 3, 3] = True
-    assert strokes_module._mean_distance(strokes, skeleton).tolist() == [(2 * 2.0 - 0.5) / 4]
+    assert strokes_module.mean_distance(strokes, skeleton).tolist() == [(2 * 2.0 - 0.5) / 4]

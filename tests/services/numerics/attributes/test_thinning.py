@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from services.numerics.attributes.thinning import _codes, _deletable, lengths, thinned
+from services.numerics.attributes.thinning import deletable, lengths, neighbour_codes, thinned
 
 AROUND = [(-1, 0), (-1, 1), (0, 1), (1, 1), (1, 0), (1, -1), (0, -1), (-1, -1)]
 
@@ -36,14 +36,14 @@ def naive(image: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("step", [0, 1])
 def test_the_table_of_deletions_is_the_rule_for_each_of_256_neighbourhoods(step: int) -> None:
-    found = _deletable(step)
+    found = deletable(step)
     assert found.shape == (256,) and found.dtype == np.bool_
     assert found.tolist() == [deletes([code >> bit & 1 for bit in range(8)], step) for code in range(256)]
 
 
 def test_codes_are_the_neighbours_clockwise_from_above() -> None:
     image = np.random.default_rng(0).random((2, 5, 6)) < 0.5
-    found = _codes(image)
+    found = neighbour_codes(image)
     assert found.dtype == np.uint8 and found.shape == (2, 3, 4)
     for n, r, c in np.ndindex(found.shape):
         bits = [int(image[n, r + 1 + dr, c + 1 + dc]) << bit for bit, (dr, dc) in enumerate(AROUND)]

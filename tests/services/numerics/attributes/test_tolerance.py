@@ -15,11 +15,11 @@ from services.numerics.attributes.tolerance import (
     NO_TOLERANCE,
     Boundaries,
     ProjectionMetrics,
-    _estimate,
     bootstrap_means,
     count,
     metrics_by_group,
     projection_metrics,
+    within_limits,
 )
 from services.numerics.intervals.means import Intervals, simultaneous
 from services.records import Estimate
@@ -245,7 +245,7 @@ def test_resamples_do_not_depend_on_the_block() -> None:
     np.testing.assert_allclose(whole, source.multinomial(7, np.full(7, 1 / 7), 10) @ values / 7)
     with pytest.MonkeyPatch.context() as patch:
         for cells in (21, 22, 1):
-            patch.setattr(tolerance, "_CELLS", cells)
+            patch.setattr(tolerance, "CELLS", cells)
             np.testing.assert_allclose(bootstrap_means(values, seed=3, draws=10), whole)
     assert bootstrap_means(values, seed=3, draws=4).shape == (4, 2)
 
@@ -267,8 +267,8 @@ def test_resamples_without_tolerance_are_counted() -> None:
 def test_estimates_lie_in_their_limits_and_vacuous_ones_say_so() -> None:
     there = np.array([True])
     box = Intervals(np.array([0.4]), np.array([0.6]), there, ~there, "betting", 0.05, 1.0)
-    assert _estimate(1.0, 2.0, box, 0) == Estimate(1.0, 0.8, 1.2)
-    assert _estimate(0.7, 2.0, box, 0) == Estimate(0.7, 0.7, 1.2)
-    assert _estimate(1.3, 2.0, box, 0) == Estimate(1.3, 0.8, 1.3)
+    assert within_limits(1.0, 2.0, box, 0) == Estimate(1.0, 0.8, 1.2)
+    assert within_limits(0.7, 2.0, box, 0) == Estimate(0.7, 0.7, 1.2)
+    assert within_limits(1.3, 2.0, box, 0) == Estimate(1.3, 0.8, 1.3)
     wide = Intervals(np.array([0.0]), np.array([1.0]), there, there, "betting", 0.05, 1.0)
-    assert _estimate(1.0, 2.0, wide, 0) == Estimate(1.0, 0.0, 2.0, "the interval covers the whole range", True)
+    assert within_limits(1.0, 2.0, wide, 0) == Estimate(1.0, 0.0, 2.0, "the interval covers the whole range", True)

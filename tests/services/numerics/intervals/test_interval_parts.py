@@ -12,12 +12,12 @@ from services.numerics.intervals import means
 from services.numerics.intervals.means import (
     Method,
     Sample,
-    _order,
     clopper_pearson,
     hoeffding_half_width,
     limits,
     method_for,
     one_sided,
+    reading_order,
     simultaneous,
 )
 
@@ -51,7 +51,7 @@ def test_blocks_hold_every_score_once_in_its_group() -> None:
         sample = Sample.of(scores, groups, 6, bound=1.0, seed=seed)
         for cells in (1 << 18, 18, 1):
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(means, "_CELLS", cells)
+                patch.setattr(means, "CELLS", cells)
                 blocks = list(sample.blocks())
             assert [len(block) for block, *_ in blocks] == {1 << 18: [5], 18: [2, 3], 1: [1] * 5}[cells]
             seen = {}
@@ -67,14 +67,14 @@ def test_blocks_hold_every_score_once_in_its_group() -> None:
                 if seed is None:
                     assert mine.tolist() == own.tolist()
                 else:
-                    assert mine.tolist() == own[_order(own.size, 4)].tolist()
+                    assert mine.tolist() == own[reading_order(own.size, 4)].tolist()
 
 
 def test_the_order_of_a_number_of_samples_is_part_of_that_of_more() -> None:
-    longer = _order(50, 7)
-    assert longer[longer < 20].tolist() == _order(20, 7).tolist() != _order(20, 8).tolist()
+    longer = reading_order(50, 7)
+    assert longer[longer < 20].tolist() == reading_order(20, 7).tolist() != reading_order(20, 8).tolist()
     keys = np.random.default_rng(7).random(20)
-    assert _order(20, 7).tolist() == sorted(range(20), key=lambda i: keys[i])
+    assert reading_order(20, 7).tolist() == sorted(range(20), key=lambda i: keys[i])
 
 
 def test_closed_forms_by_hand() -> None:

@@ -22,9 +22,10 @@ def test_ranges_by_hand() -> None:
     assert mi.fp_range(low, high, 1.0) == (pytest.approx(1 / 3 - 0.6), pytest.approx((0.3 + 0.6 + 0.6) / 3 - 0.3))
 
 
-def test_best_pairs_are_of_different_groups() -> None:
-    assert mi._best_pair(np.array([1.0, 5.0, 2.0]), np.array([1.0, 9.0, 3.0])) == 3.0
-    assert mi._best_pair(np.array([0.0, 5.0]), np.array([0.0, 1.0])) == 1.0
+def test_the_widest_gap_is_between_two_different_groups() -> None:
+    """The first group alone has the largest upper and the smallest lower limit: its own width is no gap."""
+    assert mi.rdi_range(np.array([0.0, 0.4, 0.5]), np.array([1.0, 0.6, 0.7]))[1] == pytest.approx(0.7)
+    assert mi.rdi_range(np.array([0.0, 0.3]), np.array([1.0, 0.4]))[1] == pytest.approx(0.7)
 
 
 def test_nrgc_of_one_group_and_of_none() -> None:
@@ -32,10 +33,10 @@ def test_nrgc_of_one_group_and_of_none() -> None:
     assert mi.nrgc_range(np.zeros(3), np.zeros(3)) is None
     assert mi.nrgc_range(np.zeros(2), np.array([0.0, 1e-310])) == (0.0, pytest.approx(0.5))
     assert mi.nrgc_range(np.zeros(2), np.ones(2)) == (0.0, 0.5)
-    assert mi._relaxed_nrgc(np.zeros(2), np.ones(2)) == 0.5
-    assert mi._relaxed_nrgc(np.zeros(3), np.ones(3)) == 2 / 3
+    assert mi.relaxed_nrgc(np.zeros(2), np.ones(2)) == 0.5
+    assert mi.relaxed_nrgc(np.zeros(3), np.ones(3)) == 2 / 3
     point = np.array([0.1, 0.4])
-    assert mi._largest_nrgc(point, point) > nrgc(point), "rounded outwards"
+    assert mi.largest_nrgc(point, point) > nrgc(point), "rounded outwards"
     assert mi.nrgc_range(point, point) == (pytest.approx(0.3), pytest.approx(0.3))
 
 
@@ -43,28 +44,23 @@ def test_the_relaxation_takes_over_beyond_a_number_of_groups() -> None:
     rng = np.random.default_rng(1)
     low = rng.random(12) * 0.3
     high = low + 0.4 * rng.random(12)
-    exact, relaxed = mi._largest_nrgc(low, high), mi._relaxed_nrgc(low, high)
+    exact, relaxed = mi.largest_nrgc(low, high), mi.relaxed_nrgc(low, high)
     assert exact < relaxed < exact + 0.05
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(mi, "_MOST_EXACT", 12)
-        assert mi._largest_nrgc(low, high) == exact
-        patch.setattr(mi, "_MOST_EXACT", 11)
-        assert mi._largest_nrgc(low, high) == relaxed
-    assert mi._MOST_EXACT == 200
+        patch.setattr(mi, "MOST_EXACT", 12)
+        assert mi.largest_nrgc(low, high) == exact
+        patch.setattr(mi, "MOST_EXACT", 11)
+        assert mi.largest_nrgc(low, high) == relaxed
 
 
-def test_the_relaxed_gain_by_hand() -> None:
+def test_the_relaxed_bound_by_hand() -> None:
+    """Ranks weigh -2, 0 and 2. At a ratio 0 < q < 2/3 only the last one gains: it takes the largest upper limit.
+
+    The others take the smallest lower ones, so the gain is 0.9 (2 - 3q) + 0.1 (-2 - 3q) + 0.2 (-3q) = 1.6 - 3.6 q.
+    """
     low, high = np.array([0.1, 0.3, 0.2]), np.array([0.5, 0.6, 0.9])
-    assert mi._relaxed_gain(low, high, np.array([-2.0, 1.0, 3.0])) == pytest.approx(-0.2 + 0.6 + 2.7)
-    assert mi._relaxed_gain(low, high, np.array([-3.0, -2.0, 0.0])) == pytest.approx(-0.3 - 0.4)
-
-
-def test_the_relaxed_bound_is_the_least_ratio_without_gain() -> None:
-    low, high = np.array([0.1, 0.3, 0.2]), np.array([0.5, 0.6, 0.9])
-    found, weights = mi._relaxed_nrgc(low, high), np.array([-2.0, 0.0, 2.0])
-    assert mi._relaxed_gain(low, high, weights - 3 * found) <= 0.0
-    assert mi._relaxed_gain(low, high, weights - 3 * (found - 1e-11)) > 0.0
-    assert mi._relaxed_nrgc(np.zeros(3), np.zeros(3)) == pytest.approx(0.0, abs=1e-11)
+    assert mi.relaxed_nrgc(low, high) == pytest.approx(1.6 / 3.6, abs=1e-11)
+    assert mi.relaxed_nrgc(np.zeros(3), np.zeros(3)) == pytest.approx(0.0, abs=1e-11)
 
 
 def scored(seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -167,16 +163,27 @@ def test_vacuous_is_as_wide_as_the_range_of_each_metric() -> None:
     ],
 )
 def test_what_covers_the_range(limits_: tuple[float, float], most: float, least: float, vacuous: bool) -> None:
-    reason = "the interval covers the whole range" if vacuous else ""
-    assert mi._estimate(0.5, limits_, most, least) == Estimate(0.5, *limits_, reason, vacuous)
+    found = of_one_group(0.5, limits_, bound=most, penalty=-least / most)
+    assert (found.value, found.low, found.high, found.vacuous) == (0.5, *limits_, vacuous)
+    assert ("whole range" in found.reason) is vacuous
 
 
-def test_an_estimate_without_a_value_and_a_point() -> None:
-    assert mi._estimate(None, (0.0, 1.0), 1.0) == Estimate(None, reason="no group has samples")
-    assert mi._estimate(0.0, (0.0, 0.0), 0.0) == Estimate(0.0, 0.0, 0.0)
-    assert mi._estimate(0.0, (0.5, 0.75), 1.0) == Estimate(0.0, 0.0, 0.75)
-    assert mi._estimate(0.5, (0.25, 1.0), 1.0) == Estimate(0.5, 0.25, 1.0)
-    assert mi._estimate(1.0, (0.5, 0.75), 2.0) == Estimate(1.0, 0.5, 1.0)
+def of_one_group(value: float, limits_: tuple[float, float], *, bound: float, penalty: float = 0.0) -> Estimate:
+    """FP of a single group, whose range over the box is the box itself."""
+    low, high = (np.array([limit]) for limit in limits_)
+    return mi.with_unknown("fp", Estimate(value), low, high, bound=bound, penalty=penalty)
+
+
+def test_limits_reach_at_least_to_the_estimate() -> None:
+    assert of_one_group(0.0, (0.5, 0.75), bound=1.0) == Estimate(0.0, 0.0, 0.75)
+    assert of_one_group(0.5, (0.25, 1.0), bound=1.0) == Estimate(0.5, 0.25, 1.0)
+    assert of_one_group(1.0, (0.5, 0.75), bound=2.0) == Estimate(1.0, 0.5, 1.0)
+    point = mi.metric_intervals(
+        disparity(np.zeros(1), np.ones(1, bool)),
+        Intervals(np.zeros(1), np.zeros(1), np.ones(1, bool), np.ones(1, bool), "betting", 0.05, 1.0),
+        Estimate(0.0),
+    )
+    assert point.rdi == Estimate(0.0, 0.0, 0.0), "a point is exact, not vacuous"
 
 
 def test_aggregates_whole() -> None:

@@ -7,8 +7,8 @@ from scipy.special import beta, betainc
 
 from services.numerics.intervals.sequential import (
     Boundary,
-    _last,
     confidence_sequence,
+    last_true,
     log_evidence_above,
     log_evidence_below,
     lower_sequence,
@@ -204,6 +204,6 @@ def test_blocks_by_hand():
 
 def test_the_last_number_at_which_a_condition_holds():
     first, until = np.arange(4), np.array([7, 0, 9, 3])
-    assert _last(lambda n: n <= until, first, 9).tolist() == [7, 0, 9, 3]
-    assert _last(lambda n: n < first, first, 9).tolist() == [-1, 0, 1, 2]
-    assert _last(lambda n: n >= 0, first, 9).tolist() == [9] * 4
+    assert last_true(lambda n: n <= until, first, 9).tolist() == [7, 0, 9, 3]
+    assert last_true(lambda n: n < first, first, 9).tolist() == [-1, 0, 1, 2]
+    assert last_true(lambda n: n >= 0, first, 9).tolist() == [9] * 4

@@ -6,13 +6,13 @@ from scipy.stats import norm
 from scipy.stats import t as student
 
 from services.numerics.intervals.splitting import (
+    Population,
     RareEvent,
     SplittingPlan,
-    _clean,
-    _Population,
-    _systematic,
+    as_margins,
     rare_event,
     summarise,
+    systematic,
 )
 
 DIMENSION = 32
@@ -94,12 +94,12 @@ def start(margins, plan=PLAN):
     """A population with given margins (R, N); latents tell replicate and particle."""
     shape = np.shape(margins)
     latents = np.stack(np.meshgrid(*map(np.arange, shape), indexing="ij"), axis=2).astype(np.float32)
-    return _Population(latents, np.array(margins, dtype=float), plan)
+    return Population(latents, np.array(margins, dtype=float), plan)
 
 
 def test_a_population_begins_as_its_plan_says():
     noise = np.random.default_rng(0).standard_normal((24, 5)).astype(np.float32)
-    found = _Population.start(lambda u: u[:, 0].astype(np.float64), lambda count: noise[:count].copy(), PLAN)
+    found = Population.start(lambda u: u[:, 0].astype(np.float64), lambda count: noise[:count].copy(), PLAN)
     np.testing.assert_array_equal(found.latents, noise.reshape(3, 8, 5))
     np.testing.assert_array_equal(found.margins, noise[:, 0].reshape(3, 8))
     assert (found.passes, found.plan) == (24, PLAN)
@@ -181,7 +181,7 @@ def test_a_move_takes_what_stays_below_the_level_and_adapts_its_step():
 def test_systematic_resamples_are_as_even_as_can_be():
     alive = np.array([3, 5, 6])
     for seed in range(20):
-        found = _systematic(alive, 8, np.random.default_rng(seed))
+        found = systematic(alive, 8, np.random.default_rng(seed))
         counts = [int((found == k).sum()) for k in alive]
         assert sum(counts) == 8 and set(counts) <= {2, 3}
         rng = np.random.default_rng(seed)
@@ -196,7 +196,7 @@ def test_systematic_resamples_are_as_even_as_can_be():
         def permutation(self, values):
             return values
 
-    assert _systematic(alive, 3, Edge()).tolist() == [5, 6, 6]
+    assert systematic(alive, 3, Edge()).tolist() == [5, 6, 6]
 
 
 def test_a_summary_by_hand():
@@ -225,7 +225,7 @@ def test_a_summary_by_hand():
 
 
 def test_margins_of_any_type_are_float64_and_nan_is_the_worst():
-    found = _clean(np.float32([0.5, np.nan]))
+    found = as_margins(np.float32([0.5, np.nan]))
     assert found.tolist() == [0.5, -np.inf] and found.dtype == np.float64
 
 
