@@ -49,7 +49,7 @@ FLEET_MEANINGS = {
     "ThreatConfig.norm": "Norm of the perturbation.",
     "SamplesConfig.uri": "Where the samples come from; see sources.md.",
     "SamplesConfig.per_class": "At most so many samples of each class, drawn with `seed`; left out, all.",
-    "SamplesConfig.limit": "At most so many samples in all, in proportion to the classes, at least one of each; none: all.",
+    "SamplesConfig.limit": "At most so many samples in all, by share of the classes, at least one of each; none: all.",
     "SamplesConfig.seed": "Of the draw. A larger `per_class` or `limit` with the same seed contains the smaller one.",
     "SamplesConfig.on_corrupt": "Whether an unreadable image ends the audit, or is left out and counted by class.",
     "TemperatureConfig.policy": "See statistics.md.",
