@@ -17,8 +17,8 @@ SAID = (
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether a library or the system ran out of memory; not what classwise itself says of it."""
     text = str(error).lower()
-    told = any(words in text for words in SAID)
-    return isinstance(error, MemoryError) or (told and not isinstance(error, ClasswiseError))
+    matches = any(words in text for words in SAID)
+    return isinstance(error, MemoryError) or (matches and not isinstance(error, ClasswiseError))
 
 
 def release(device: str) -> None:

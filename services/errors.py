@@ -19,7 +19,7 @@
       Crashed           a submitted audit ended without saying an outcome          exit 4
       Interrupted       the user or the scheduler asked to stop                    exit 130
 
-An error holds one or more `Problem`s, so that a user sees all mistakes at once. Errors cross process borders: they
+An error holds one or more `Problem`s, so that a user sees every problem together. Errors cross process borders: they
 pickle, and their text is complete without a traceback.
 """
 

@@ -79,9 +79,9 @@ def excesses(data: Any) -> Iterator[tuple[Path, str, str]]:
         if nodes > NODES:
             yield (), f"at most {NODES} values", "more"
             return
-        if told := _excess(path, value):
+        if excess := _excess(path, value):
             shown += 1
-            yield path, *told
+            yield path, *excess
         elif isinstance(value, dict):
             todo += [((*path, str(key)[:TEXT]), inner) for key, inner in value.items()]
             long = next((key for key in value if isinstance(key, str) and len(key) > TEXT), None)

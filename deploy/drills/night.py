@@ -84,7 +84,7 @@ def night(layout: Layout) -> int:
         while _busy(store, made, at_once=layout.audits if clock.now < MORNING else 0):
             time.sleep(0.5)
             scheduler.tick()
-    return _told(store, client, made, time.monotonic() - began)
+    return _summary(store, client, made, time.monotonic() - began)
 
 
 def _busy(store: Store, made: list[Plan], *, at_once: int) -> bool:
@@ -94,7 +94,7 @@ def _busy(store: Store, made: list[Plan], *, at_once: int) -> bool:
     return len(under_way) > at_once or any(firing.schedule in hourly for firing in under_way)
 
 
-def _told(store: Store, client: AuditClient, made: list[Plan], took: float) -> int:
+def _summary(store: Store, client: AuditClient, made: list[Plan], took: float) -> int:
     fired = {plan.name: store.firings(schedule=plan.name) for plan in made}
     every = [firing for firings in fired.values() for firing in firings]
     faults = [

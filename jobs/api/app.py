@@ -135,7 +135,7 @@ def add_errors(app: FastAPI) -> None:
     """Every error in the one shape, `ErrorBody`."""
 
     @app.exception_handler(ClasswiseError)
-    def told(request: Request, error: ClasswiseError) -> JSONResponse:
+    def refusal(request: Request, error: ClasswiseError) -> JSONResponse:
         status = _status(error)
         headers = {"retry-after": "10"} if status in (429, 503) else None
         return JSONResponse(error_body(error).model_dump(), status, headers)
@@ -157,7 +157,7 @@ def add_errors(app: FastAPI) -> None:
     @app.exception_handler(Exception)
     def unforeseen(request: Request, error: Exception) -> JSONResponse:
         _log.error("unforeseen", exc_info=error)
-        problem = Problem("classwise", "no unforeseen error", type(error).__name__, "report this defect of classwise")
+        problem = Problem("classwise", "no unexpected error", type(error).__name__, "report this defect of classwise")
         return JSONResponse(error_body(ClasswiseError(problem)).model_dump(), 500)
 
 

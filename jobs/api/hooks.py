@@ -130,7 +130,7 @@ class Receiver:
                 raise Replayed(Problem("x-mlflow-delivery-id", "a delivery that is new", repr(delivery)[:80]))
             if delivery in self._busy:  # not yet taken: it is to come again in case that fails
                 found, remedy = "one that is being submitted", "send it again in a moment"
-                raise ServiceError(Problem("x-mlflow-delivery-id", "a delivery that nobody is at", found, remedy))
+                raise ServiceError(Problem("x-mlflow-delivery-id", "a delivery in no other request", found, remedy))
             self._busy.add(delivery)
         try:
             yield

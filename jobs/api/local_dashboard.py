@@ -55,7 +55,7 @@ def serve_local(places: Places, port: int, say: Callable[[str], None]) -> None:
     token = secrets.token_urlsafe(32)
     app = local_app(places, token)
     with _listening(port) as listener:
-        for line in told(places):
+        for line in described(places):
             say(line)
         say(f"dashboard  http://{HOST}:{listener.getsockname()[1]}/#token={token}")
         say("It reads, and writes nothing. Ctrl-C ends it.")
@@ -64,7 +64,7 @@ def serve_local(places: Places, port: int, say: Callable[[str], None]) -> None:
         uvicorn.Server(config).run(sockets=[listener])
 
 
-def told(places: Places) -> list[str]:
+def described(places: Places) -> list[str]:
     """What is read, a line each."""
     from jobs.dashboard.bundles import Bundles
     from jobs.dashboard.sources import is_made

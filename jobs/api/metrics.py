@@ -35,18 +35,18 @@ class ApiMetrics:
         self._by_state = Remembered(lambda: Count(status.state for status in client.list()), STATES_SECONDS)
         labels = ("method", "route", "status")
         self._requests = Counter("classwise_api_requests", "Requests.", labels, registry=self.registry)
-        told = "Time until the last byte of an answer; a followed log lasts as long as its audit."
+        description = "Time until the last byte of an answer; a followed log lasts as long as its audit."
         self._seconds = Histogram(
-            "classwise_api_request_seconds", told, ("route",), buckets=BUCKETS, registry=self.registry
+            "classwise_api_request_seconds", description, ("route",), buckets=BUCKETS, registry=self.registry
         )
         self._submitted = Counter("classwise_api_submissions", "Accepted submissions.", registry=self.registry)
         self._states = Gauge("classwise_audits_submitted", "Audits by state.", ("state",), registry=self.registry)
         self._schedules = Remembered(lambda: _schedules_of(schedules), STATES_SECONDS)
-        told = "When the scheduler of a host was at work last, in seconds since 1970."
+        description = "When the scheduler of a host was at work last, in seconds since 1970."
         name = "classwise_scheduler_heartbeat_timestamp_seconds"
-        self._beats = Gauge(name, told, ("host",), registry=self.registry)
-        told = "Schedules that do not fire, whose fault classwise schedule list shows."
-        self._faulty = Gauge("classwise_schedules_faulty", told, registry=self.registry)
+        self._beats = Gauge(name, description, ("host",), registry=self.registry)
+        description = "Schedules that do not fire, whose fault classwise schedule list shows."
+        self._faulty = Gauge("classwise_schedules_faulty", description, registry=self.registry)
         self._up = Gauge("classwise_job_server_up", "1 when the job server answered.", registry=self.registry)
 
     def observe(self, method: str, route: str, status: int, seconds: float) -> None:

@@ -119,7 +119,7 @@ def load_settings(path: str | Path) -> Settings:
     """Read and validate a settings file.
 
     Raises:
-        ConfigError: with all faults, each with its line.
+        ConfigError: with every problem, each with its line.
     """
     data, where = read_yaml(path, KIND)
     if not isinstance(data, dict):

@@ -148,15 +148,15 @@ def _tell(result: AuditResult, folder: str, seconds: float) -> None:
     counters.METER.count(counters.AUDITS, outcome=result.outcome.value)
     counters.METER.count(counters.AUDIT_SECONDS, seconds)
     forwards = sum(model.forwards for model in result.models)
-    told = {"outcome": result.outcome.value, "seconds": round(seconds, 3), "forwards": forwards, "bundle": folder}
-    logs.event(_log, logging.INFO, "audit done", **told)
+    details = {"outcome": result.outcome.value, "seconds": round(seconds, 3), "forwards": forwards, "bundle": folder}
+    logs.event(_log, logging.INFO, "audit done", **details)
 
 
 def validate_sources(fleet: Fleet) -> SampleFacts:
     """Open the samples and fingerprint every model and every file of a measure, without running any.
 
     Raises:
-        ClasswiseError: with the faults of all models at once.
+        ClasswiseError: with the problems of all models together.
     """
     config = fleet.config
     files.filesystem(config.storage)

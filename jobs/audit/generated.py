@@ -106,7 +106,7 @@ def validate_sources(fleet: Fleet) -> SampleFacts:
     """What `classwise validate` does: open what the fleet names, generated samples included, and run nothing.
 
     Raises:
-        ClasswiseError: with the faults of all models at once, or those of the generated samples.
+        ClasswiseError: with the problems of all models together, or those of the generated samples.
     """
     facts = audit.validate_sources(fleet)
     check_generated(fleet)

@@ -61,7 +61,7 @@ def _says_error(write: Callable[[tuple[Problem, ...]], None]) -> Iterator[None]:
         raise
     except (Exception, SystemExit, KeyboardInterrupt) as error:
         with suppress(StorageError):
-            write(console.told_of(error).problems)
+            write(console.as_user_error(error).problems)
         raise
 
 

@@ -101,7 +101,7 @@ def read_published(folder: str) -> Published:
 
 
 def as_json(published: Published) -> dict[str, Any]:
-    """The bundle's JSON with its folder and where to look, or what to run when MLflow was not told."""
+    """The bundle's JSON with its folder and where to look, or what to run when Upload to MLflow failed."""
     body: dict[str, Any] = TypeAdapter(AuditResult).dump_python(published.result, mode="json")
     compared = plain(published.comparison) if published.comparison is not None else None
     return {"folder": published.folder, "look": list(published.where_to_look), "comparison": compared, **body}
@@ -138,7 +138,7 @@ def _track(fleet: Fleet, result: AuditResult, folder: str, reporter: Reporter) -
         close_stale_runs(uri, experiment)
         runs = log_audit(result, folder, tracking_uri=uri, experiment=experiment, registry_models=tracking.tag_registry)
     except TrackingError as error:
-        reporter.note(f"MLflow was not told: {error}")
+        reporter.note(f"Upload to MLflow failed: {error}")
         return [f"later    classwise sync {folder}"]
     where = f"mlflow ui --backend-store-uri {uri}" if uri.startswith("sqlite") else without_secret(uri)
     return [f"MLflow   {where}", *promoted(fleet.config, result, folder, uri, runs.parent_run_id, reporter)]

@@ -67,7 +67,7 @@ class Session:
 
     Args:
         factory: makes the runner.
-        reporter: hears of stages and receipts.
+        reporter: is notified of stages and receipts.
         stop_on_fault: raise at the end of a stage in which a model failed; else leave the model out.
     """
 

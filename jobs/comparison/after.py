@@ -1,4 +1,4 @@
-"""What a fleet file asks to follow an audit: aliases moved, the audit accepted, webhooks told.
+"""What a fleet file asks to follow an audit: aliases moved, the audit accepted, webhooks notified.
 
 The bundle stands before any of it, and nothing that fails here fails the audit: it is a note, and a record in the
 bundle.
@@ -30,7 +30,7 @@ def promoted(
     except (TrackingError, StorageError) as error:
         reporter.note(f"aliases may not have been moved: {error}")
         return [f"later    classwise promote {folder}"]
-    return [f"alias    {one}" for one in done]
+    return [f"alias    {delivery}" for delivery in done]
 
 
 def follow_up(config: FleetConfig, result: AuditResult, folder: str, reporter: Reporter) -> list[str]:
@@ -47,15 +47,19 @@ def follow_up(config: FleetConfig, result: AuditResult, folder: str, reporter: R
     except StorageError as error:
         reporter.note(f"the record of the notifications was not kept: {error}")
         return lines
-    for one in done:
-        if not one.delivered:
-            reporter.note(told(one))
-    if any(not one.delivered for one in done):
+    for delivery in done:
+        if not delivery.delivered:
+            reporter.note(delivery_line(delivery))
+    if any(not delivery.delivered for delivery in done):
         lines.append(f"later    classwise notify {folder}")
     return lines
 
 
-def told(one: Delivery) -> str:
+def delivery_line(delivery: Delivery) -> str:
     """How a delivery went, in a line."""
-    why = ", ".join(one.because)
-    return f"told {one.hook} ({why})" if one.delivered else f"{one.hook} was not told ({why}): {one.error}"
+    why = ", ".join(delivery.because)
+    return (
+        f"notified {delivery.hook} ({why})"
+        if delivery.delivered
+        else f"{delivery.hook} was not notified ({why}): {delivery.error}"
+    )

@@ -88,14 +88,14 @@ def notify(
     fleet_file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Take the webhooks from this fleet file, not from the bundle.")
     ] = None,
-    everyone: Annotated[bool, typer.Option("--all", help="Also those that were told before.")] = False,
+    everyone: Annotated[bool, typer.Option("--all", help="Also those that were notified before.")] = False,
     json: Json = False,
 ) -> None:
     """Tell the webhooks of an audit that were not reached before. Exits 2 when one is still not."""
     with console.exits(json):
         from dataclasses import asdict
 
-        from jobs.comparison.after import told
+        from jobs.comparison.after import delivery_line
         from jobs.fleetfile.reading import load_fleet
         from jobs.notify.notify import notify as tell
         from services.errors import Problem, ServiceError
@@ -109,7 +109,7 @@ def notify(
         if json:
             console.print_json([asdict(one) for one in done])
             raise typer.Exit(ServiceError.exit_code if lost else 0)
-        for line in [told(one) for one in done if one.delivered] or ["nobody was told"]:
+        for line in [delivery_line(one) for one in done if one.delivered] or ["no webhook was notified"]:
             console.say(line)
         if lost:
             raise ServiceError([Problem(one.hook, "a receiver that takes it", one.error) for one in lost])

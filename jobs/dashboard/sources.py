@@ -152,7 +152,7 @@ def is_made(uri: str) -> bool:
 
 def running_body(status: AuditStatus) -> RunningBody:
     """An audit with what it tells of its progress."""
-    told = read_progress(status.folder, status.attempt) if status.folder else None
+    progress = read_progress(status.folder, status.attempt) if status.folder else None
     known: dict[str, Any] = {
         "id": status.id,
         "fleet": status.fleet,
@@ -160,9 +160,9 @@ def running_body(status: AuditStatus) -> RunningBody:
         "state": status.state,
         "started": status.started,
     }
-    if told is not None:
+    if progress is not None:
         names = ("stage", "models", "done", "total", "images_per_second", "model", "seconds", "at")
-        known |= {name: getattr(told, name) for name in names}
+        known |= {name: getattr(progress, name) for name in names}
     return RunningBody(**known)
 
 

@@ -1,4 +1,4 @@
-"""Reads a fleet file: YAML to `FleetConfig`, with every mistake at once, each with its line."""
+"""Reads a fleet file: YAML to `FleetConfig`, reports every problem together, each with its line."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def load_fleet(path: str | Path) -> Fleet:
     """Read and validate a fleet file.
 
     Raises:
-        ConfigError: with all faults of the file, each with line, field path, value and what is allowed.
+        ConfigError: with every problem of the file, each with line, field path, value and what is allowed.
     """
     data, where = read_yaml(path, KIND)
     require_kind(data, where)
@@ -79,7 +79,7 @@ def validate_fleet(data: Any, *, source: str = "fleet", where: Locator | None = 
     """Validate a fleet given as plain data (from YAML, JSON or Python).
 
     Raises:
-        ConfigError: with all faults.
+        ConfigError: with every problem.
     """
     where = where or Locator(source, KIND)
     if not isinstance(data, dict):

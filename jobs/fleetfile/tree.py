@@ -246,13 +246,13 @@ class TrackingConfig(ServerConfig):
     tag_registry: bool = Field(True, description="Tag registry versions of mlflow: models with the verdict.")
 
 
-def _some(value: int | str) -> int | str:
+def _worker_count(value: int | str) -> int | str:
     if isinstance(value, int) and not 1 <= value <= 1024:
         raise ValueError("auto or 1..1024")
     return value
 
 
-Some = Annotated[int | Literal["auto"], AfterValidator(_some)]
+WorkerCount = Annotated[int | Literal["auto"], AfterValidator(_worker_count)]
 
 
 class PlacementConfig(Part):
@@ -277,7 +277,7 @@ class PlacementConfig(Part):
 class ResourcesConfig(PlacementConfig):
     """What the audit asks of the machine or the cluster."""
 
-    workers: Some = Field("auto", description="Actors; auto: one a GPU asked for, else one a core.")
+    workers: WorkerCount = Field("auto", description="Actors; auto: one a GPU asked for, else one a core.")
     batch: int = Field(128, ge=1, le=65536, description="Largest batch; halved when memory runs out.")
     shard: int = Field(1000, ge=1, le=1_000_000, description="Samples a shard: the unit of progress, retry and cache.")
     deadline: float | None = Field(
@@ -298,7 +298,7 @@ class FleetConfig(Part):
     input: InputConfig = Field(InputConfig(), description="Input contract of every model that declares none.")
     samples: SamplesConfig
     generated: SamplesConfig | None = Field(
-        None, description="Samples of a generative model: GREAT is measured on them too, and the difference told."
+        None, description="Samples of a generative model: also computes GREAT on them and reports the gap."
     )
     measures: tuple[Any, ...] = Field(
         ("clean", "great"), min_length=1, max_length=MEASURES, description="Names, or mappings with parameters."
@@ -320,7 +320,7 @@ class FleetConfig(Part):
     accept: Literal["by-hand", "passed"] = Field(
         "by-hand", description="passed: an audit that passes becomes the accepted one, which later ones must match."
     )
-    notify: tuple[NotifyConfig, ...] = Field((), max_length=20, description="Webhooks that hear of audits.")
+    notify: tuple[NotifyConfig, ...] = Field((), max_length=20, description="Webhooks notified when an audit ends.")
     promote: PromoteConfig | None = Field(None, description="For every `mlflow:models:` model that passes.")
     factories: tuple[str, ...] = Field(
         ("services.training.*",), max_length=1000, description="Modules that factory: and generator: may import."

@@ -33,10 +33,10 @@ def measure_notes(
         known = [found for audit in audits if (found := _of(lens, parameters.get(audit, {})))]
         differing = sorted({name for one in known for name in one if len({repr(o.get(name)) for o in known}) > 1})
         if differing:
-            told = [
+            differences = [
                 f"{name} {' or '.join(dict.fromkeys(json.dumps(o.get(name)) for o in known))}" for name in differing
             ]
-            notes.append(f"{lens} was measured in different ways: {', '.join(told)}")
+            notes.append(f"{lens} was measured in different ways: {', '.join(differences)}")
         temperatures = sorted({model.temperature for model in models if model.temperature})
         if lens.startswith("great") and len(temperatures) > 1:
             shown = ", ".join(temperatures[:5])
@@ -58,8 +58,8 @@ def _parameters(given: Sequence[Any]) -> dict[str, dict[str, Any]]:
         fields = {"name": item} if isinstance(item, str) else item
         try:
             measure = MEASURES.get(str(fields.get("name"))).model_validate(fields)
-            told = {key: value for key, value in measure.model_dump(mode="json").items() if key not in _RADII}
-            found |= {series_key(series.key): told for series in measure.series()}
+            parameters = {key: value for key, value in measure.model_dump(mode="json").items() if key not in _RADII}
+            found |= {series_key(series.key): parameters for series in measure.series()}
         except (AttributeError, ClasswiseError, ValidationError):
             continue
     return found

@@ -87,9 +87,9 @@ def leaderboard(
 def _milliseconds(date: str | None) -> int:
     """Milliseconds since 1970 at that time, UTC unless it says otherwise; 0 without a date."""
     try:
-        told = datetime.fromisoformat(date) if date else None
+        moment = datetime.fromisoformat(date) if date else None
     except ValueError:
         raise ConfigError(Problem("--since", "a date or time such as 2026-11-28", repr(date))) from None
-    if told is None:
+    if moment is None:
         return 0
-    return int((told if told.tzinfo else told.replace(tzinfo=UTC)).timestamp() * 1000)
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)

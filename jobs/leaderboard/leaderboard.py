@@ -155,8 +155,8 @@ def _standings(
         lower = [metric.lower_is_better for metric in counted]
         found = composite(values, low=low, high=high, names=names, weights=weights, lower_is_better=lower)
         scores = [_explained(*pair, counted) for pair in zip(found.scores, entries, strict=True)]
-        told = any(score.value is not None for score in scores)
-        even = tuple(name for name, spread in zip(names, found.spread, strict=True) if told and not spread)
+        any_score = any(score.value is not None for score in scores)
+        even = tuple(name for name, spread in zip(names, found.spread, strict=True) if any_score and not spread)
     front: Sequence[bool | None] = [None] * len(entries)
     if criteria and entries:
         front = pareto_front(_arrays(entries, criteria)[0], [False] * len(criteria))

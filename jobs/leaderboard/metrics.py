@@ -113,18 +113,18 @@ def board_metrics(choice: Choice, entries: Sequence[Entry], threat_model: str) -
 
     A name of the preset that no row has is left out; `left_out` says which.
     """
-    weights, told = choice.weights, resolved(choice, entries, threat_model)
+    weights, keys = choice.weights, resolved(choice, entries, threat_model)
     known = keys_of(entries)
     chosen: list[Metric] = []
     for name, target in [_split(text) for text in choice.metrics] or [(role, role) for role in PRESETS[choice.preset]]:
-        key = told.get(target) or _key(target, known) or ("" if target in ROLES else _spelled(target))
+        key = keys.get(target) or _key(target, known) or ("" if target in ROLES else _spelled(target))
         if key:
             title = ROLES[target].title if target in ROLES else short_key(key)
             chosen.append(Metric(name, key, title, weights.get(name, 1.0)))
     taken = {metric.name for metric in chosen} | {metric.key for metric in chosen}
     others = [
         Metric(role, key, ROLES[role].title, weights.get(role, 0.0))
-        for role, key in told.items()
+        for role, key in keys.items()
         if role not in taken and key not in taken
     ]
     return (*chosen, *others)

@@ -63,7 +63,7 @@ def read_published(path: str | Path) -> tuple[list[Entry], list[str]]:
     """The rows of a file, marked with their source, and the sentences that must stand beside them.
 
     Raises:
-        ConfigError: with all faults of the file, each with its field, what was expected and what was found.
+        ConfigError: with every problem of the file, each with its field, what was expected and what was found.
     """
     where = Locator(str(path), KIND)
     data = _parsed(Path(path))
@@ -81,10 +81,10 @@ def imported(paths: Sequence[str], filters: Mapping[str, Sequence[str]]) -> tupl
     entries: list[Entry] = []
     notes: list[str] = []
     for path in paths:
-        found, told = read_published(path)
+        found, file_notes = read_published(path)
         kept = [entry for entry in found if _passes(entry, filters)]
         entries += kept
-        notes += told if kept else [f"published: no row of {path} passes the filters"]
+        notes += file_notes if kept else [f"published: no row of {path} passes the filters"]
     return entries, notes
 
 

@@ -111,14 +111,14 @@ def _distinct(entries: list[Entry]) -> list[Entry]:
     named: dict[str, list[Entry]] = {}
     for entry in entries:
         named.setdefault(entry.name, []).append(entry)
-    told: dict[int, str] = {}
+    names: dict[int, str] = {}
     for name, alike in named.items():
         ways = [[_first(getattr(entry, field)) for entry in alike] for field in ("models", *_ORIGINS)]
         place = next((place for place, way in enumerate(ways) if len(set(way)) == len(alike)), len(ways) - 1)
         if len(alike) > 1:
             texts = ways[place] if place == 0 else [f"{name} ({text})" for text in ways[place]]
-            told |= {id(entry): text for entry, text in zip(alike, texts, strict=True)}
-    return [replace(entry, name=told.get(id(entry), entry.name)) for entry in entries]
+            names |= {id(entry): text for entry, text in zip(alike, texts, strict=True)}
+    return [replace(entry, name=names.get(id(entry), entry.name)) for entry in entries]
 
 
 _ORIGINS = ("experiments", "audits", "run_ids")

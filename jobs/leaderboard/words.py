@@ -46,9 +46,9 @@ def composite_notes(
         notes.append(f"not in the score, for all compared rows are equal in it: {', '.join(even)}")
     unranked = [(e.name, s.score.reason) for e, s in zip(entries, standings, strict=True) if s.place is None]
     if unranked and len(unranked) < len(entries):
-        told = listed([f"{shorten(name, 40)} ({reason})" for name, reason in unranked], most=3)
+        reasons = listed([f"{shorten(name, 40)} ({reason})" for name, reason in unranked], most=3)
         have = "has" if len(unranked) == 1 else "have"
-        notes.append(f"{len(unranked)} of {len(entries)} rows {have} no score: {told}")
+        notes.append(f"{len(unranked)} of {len(entries)} rows {have} no score: {reasons}")
     elif unranked:
         notes.append(f"no row has a score: {listed(sorted({reason for _, reason in unranked}), most=3)}")
     return notes
@@ -81,8 +81,8 @@ def nothing_left(
             problems.append(
                 Problem(f"--filter {key}", f"one of {exist}", listed([repr(value) for value in lacking], mark=", "))
             )
-    told = " and ".join(f"{key}={' or '.join(wanted)}" for key, wanted in filters.items())
-    together = Problem("--filter", "a model that passes all filters", f"none for {told}", "drop one of them")
+    asked_for = " and ".join(f"{key}={' or '.join(wanted)}" for key, wanted in filters.items())
+    together = Problem("--filter", "a model that passes all filters", f"none for {asked_for}", "drop one of them")
     return problems or [together]
 
 

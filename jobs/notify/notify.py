@@ -84,8 +84,8 @@ def notify(
         StorageError: the record cannot be read or written.
     """
     comparison, earlier = read_comparison(folder), read_deliveries(folder)
-    told = {one.hook for one in earlier if one.delivered} if only_failed else set()
-    chosen = [(hook, applies(hook.when, result, comparison)) for hook in hooks if name_of(hook) not in told]
+    delivered = {one.hook for one in earlier if one.delivered} if only_failed else set()
+    chosen = [(hook, applies(hook.when, result, comparison)) for hook in hooks if name_of(hook) not in delivered]
     jobs = [
         _Job(hook, tuple(because), json.dumps(body_of(result, comparison, folder, because), allow_nan=False).encode())
         for hook, because in chosen

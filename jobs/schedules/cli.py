@@ -196,8 +196,8 @@ def _fault(schedule: Schedule) -> str:
 def _firing_line(firing: Firing) -> str:
     state = f"{firing.state}, {firing.outcome}" if firing.outcome is not None else str(firing.state)
     parts = [f"{firing.due_at:%Y-%m-%dT%H:%M:%SZ}", f"{firing.schedule:<24}", f"{state:<18}", firing.submission]
-    told = [text for text in (firing.bundle, firing.message.partition("\n")[0]) if text]
-    return "  ".join([*parts, *told]).rstrip()
+    ending = [text for text in (firing.bundle, firing.message.partition("\n")[0]) if text]
+    return "  ".join([*parts, *ending]).rstrip()
 
 
 def _plain(record: Schedule | Firing) -> dict[str, Any]:

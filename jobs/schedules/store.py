@@ -112,7 +112,7 @@ class Store:
             raise ConfigError(Problem("--db", "the URI of a database", repr(self._shown), str(error))) from None
         if url.get_backend_name() not in ("sqlite", "postgresql"):
             raise ConfigError(Problem("--db", "sqlite:///FILE or postgresql+psycopg://...", self._shown))
-        with self._told():
+        with self._unavailable():
             if url.get_backend_name() == "sqlite" and url.database:
                 Path(url.database).parent.mkdir(parents=True, exist_ok=True)
             self._engine = sa.create_engine(uri, pool_pre_ping=True)
@@ -265,8 +265,8 @@ class Store:
         message: str = "",
     ) -> bool:
         """Record the end of a firing; False when another scheduler did."""
-        told = {"outcome": outcome.value if outcome else None, "bundle": bundle, "message": message[:4000]}
-        return self._change(firing, firing.state, state=state.value, ended_at=now, **told)
+        ending = {"outcome": outcome.value if outcome else None, "bundle": bundle, "message": message[:4000]}
+        return self._change(firing, firing.state, state=state.value, ended_at=now, **ending)
 
     def put_back(self, firing: Firing, message: str) -> bool:
         """Let a firing that could not be submitted wait again."""
@@ -299,11 +299,11 @@ class Store:
 
     @contextmanager
     def _begin(self) -> Iterator[sa.Connection]:
-        with self._told(), self._engine.begin() as link:
+        with self._unavailable(), self._engine.begin() as link:
             yield link
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _unavailable(self) -> Iterator[None]:
         try:
             yield
         except IntegrityError:

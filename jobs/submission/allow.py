@@ -2,7 +2,7 @@
 
 A caller is no administrator: he chooses models, samples, measures and gates among what the settings grant. No module of
 his is imported and no path of his is opened unless the allow-list names it; storage, tracking, cluster and rights are
-the server's. Refusals are told all at once.
+the server's. All refusals are reported together.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class AllowConfig(Part):
     factories: tuple[str, ...] = Field((), description="Modules that factory: and generator: may import.")
     unpickling: bool = Field(False, description="Whether a model may say allow_unpickling.")
     notify: tuple[str, ...] = Field((), description="Hosts that fleets may notify.")
-    secrets: tuple[EnvName, ...] = Field((), description="Variables that may sign what they are told.")
+    secrets: tuple[EnvName, ...] = Field((), description="Variables that may sign notifications.")
     promote: bool = Field(False, description="Whether a fleet may move aliases of the registry.")
     accept: bool = Field(False, description="Whether a fleet may say accept: passed.")
 

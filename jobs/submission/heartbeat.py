@@ -25,7 +25,7 @@ _SHARE = 20.0
 
 
 @dataclass(frozen=True)
-class Told:
+class Progress:
     """How far an audit is.
 
     Attributes:
@@ -50,10 +50,10 @@ class Told:
     schema_version: int = SCHEMA_VERSION
 
 
-_TOLD: TypeAdapter[Told] = TypeAdapter(Told)
+_TOLD: TypeAdapter[Progress] = TypeAdapter(Progress)
 
 
-def read_progress(folder: str, attempt: str) -> Told | None:
+def read_progress(folder: str, attempt: str) -> Progress | None:
     """How far that attempt is; None when it has not said, or what is there cannot be read."""
     path = files.join(folder, PROGRESS)
     try:
@@ -76,7 +76,7 @@ class Telling:
         self._inner = inner
         self._path = files.join(folder, PROGRESS)
         self._clock = clock
-        self._told = Told(attempt, "", 0, 0, 0)
+        self._progress = Progress(attempt, "", 0, 0, 0)
         self._began = self._next = clock()
         self._rate = Rate(self._began)
         self._failed = False
@@ -86,17 +86,26 @@ class Telling:
         self._inner.stage(name, shards, models)
         self._began = self._clock()
         self._rate = Rate(self._began)
-        self._told = Told(self._told.attempt, name, models, 0, shards)
+        self._progress = Progress(self._progress.attempt, name, models, 0, shards)
         self._write(self._began)
 
     def done(self, receipt: Receipt) -> None:
         """One shard is done."""
         self._inner.done(receipt)
-        now, told = self._clock(), self._told
+        now, progress = self._clock(), self._progress
         rate = self._rate.add(receipt, now)
         name, since = receipt.task.model.name, round(now - self._began, 1)
-        self._told = Told(told.attempt, told.stage, told.models, told.done + 1, told.total, round(rate, 1), name, since)
-        if now >= self._next or self._told.done == told.total:
+        self._progress = Progress(
+            progress.attempt,
+            progress.stage,
+            progress.models,
+            progress.done + 1,
+            progress.total,
+            round(rate, 1),
+            name,
+            since,
+        )
+        if now >= self._next or self._progress.done == progress.total:
             self._write(now)
 
     def note(self, text: str) -> None:
@@ -105,7 +114,7 @@ class Telling:
 
     def _write(self, now: float) -> None:
         try:
-            files.write_bytes(self._path, _TOLD.dump_json(self._told))
+            files.write_bytes(self._path, _TOLD.dump_json(self._progress))
         except Exception as error:  # of the storage's own library, too
             if not self._failed:
                 self._inner.note(f"progress cannot be told, the audit goes on: {error}")

@@ -21,7 +21,7 @@ KEY, KEY_PATH = "CLASSWISE_SIGNING_KEY", "CLASSWISE_SIGNING_KEY_PATH"
 KEY_LENGTH = 24
 """Characters that a key has at least."""
 _PURPOSE = b"classwise submission 1\n"
-"""Told apart from whatever else the same key might sign."""
+"""Distinguishes it from whatever else the same key might sign."""
 
 
 def signing_key(environment: Mapping[str, str]) -> bytes:

@@ -52,8 +52,8 @@ def _audit(folder: str, attempt: str) -> None:
         ending = _ending(attempt, published.result.outcome, published.folder, published.result.audit_id)
         _link(submission, ending, fleet.config.storage, fleet.config.tracking.uri)
     except BaseException as error:
-        told = console.told_of(error)
-        write_ending(folder, _failed(attempt, told))
+        failure = console.as_user_error(error)
+        write_ending(folder, _failed(attempt, failure))
         raise
     write_ending(folder, ending)
     output.finish(published, json=False)
@@ -93,10 +93,10 @@ def _ending(attempt: str, outcome: Outcome, bundle: str, audit_id: str) -> Endin
     )
 
 
-def _failed(attempt: str, told: ClasswiseError) -> Ending:
-    if isinstance(told, Interrupted):
-        return Ending(attempt, "stopped", problems=told.problems)
-    return Ending(attempt, "finished", Outcome.ERROR, problems=told.problems)
+def _failed(attempt: str, failure: ClasswiseError) -> Ending:
+    if isinstance(failure, Interrupted):
+        return Ending(attempt, "stopped", problems=failure.problems)
+    return Ending(attempt, "finished", Outcome.ERROR, problems=failure.problems)
 
 
 def _link(submission: Submission, ending: Ending, base: str, configured: str | None) -> None:

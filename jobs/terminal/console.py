@@ -68,15 +68,15 @@ def exits(json: bool) -> Iterator[None]:
 
     Ctrl-C and SIGTERM end a job cleanly, with finished work kept, whatever error a library makes of them.
     """
-    with stop.heeding():
+    with stop.catching_stops():
         try:
             yield
         except (typer.Exit, typer.Abort):
             raise
         except (Exception, SystemExit, KeyboardInterrupt) as error:
-            told = told_of(error)
-            _print_error(told, json)
-            raise typer.Exit(told.exit_code) from None
+            failure = as_user_error(error)
+            _print_error(failure, json)
+            raise typer.Exit(failure.exit_code) from None
 
 
 @contextmanager
@@ -150,7 +150,7 @@ def _printed_as_json(error: ClasswiseError) -> bool:
     return True
 
 
-def told_of(error: BaseException) -> ClasswiseError:
+def as_user_error(error: BaseException) -> ClasswiseError:
     """What the user is told of an error; after a request to stop that is the request, not its consequences."""
     if isinstance(error, Interrupted):
         return error
@@ -160,10 +160,10 @@ def told_of(error: BaseException) -> ClasswiseError:
 
 
 def _defect(error: BaseException) -> ClasswiseError:
-    """An error nobody foresaw: its trace goes to standard error. Left to itself it would exit 1: a gate failed."""
+    """An unexpected error: its trace goes to standard error. Left to itself it would exit 1: a gate failed."""
     if logs.is_json():
         _log.error("unforeseen", exc_info=error)
     else:
         typer.echo(redacted("".join(traceback.format_exception(error)).rstrip("\n")), err=True)
     found = f"{type(error).__name__}: {one_line(error, 500)}"
-    return ClasswiseError(Problem("classwise", "no unforeseen error", found, "report this defect of classwise"))
+    return ClasswiseError(Problem("classwise", "no unexpected error", found, "report this defect of classwise"))

@@ -68,8 +68,8 @@ class Logged:
 
     def done(self, receipt: Receipt) -> None:
         """One line a shard, at level debug."""
-        told = {"model": receipt.task.model.name, "rows": receipt.rows, "seconds": round(receipt.seconds, 3)}
-        logs.event(_log, logging.DEBUG, "shard done", **told)
+        details = {"model": receipt.task.model.name, "rows": receipt.rows, "seconds": round(receipt.seconds, 3)}
+        logs.event(_log, logging.DEBUG, "shard done", **details)
 
     def note(self, text: str) -> None:
         """A warning."""

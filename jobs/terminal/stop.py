@@ -26,7 +26,7 @@ _lock = threading.Lock()
 
 
 def asked() -> bool:
-    """Whether a stop was asked for inside `heeding`."""
+    """Whether a stop was asked for inside `catching_stops`."""
     return _asked.is_set()
 
 
@@ -41,7 +41,7 @@ def check() -> None:
 
 
 @contextmanager
-def heeding() -> Iterator[None]:
+def catching_stops() -> Iterator[None]:
     """SIGINT and SIGTERM, which a scheduler or Ray sends, raise `KeyboardInterrupt` and are remembered."""
     previous: dict[int, Callable[..., Any] | int | None] = {
         number: signal.signal(number, _interrupt) for number in (signal.SIGINT, signal.SIGTERM)
@@ -60,7 +60,7 @@ def heeding() -> Iterator[None]:
 def within(seconds: float | None) -> Iterator[None]:
     """Ask for a stop after so many seconds of wall-clock time; None: never.
 
-    Inside `heeding` the main thread is interrupted; elsewhere whoever calls `check` finds out.
+    Inside `catching_stops` the main thread is interrupted; elsewhere whoever calls `check` finds out.
 
     Raises:
         DeadlinePassed: in place of the interrupt, and of whatever error a library makes of it.

@@ -150,8 +150,8 @@ def _print(result: SweepResult, lines: Sequence[str] = ()) -> None:
     """The trials, what went wrong with them, how well they generalise, and where their networks are."""
     tables = [_trials_table(result.trials, f"{result.sweep}: {result.outcome}")]
     tables += [_gaps_table(result.trials)] if any(trial.generalisation for trial in result.trials) else []
-    told = [_fault(trial) for trial in result.trials if not trial.usable or (trial.mapper and trial.reason)]
-    console.show(tables, [*told, *(line for trial in result.trials for line in _sources(trial)), *lines])
+    faults = [_fault(trial) for trial in result.trials if not trial.usable or (trial.mapper and trial.reason)]
+    console.show(tables, [*faults, *(line for trial in result.trials for line in _sources(trial)), *lines])
 
 
 def _sources(trial: TrialResult) -> Iterator[str]:
@@ -169,8 +169,8 @@ def _of_mapper(mapper: MapperFacts) -> Iterator[str]:
         yield f"names: {{{', '.join(f'{column}: {dumps(name)}' for column, name in mapper.names.items())}}}"
     psnr = "" if mapper.psnr is None else f", PSNR {mapper.psnr:.1f} dB"
     gaps = [f"{name} {_gap(factor)}" for name, factor in mapper.factors.items()]
-    told = f"; mutual information gap: {', '.join(gaps)}" if gaps else ""
-    yield f"{mapper.active} of {mapper.latents} latents in use{psnr}{told}"
+    information = f"; mutual information gap: {', '.join(gaps)}" if gaps else ""
+    yield f"{mapper.active} of {mapper.latents} latents in use{psnr}{information}"
 
 
 def _gap(factor: FactorGap) -> str:

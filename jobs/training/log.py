@@ -24,13 +24,13 @@ class LoggedTraining:
 
     def epoch(self, name: str, point: EpochPoint) -> None:
         """An epoch ended."""
-        told = {"epoch": point.epoch, "loss": point.loss, "seconds": round(point.seconds, 3)}
-        logs.event(_log, logging.DEBUG, "epoch done", trial=name, **told)
+        details = {"epoch": point.epoch, "loss": point.loss, "seconds": round(point.seconds, 3)}
+        logs.event(_log, logging.DEBUG, "epoch done", trial=name, **details)
 
     def ended(self, result: TrialResult) -> None:
         """A trial ended."""
-        told = {"state": str(result.state), "reason": result.reason, "seconds": round(result.seconds, 3)}
-        logs.event(_log, logging.INFO, "trial ended", trial=result.name, **told)
+        details = {"state": str(result.state), "reason": result.reason, "seconds": round(result.seconds, 3)}
+        logs.event(_log, logging.INFO, "trial ended", trial=result.name, **details)
 
     def note(self, text: str) -> None:
         """A warning."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tracking.mlflow.training import TrainingLog
 
 
-class Teller:
+class TrialLog:
     """Writes to a log as long as it takes what it is told. `log` None: there is none, for the reason in `fault`."""
 
     def __init__(
@@ -62,25 +62,25 @@ class Teller:
 
     def _gave_up(self, fault: ClasswiseError) -> None:
         if not self._failed:
-            self._reporter.note(f"MLflow was not told: {fault}")
+            self._reporter.note(f"Upload to MLflow failed: {fault}")
         self._failed = True
 
 
-def teller_for(config: SweepConfig, reporter: TrainReporter) -> Teller:
-    """A teller to the server that the sweep file names."""
+def trial_log(config: SweepConfig, reporter: TrainReporter) -> TrialLog:
+    """The log of the server that the sweep file names."""
     from jobs.fleetfile.mlflow_uri import tracking_uri
     from tracking.bundle.marker import without_secret
     from tracking.mlflow.runs import close_stale_runs
 
     if not config.tracking.enabled:
-        return Teller(None, "", reporter)
+        return TrialLog(None, "", reporter)
     try:
         uri = tracking_uri(config.storage, config.tracking.uri)
         close_stale_runs(uri, config.tracking.experiment or config.sweep)
     except TrackingError as fault:
-        return Teller(None, "", reporter, fault)
+        return TrialLog(None, "", reporter, fault)
     shown = f"mlflow ui --backend-store-uri {uri}" if uri.startswith("sqlite") else without_secret(uri)
-    return Teller(training_log(config.model_dump(by_alias=True), uri), shown, reporter)
+    return TrialLog(training_log(config.model_dump(by_alias=True), uri), shown, reporter)
 
 
 def training_log(config: dict[str, Any], uri: str) -> TrainingLog:

@@ -1,4 +1,4 @@
-"""A sweep: from a sweep file to trained networks in storage, each told to MLflow when its trial ends."""
+"""A sweep: from a sweep file to trained networks in storage, each logged to MLflow when its trial ends."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from jobs.audit import versions
 from jobs.terminal import stop
-from jobs.training.mlflow_trials import Teller, teller_for
+from jobs.training.mlflow_trials import TrialLog, trial_log
 from jobs.training.planned import PlannedTrial
 from jobs.training.report import TrainReporter
 from jobs.training.sweep_plan import TrainPlan, plan_training
@@ -108,28 +108,28 @@ def _run(sweep: Sweep, reporter: TrainReporter, check: Callable[[TrainPlan], Non
 def _trained(sweep: Sweep, plan: TrainPlan, reporter: TrainReporter, factory: RunnerFactory, started: str) -> Trained:
     config = sweep.config
     reporter.sweep([item.task.name for item in plan.trials], [item.trial.recipe.epochs for item in plan.trials])
-    with teller_for(config, reporter) as teller:
-        results = dict(_known(plan, reporter, teller))
+    with trial_log(config, reporter) as log:
+        results = dict(_known(plan, reporter, log))
         todo = [item for item in plan.trials if item.task.name not in results]
         if todo:
             with factory(plan, todo) as runner:
-                for ended in _train(runner, todo, sweep, plan, reporter, teller):
+                for ended in _train(runner, todo, sweep, plan, reporter, log):
                     results[ended.name] = ended
         trials = tuple(results[item.task.name] for item in plan.trials)
         config_json = redacted_tree(config.model_dump(mode="json", by_alias=True))
         result = SweepResult(config.sweep, started, _now(), trials, config_json, versions.installed())
         write_sweep(result, plan.folder)
-        look = teller.finish(result, plan.folder)
+        look = log.finish(result, plan.folder)
     return Trained(result, plan.folder, plan, (f"training {plan.folder}", *look))
 
 
-def _known(plan: TrainPlan, reporter: TrainReporter, teller: Teller) -> Iterator[tuple[str, TrialResult]]:
+def _known(plan: TrainPlan, reporter: TrainReporter, log: TrialLog) -> Iterator[tuple[str, TrialResult]]:
     """Trials that ended in an earlier run; one that failed is tried again."""
     for item in plan.trials:
         found = read_trial(item.task.folder)
         if found is not None and found.key == item.task.key and found.state in DONE and _has_weights(found):
             reporter.ended(found)
-            teller.trial(found, item.task.folder)
+            log.trial(found, item.task.folder)
             yield item.task.name, found
 
 
@@ -144,7 +144,7 @@ def _train(
     sweep: Sweep,
     plan: TrainPlan,
     reporter: TrainReporter,
-    teller: Teller,
+    log: TrialLog,
 ) -> Iterator[TrialResult]:
     """Results as trials end, each written and told before the next event is heard."""
     by_name = {item.task.name: item for item in todo}
@@ -162,7 +162,7 @@ def _train(
             result = trial_result(by_name[name], report, sweep.config.sweep, plan.sets[event.task.data].facts)
             write_trial(result, report.points, event.task.folder)
             reporter.ended(result)
-            teller.trial(result, event.task.folder)
+            log.trial(result, event.task.folder)
             yield result
 
 

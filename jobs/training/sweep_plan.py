@@ -1,6 +1,6 @@
 """What a sweep has to do, found out before any training: data are read, networks built and fed, methods tried.
 
-All faults of all trials are told at once. What is left is a task a trial, with the key of everything that its weights
+Reports every problem of all trials together. What is left is a task a trial, with the key of all that its weights
 depend on.
 """
 

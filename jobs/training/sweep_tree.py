@@ -13,7 +13,16 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
-from jobs.fleetfile.tree import GeneralisationConfig, JobName, Part, Place, PlacementConfig, Seed, ServerConfig, Some
+from jobs.fleetfile.tree import (
+    GeneralisationConfig,
+    JobName,
+    Part,
+    Place,
+    PlacementConfig,
+    Seed,
+    ServerConfig,
+    WorkerCount,
+)
 from services.loading.samples.attributes import LIGHT, STROKES
 from services.records.trials import CLASS, DataSpec
 from services.registry import did_you_mean
@@ -147,12 +156,12 @@ class MapperConfig(Part):
     conditions: tuple[Annotated[str, _one_of(CLASS, *ATTRIBUTES)], ...] = Field(
         (),
         max_length=20,
-        description="What a conditional GAN is told: `class`, and attributes measured from the images.",
+        description="What a conditional GAN is conditioned on: `class`, and attributes measured from the images.",
     )
     factors: tuple[Annotated[str, _one_of(*ATTRIBUTES)], ...] | None = Field(
         None,
         max_length=20,
-        description="Attributes whose mutual information gap is told; default: those of `conditions`.",
+        description="Attributes whose mutual information gap is reported; default: those of `conditions`.",
     )
     recipe: MapperRecipeConfig = Field(MapperRecipeConfig(), description="How it is trained.")
 
@@ -207,7 +216,9 @@ class ExcludeConfig(Part):
 class TrainResourcesConfig(PlacementConfig):
     """What the sweep asks of the machine or the cluster."""
 
-    trials: Some = Field("auto", description="Trials side by side; auto: as many as fit. Runner local trains one.")
+    trials: WorkerCount = Field(
+        "auto", description="Trials side by side; auto: as many as fit. Runner local trains one."
+    )
     workers: int = Field(1, ge=1, le=512, description="Workers that share each batch of a trial; above 1 on Ray alone.")
     threads: int | None = Field(
         None, ge=1, le=1024, description="Torch threads a worker; default: its cores. Rounding depends on it."
@@ -257,7 +268,9 @@ class SweepConfig(Part):
         min_length=1, max_length=100, description="Names, or mappings."
     )
     seeds: tuple[Seed, ...] = Field((0,), min_length=1, max_length=1000, description="One trial each, of everything.")
-    recipe: RecipeConfig = Field(RecipeConfig(), description="How every network is trained, unless told otherwise.")
+    recipe: RecipeConfig = Field(
+        RecipeConfig(), description="How every network is trained, if nothing nearer says otherwise."
+    )
     exclude: tuple[ExcludeConfig, ...] = Field((), max_length=1000, description="Combinations to leave out.")
     resources: TrainResourcesConfig = Field(
         TrainResourcesConfig(), description="What the sweep asks of the machine or the cluster."

@@ -1,4 +1,4 @@
-"""Reads a sweep file: YAML to `SweepConfig` and its trials, with every mistake at once, each with its line."""
+"""Reads a sweep file: YAML to `SweepConfig` and its trials, reports every problem together, each with its line."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def load_sweep(path: str | Path) -> Sweep:
     """Read and validate a sweep file.
 
     Raises:
-        ConfigError: with all faults of the file, each with line, field path, value and what is allowed.
+        ConfigError: with every problem of the file, each with line, field path, value and what is allowed.
     """
     data, where = read_yaml(path, KIND)
     require_kind(data, where)
@@ -134,7 +134,7 @@ def validate_sweep(data: Any, *, source: str = "sweep", where: Locator | None = 
     """Validate a sweep given as plain data.
 
     Raises:
-        ConfigError: with all faults.
+        ConfigError: with every problem.
     """
     where = where or Locator(source, KIND)
     if not isinstance(data, dict):

@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from jobs.upkeep.findings import SECONDS, SLOW_SECONDS, Finding, Level, Surroundings
+from jobs.upkeep.findings import SECONDS, SLOW_SECONDS, CheckContext, Finding, Level
 from services.errors import one_line
 
 if TYPE_CHECKING:
     pass
 
 
-Look = Callable[[Surroundings], Iterator[Finding]]
+Look = Callable[[CheckContext], Iterator[Finding]]
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class _Run:
     thread: threading.Thread | None = None
 
 
-def examine(checks: Sequence[Check], around: Surroundings) -> list[Finding]:
+def examine(checks: Sequence[Check], around: CheckContext) -> list[Finding]:
     """Run all checks side by side; findings in the order of the checks."""
     runs = [_start(check, around) for check in checks]
     return [finding for run in runs for finding in _result(run)]
@@ -49,7 +49,7 @@ def worst_level(findings: Sequence[Finding]) -> Level:
     return "fail" if "fail" in levels else "warn" if "warn" in levels else "ok"
 
 
-def _start(check: Check, around: Surroundings) -> _Run:
+def _start(check: Check, around: CheckContext) -> _Run:
     run = _Run(check)
 
     def look() -> None:
@@ -57,7 +57,7 @@ def _start(check: Check, around: Surroundings) -> _Run:
             run.findings.extend(check.look(around))
         except Exception as error:  # a check that breaks must not hide the others
             text = one_line(error, 300)
-            run.findings.append(Finding(check.name, "fail", f"{type(error).__name__}: {text}", "mend that first"))
+            run.findings.append(Finding(check.name, "fail", f"{type(error).__name__}: {text}", "fix this first"))
 
     run.thread = threading.Thread(target=look, daemon=True, name=f"doctor-{check.name}")
     run.thread.start()

@@ -16,7 +16,7 @@ from services.errors import TrackingError
 from tracking.mlflow.reach import sqlite_path
 
 if TYPE_CHECKING:
-    from jobs.upkeep.findings import Finding, Surroundings
+    from jobs.upkeep.findings import CheckContext, Finding
 
 Fleet = Annotated[Path | None, typer.Argument(help="Fleet file: look at its storage, cluster and tracking server.")]
 
@@ -33,21 +33,21 @@ def doctor(
     with console.exits(json):
         from jobs.upkeep.doctor import all_checks, examine, worst_level
 
-        findings = examine(all_checks(), surroundings(fleet_file, storage, address))
+        findings = examine(all_checks(), context(fleet_file, storage, address))
         level = worst_level(findings)
         if json:
             console.print_json({"level": level, "checks": [asdict(finding) for finding in findings]})
         else:
             for finding in findings:
                 console.say(line(finding))
-            console.say("audits can run here" if level != "fail" else "audits cannot run here before that is mended")
+            console.say("audits can run here" if level != "fail" else "audits cannot run here: fix this first")
         raise typer.Exit(2 if level == "fail" else 0)
 
 
-def surroundings(fleet_file: Path | None, storage: str | None, address: str | None) -> Surroundings:
+def context(fleet_file: Path | None, storage: str | None, address: str | None) -> CheckContext:
     """What the checks look at: the fleet file's, the environment's, else the defaults."""
     from jobs.fleetfile.mlflow_uri import tracking_uri
-    from jobs.upkeep.findings import Surroundings
+    from jobs.upkeep.findings import CheckContext
 
     config = None
     if fleet_file is not None:
@@ -63,7 +63,7 @@ def surroundings(fleet_file: Path | None, storage: str | None, address: str | No
     kept = schedules_uri()
     kept = kept if kept != DEFAULT or Path(sqlite_path(DEFAULT)).exists() else ""
     local = config is not None and config.resources.runner == "local"
-    return Surroundings(config, os.environ, place, tracking, address or ("" if local else named), kept)
+    return CheckContext(config, os.environ, place, tracking, address or ("" if local else named), kept)
 
 
 def line(finding: Finding) -> str:

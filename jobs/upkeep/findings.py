@@ -38,7 +38,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class CheckContext:
     """What is looked at.
 
     Attributes:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 
-from jobs.upkeep.findings import SLOW_SECONDS, Finding, Level, Surroundings
+from jobs.upkeep.findings import SLOW_SECONDS, CheckContext, Finding, Level
 from services.storage import files
 
 GIB = 2**30
@@ -28,7 +28,7 @@ PER_WORKER = 1 * GIB
 TORCH = "import torch; print(torch.cuda.device_count(), torch.version.cuda or 'none')"
 
 
-def python(around: Surroundings) -> Iterator[Finding]:
+def python(around: CheckContext) -> Iterator[Finding]:
     """The interpreter, and whether it may keep byte code."""
     number = platform.python_version()
     if (3, 11) <= sys.version_info[:2] < (3, 13):
@@ -40,7 +40,7 @@ def python(around: Surroundings) -> Iterator[Finding]:
         yield Finding("byte code", "warn", "not written", remedy)
 
 
-def packages(around: Surroundings) -> Iterator[Finding]:
+def packages(around: CheckContext) -> Iterator[Finding]:
     """Versions against the ranges that classwise declares."""
     from packaging.requirements import Requirement
 
@@ -65,7 +65,7 @@ def packages(around: Surroundings) -> Iterator[Finding]:
         yield Finding("packages", "ok", f"{len(needed)} in their ranges; {shown}")
 
 
-def cores(around: Surroundings) -> Iterator[Finding]:
+def cores(around: CheckContext) -> Iterator[Finding]:
     """Cores of the machine, and those that a container grants."""
     seen, granted = os.cpu_count() or 1, _granted_cores()
     if granted is not None and granted < seen:
@@ -75,7 +75,7 @@ def cores(around: Surroundings) -> Iterator[Finding]:
         yield Finding("cores", "ok", str(seen))
 
 
-def memory(around: Surroundings) -> Iterator[Finding]:
+def memory(around: CheckContext) -> Iterator[Finding]:
     """Free memory, and the limit of a container."""
     free = _free_memory()
     if free is None:
@@ -89,7 +89,7 @@ def memory(around: Surroundings) -> Iterator[Finding]:
         yield Finding("memory", "ok", shown)
 
 
-def shared_memory(around: Surroundings) -> Iterator[Finding]:
+def shared_memory(around: CheckContext) -> Iterator[Finding]:
     """Ray's object store lies in /dev/shm; a container often has 64 MB of it."""
     if not Path("/dev/shm").is_dir():
         return
@@ -101,7 +101,7 @@ def shared_memory(around: Surroundings) -> Iterator[Finding]:
         yield Finding("shared memory", "ok", f"{size / GIB:.1f} GiB in /dev/shm")
 
 
-def gpu(around: Surroundings) -> Iterator[Finding]:
+def gpu(around: CheckContext) -> Iterator[Finding]:
     """Whether torch sees the GPUs that the fleet asks for or the machine has; else torch is not even imported."""
     present = Path("/dev/nvidia0").exists() or shutil.which("nvidia-smi") is not None
     if not (around.gpus or present):
@@ -124,7 +124,7 @@ def gpu(around: Surroundings) -> Iterator[Finding]:
         yield Finding("gpu", "ok", f"{count}, CUDA {cuda}")
 
 
-def terminal(around: Surroundings) -> Iterator[Finding]:
+def terminal(around: CheckContext) -> Iterator[Finding]:
     """Whether names of classes can be printed."""
     encoding = (sys.stdout.encoding or locale.getpreferredencoding(False)).lower()
     if encoding.replace("-", "") != "utf8":
@@ -135,7 +135,7 @@ def terminal(around: Surroundings) -> Iterator[Finding]:
         yield Finding("terminal", "ok", encoding)
 
 
-def proxy(around: Surroundings) -> Iterator[Finding]:
+def proxy(around: CheckContext) -> Iterator[Finding]:
     """A proxy must not stand between the processes of one machine."""
     lower = {name.lower(): value for name, value in around.environment.items()}
     set_ = [name for name in ("http_proxy", "https_proxy", "all_proxy") if lower.get(name)]
@@ -145,7 +145,7 @@ def proxy(around: Surroundings) -> Iterator[Finding]:
         yield Finding("proxy", "warn", f"{', '.join(set_)} set, and localhost is not in NO_PROXY", remedy)
 
 
-def storage_works(around: Surroundings) -> Iterator[Finding]:
+def storage_works(around: CheckContext) -> Iterator[Finding]:
     """Room, and whether a file can be written, replaced at once, and dated."""
     url = around.storage
     if files.is_local(url):

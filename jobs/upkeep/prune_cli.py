@@ -69,7 +69,7 @@ def prune(
                 console.say(ONLY_LEFTOVERS)
             _show(plan)
         if removing and not yes:
-            removing = typer.confirm(f"Remove {_told(len(plan.remove), plan.size)} from {storage}?", err=True)
+            removing = typer.confirm(f"Remove {_sized(len(plan.remove), plan.size)} from {storage}?", err=True)
         gone = carry_out(plan, storage, now) if removing else []
         if json:
             kept = [{"path": path, "why": why} for path, why in plan.kept]
@@ -78,7 +78,7 @@ def prune(
                 {"dry_run": dry_run, "removed": items, "bytes": sum(i["size"] for i in items), "kept": kept}
             )
         elif removing:
-            console.say(f"removed {_told(len(gone), sum(item.size for item in gone))}")
+            console.say(f"removed {_sized(len(gone), sum(item.size for item in gone))}")
 
 
 def parsed_size(text: str) -> int:
@@ -104,7 +104,7 @@ def shown_size(size: float) -> str:
 
 def _require_terminal(plan: PrunePlan) -> None:
     if not sys.stdin.isatty():
-        found = f"no terminal to ask about {_told(len(plan.remove), plan.size)}"
+        found = f"no terminal to ask about {_sized(len(plan.remove), plan.size)}"
         raise ConfigError(Problem("prune", "--yes", found, "look at --dry-run first, then give --yes"))
 
 
@@ -115,8 +115,8 @@ def _show(plan: PrunePlan) -> None:
         console.say(f"and {len(plan.remove) - SHOWN} more")
     for path, why in plan.kept:
         console.say(f"{'kept':<16} {'':>10}  {path}  ({why})")
-    console.say(f"in all {_told(len(plan.remove), plan.size)}")
+    console.say(f"in all {_sized(len(plan.remove), plan.size)}")
 
 
-def _told(count: int, size: int) -> str:
+def _sized(count: int, size: int) -> str:
     return f"{count} {'item' if count == 1 else 'items'}, {shown_size(size)}"

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-from jobs.upkeep.findings import SLOW_SECONDS, Finding, Surroundings
+from jobs.upkeep.findings import SLOW_SECONDS, CheckContext, Finding
 from services.telemetry.redaction import redacted_line
 from tracking.bundle.marker import without_secret
 from tracking.mlflow.reach import sqlite_path
@@ -32,7 +32,7 @@ print(json.dumps(ray.cluster_resources()))
 """
 
 
-def ray_cluster(around: Surroundings) -> Iterator[Finding]:
+def ray_cluster(around: CheckContext) -> Iterator[Finding]:
     """Whether the cluster answers, takes the token, and has this Ray and this Python."""
     address = around.address
     if not address:
@@ -40,7 +40,7 @@ def ray_cluster(around: Surroundings) -> Iterator[Finding]:
     elif address.startswith(("http://", "https://")):
         yield _dashboard(address, around)
     elif (closed := _closed(address)) is not None:
-        yield Finding("ray", "fail", closed, "start the cluster, or mend resources.address or RAY_ADDRESS")
+        yield Finding("ray", "fail", closed, "start the cluster, or correct resources.address or RAY_ADDRESS")
     else:
         yield _joined(address, around)
 
@@ -57,7 +57,7 @@ def _closed(address: str) -> str | None:
     return None
 
 
-def _joined(address: str, around: Surroundings) -> Finding:
+def _joined(address: str, around: CheckContext) -> Finding:
     """Join the cluster in a process of its own, which finds differing versions and refused tokens by itself."""
     environment = {**around.environment, "RAY_USAGE_STATS_ENABLED": "0"}
     command = [sys.executable, "-c", JOIN, address]
@@ -78,7 +78,7 @@ def _joined(address: str, around: Surroundings) -> Finding:
     return Finding("ray", "fail", text, "run classwise on a node of the cluster, or submit to its dashboard")
 
 
-def _dashboard(address: str, around: Surroundings) -> Finding:
+def _dashboard(address: str, around: CheckContext) -> Finding:
     import requests
 
     from jobs.submission.ray_jobs import token_of
@@ -88,7 +88,7 @@ def _dashboard(address: str, around: Surroundings) -> Finding:
     try:
         answer = requests.get(f"{address.rstrip('/')}/api/version", headers=headers, timeout=WIRE_SECONDS)
     except requests.RequestException as error:
-        return Finding("ray", "fail", _said(error), "start the cluster, or mend the address of its dashboard")
+        return Finding("ray", "fail", _said(error), "start the cluster, or correct the address of its dashboard")
     if answer.status_code in (401, 403):
         return Finding("ray", "fail", f"{address} refuses the token ({answer.status_code})", TOKEN)
     theirs, ours = str(_json(answer).get("ray_version", "unknown")), version("ray")
@@ -100,7 +100,7 @@ def _dashboard(address: str, around: Surroundings) -> Finding:
 # --- MLflow -----------------------------------------------------------------------------------------------------
 
 
-def tracking(around: Surroundings) -> Iterator[Finding]:
+def tracking(around: CheckContext) -> Iterator[Finding]:
     """Whether MLflow answers, lets us in, is of a version that fits, and lets us write."""
     uri = around.tracking
     if not uri:
@@ -172,11 +172,11 @@ def _database(check: str, uri: str, table: str, *, schema: bool) -> Finding:
             return (wrong if schema else None) or Finding(check, "ok", f"{shown} answers and can be written")
     except (sa.exc.SQLAlchemyError, ImportError) as error:
         return Finding(
-            check, "fail", f"{shown}: {_said(error)}", "start it, or mend the URI; classwise[postgres] is needed"
+            check, "fail", f"{shown}: {_said(error)}", "start it, or correct the URI; classwise[postgres] is needed"
         )
 
 
-def _server(uri: str, around: Surroundings) -> Iterator[Finding]:
+def _server(uri: str, around: CheckContext) -> Iterator[Finding]:
     import requests
 
     session, base = requests.Session(), uri.rstrip("/")
@@ -195,7 +195,7 @@ def _server(uri: str, around: Surroundings) -> Iterator[Finding]:
         yield _server_version(session.get(f"{base}/version", timeout=WIRE_SECONDS))
         yield _can_write(session, f"{base}/api/2.0/mlflow/experiments", around.experiment)
     except requests.RequestException as error:
-        remedy = "start the server or mend the URI; behind a proxy set NO_PROXY; bundles wait for classwise sync"
+        remedy = "start the server or correct the URI; behind a proxy set NO_PROXY; bundles wait for classwise sync"
         yield Finding("mlflow", "fail", f"{without_secret(uri)}: {_said(error)}", remedy)
 
 
@@ -240,7 +240,7 @@ def _can_write(session: Any, experiments: str, experiment: str) -> Finding:
     return Finding("mlflow", "ok", f"signed in, may write to experiment {named['experiment_name']}")
 
 
-def schedules(around: Surroundings) -> Iterator[Finding]:
+def schedules(around: CheckContext) -> Iterator[Finding]:
     """Whether the database of schedules answers and can be written, where there is one."""
     uri = around.schedules
     if not uri:

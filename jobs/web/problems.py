@@ -38,7 +38,7 @@ _SAID = {
     409: "The audit has no result: it waits, runs, was stopped, failed or crashed.",
     413: "The body is too large.",
     415: "Neither JSON nor YAML.",
-    422: "The request is not valid; every fault is told.",
+    422: "The request is not valid; every problem is reported.",
     429: "Too many requests, audits or streams.",
     503: "The job server or the storage is down.",
 }

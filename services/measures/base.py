@@ -30,7 +30,7 @@ Columns = dict[str, NDArray[Any]]
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class RunContext:
     """Where a measure runs, for those that open files of their own.
 
     Attributes:
@@ -111,11 +111,11 @@ class Measure(BaseModel):
         """
         raise MeasureError(Problem(self.name, "a measure that runs the network", f"one that needs {self.needs}"))
 
-    def scorer(self, surroundings: Surroundings) -> Scorer:
+    def scorer(self, context: RunContext) -> Scorer:
         """What scores the batches of a task: `from_model`, unless a measure has to open and check files first."""
         return self.from_model
 
-    def picture(self, network: Network, surroundings: Surroundings) -> bytes:
+    def picture(self, network: Network, context: RunContext) -> bytes:
         """A file for people that goes into the bundle, one a model."""
         raise MeasureError(Problem(self.name, "a measure with pictures", "one without"))
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pydantic import Field, field_validator, model_validator
 
 from services.errors import MeasureError, Problem
-from services.measures.base import Columns, Measure, Scorer, Surroundings
+from services.measures.base import Columns, Measure, RunContext, Scorer
 from services.records import Column, Series
 from services.records.trials import LEAST_EXPLAINED
 
@@ -110,7 +110,7 @@ class Projection(Measure):
 
         return mapper_fingerprint(self.mapper)
 
-    def scorer(self, surroundings: Surroundings) -> Scorer:
+    def scorer(self, context: RunContext) -> Scorer:
         """Load the mapper, look at how it reconstructs the samples, and score with it.
 
         Raises:
@@ -119,8 +119,8 @@ class Projection(Measure):
         """
         from services.loading.mappers import open_mapper
 
-        mapper = open_mapper(self.mapper, device=surroundings.device, allowed_factories=surroundings.allowed_factories)
-        images = surroundings.probe()
+        mapper = open_mapper(self.mapper, device=context.device, allowed_factories=context.allowed_factories)
+        images = context.probe()
         self._require_faithful(mapper.reconstruction(images))
         return partial(self._score, mapper, self._axes(mapper, mapper.encode(images).shape[1]))
 
@@ -130,20 +130,20 @@ class Projection(Measure):
         """Project one batch, on which the mapper is looked at as well."""
         from services.loading.factories import DEFAULT_FACTORIES
 
-        surroundings = Surroundings(str(images.device), DEFAULT_FACTORIES, lambda: images)
-        return self.scorer(surroundings)(network, images, labels, ids, seed=seed)
+        context = RunContext(str(images.device), DEFAULT_FACTORIES, lambda: images)
+        return self.scorer(context)(network, images, labels, ids, seed=seed)
 
-    def picture(self, network: Network, surroundings: Surroundings) -> bytes:
+    def picture(self, network: Network, context: RunContext) -> bytes:
         """A traversal from the centre of all latents: `services.storage.traversals`."""
         import torch
 
         from services.loading.mappers import open_mapper
         from services.measures.latent.traversal import traverse
 
-        mapper = open_mapper(self.mapper, device=surroundings.device, allowed_factories=surroundings.allowed_factories)
-        latents = mapper.encode(surroundings.probe()).shape[1]
+        mapper = open_mapper(self.mapper, device=context.device, allowed_factories=context.allowed_factories)
+        latents = mapper.encode(context.probe()).shape[1]
         everything = self.model_copy(update={"dimensions": "all"})._axes(mapper, latents)
-        centre = everything.centre.to(torch.device(surroundings.device))
+        centre = everything.centre.to(torch.device(context.device))
         axes = self._axes(mapper, latents)
         return traverse(network, mapper, centre, axes, steps=self.steps, halvings=self.halvings).to_bytes()
 

@@ -99,18 +99,18 @@ def changes(
     else:
         worse, better, test = *_betting(sample, alpha), "betting"
 
-    def told(values: Floats) -> Floats:
+    def by_class(values: Floats) -> Floats:
         return np.where(defined, values, np.nan)
 
     return Changes(
         counts=sample.counts,
-        before=told(_means(old, index, sample.counts)),
-        after=told(_means(new, index, sample.counts)),
-        difference=told((2.0 * sample.means - 1.0) * bound),
-        low=told((2.0 * low - 1.0) * bound),
-        high=told((2.0 * high - 1.0) * bound),
-        worse=told(worse),
-        better=told(better),
+        before=by_class(_means(old, index, sample.counts)),
+        after=by_class(_means(new, index, sample.counts)),
+        difference=by_class((2.0 * sample.means - 1.0) * bound),
+        low=by_class((2.0 * low - 1.0) * bound),
+        high=by_class((2.0 * high - 1.0) * bound),
+        worse=by_class(worse),
+        better=by_class(better),
         test=test,
     )
 

@@ -50,8 +50,8 @@ def over_seeds(
     if any(value is None for value in values):
         lacking = sum(value is None for value in values)
         reason = next(network.reason for network in networks if network.value is None)
-        told = f"undefined for {lacking} of {len(values)} networks" if len(values) > 1 else ""
-        return Seeds(Estimate(None, reason=": ".join(filter(None, (told, reason)))), None)
+        how_many = f"undefined for {lacking} of {len(values)} networks" if len(values) > 1 else ""
+        return Seeds(Estimate(None, reason=": ".join(filter(None, (how_many, reason)))), None)
     if len(networks) == 1:
         return Seeds(networks[0], None)
     numbers = np.array(values)

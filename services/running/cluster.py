@@ -83,8 +83,8 @@ class _Slot:
 
     actor: Any
     starting: Any | None
-    stillborn: int = 0
-    flying: dict[Any, Any] = field(default_factory=dict)
+    failed_starts: int = 0
+    pending: dict[Any, Any] = field(default_factory=dict)
 
 
 class Pool(Generic[T, R]):
@@ -148,7 +148,7 @@ class Pool(Generic[T, R]):
             WorkerError: workers keep dying before they are ready.
         """
         for index, slot in enumerate(self.slots):
-            if slot.flying:  # of a run that was closed before its end: nobody waits for these tasks any more
+            if slot.pending:  # of a run that was closed before its end: nobody waits for these tasks any more
                 self._replace(index)
         queue: Dispatcher[T] = Dispatcher(tasks, remedy=self.remedy)
         deadline = time.monotonic() + self._ask.wait_seconds
@@ -170,7 +170,7 @@ class Pool(Generic[T, R]):
 
     def _levels(self, queue: Dispatcher[T]) -> None:
         counters.METER.count(counters.QUEUE, queue.pending)
-        counters.METER.count(counters.RUNNING, sum(len(slot.flying) for slot in self.slots))
+        counters.METER.count(counters.RUNNING, sum(len(slot.pending) for slot in self.slots))
         counters.METER.count(counters.WORKERS, sum(slot.starting is None for slot in self.slots))
 
     def _redone(self, task: T) -> None:
@@ -179,13 +179,13 @@ class Pool(Generic[T, R]):
     def _feed(self, queue: Dispatcher[T]) -> None:
         for _ in range(self.in_flight):
             for index, slot in enumerate(self.slots):
-                if slot.starting is None and len(slot.flying) < self.in_flight:
+                if slot.starting is None and len(slot.pending) < self.in_flight:
                     task = queue.next_for(index)
                     if task is not None:
-                        slot.flying[self._send(slot.actor, task)] = task
+                        slot.pending[self._send(slot.actor, task)] = task
 
     def _ready_refs(self) -> list[Any]:
-        refs = [ref for slot in self.slots for ref in (slot.starting, *slot.flying) if ref is not None]
+        refs = [ref for slot in self.slots for ref in (slot.starting, *slot.pending) if ref is not None]
         ready, _ = ray.wait(refs, num_returns=1, timeout=TICK_SECONDS)
         if ready and len(refs) > 1:
             ready, _ = ray.wait(refs, num_returns=len(refs), timeout=0)
@@ -193,11 +193,11 @@ class Pool(Generic[T, R]):
 
     def _settle(self, ref: Any, queue: Dispatcher[T]) -> R | TaskFailure[T] | None:
         """Take the result of a finished call: a value, a failure, or a death to recover from."""
-        index = next((i for i, s in enumerate(self.slots) if ref in s.flying or ref is s.starting), None)
+        index = next((i for i, s in enumerate(self.slots) if ref in s.pending or ref is s.starting), None)
         if index is None:
             return None  # of an actor already replaced in this turn
         slot = self.slots[index]
-        task: T | None = slot.flying.get(ref)
+        task: T | None = slot.pending.get(ref)
         try:
             value, stage = self._take(ref) if task is not None else (ray.get(ref), "done")
         except RayTaskError as error:
@@ -210,7 +210,7 @@ class Pool(Generic[T, R]):
         if stage == "advanced":
             queue.progressed(task)
         elif stage == "done":
-            del slot.flying[ref]
+            del slot.pending[ref]
             queue.succeeded(index, task)
         result: R = value
         return result
@@ -221,15 +221,15 @@ class Pool(Generic[T, R]):
         Ray has a dozen errors for this. Tasks are idempotent, so one answer does for all: end what may still live.
         """
         slot = self.slots[index]
-        stillborn = slot.stillborn + 1 if slot.starting is not None else 0
-        if stillborn >= START_ATTEMPTS:
+        failed_starts = slot.failed_starts + 1 if slot.starting is not None else 0
+        if failed_starts >= START_ATTEMPTS:
             remedy = "look at the logs of Ray; does classwise import on every node?"
-            found = f"{stillborn} that died before they were ready, the last with {_told(error)}"
+            found = f"{failed_starts} workers died during startup, the last with {_message(error)}"
             raise WorkerError(Problem("workers", "workers that start", found, remedy))
         counters.METER.count(counters.DEATHS)
-        logs.event(_log, logging.WARNING, "worker lost and replaced", worker=index, cause=_told(error))
-        self._replace(index, stillborn)
-        suspect = next(iter(slot.flying.values()), None)
+        logs.event(_log, logging.WARNING, "worker lost and replaced", worker=index, cause=_message(error))
+        self._replace(index, failed_starts)
+        suspect = next(iter(slot.pending.values()), None)
         try:
             for task in queue.died(index):
                 self._redone(task)
@@ -237,21 +237,21 @@ class Pool(Generic[T, R]):
             return failure(suspect, fault) if suspect is not None else None
         return None
 
-    def _replace(self, index: int, stillborn: int = 0) -> None:
+    def _replace(self, index: int, failed_starts: int = 0) -> None:
         if self._head is not None:
             self._head.wait()
         ray.kill(self.slots[index].actor, no_restart=True)
-        self.slots[index] = self._place(stillborn)
+        self.slots[index] = self._place(failed_starts)
 
     def _raised(
         self, index: int, ref: Any, task: T | None, error: RayTaskError, queue: Dispatcher[T]
     ) -> TaskFailure[T]:
         cause = error.cause if isinstance(error.cause, ClasswiseError) else None
         if task is None:
-            raise cause or WorkerError(Problem("worker", "to start", _told(error))) from None
-        del self.slots[index].flying[ref]
+            raise cause or WorkerError(Problem("worker", "to start", _message(error))) from None
+        del self.slots[index].pending[ref]
         queue.failed(index, task)
-        unknown = WorkerError(Problem(task.title, "the task to finish", _told(error)))
+        unknown = WorkerError(Problem(task.title, "the task to finish", _message(error)))
         return failure(task, cause or unknown)
 
     # --- the cluster ---------------------------------------------------------------------------------------------
@@ -284,7 +284,7 @@ class Pool(Generic[T, R]):
             raise ResourceError(Problem("resources", need, f"a cluster of {cpus:g} CPU and {gpus:g} GPU", remedy))
         return wanted
 
-    def _place(self, stillborn: int = 0) -> _Slot:
+    def _place(self, failed_starts: int = 0) -> _Slot:
         ask = self._ask
         worker, arguments = self._worker()
         remote: Any = ray.remote(worker)
@@ -292,7 +292,7 @@ class Pool(Generic[T, R]):
         options: dict[str, Any] = {"num_cpus": cpus, "num_gpus": gpus, "max_restarts": 0}
         device = "cuda" if ask.gpus else "cpu"
         actor = remote.options(**options).remote(device, ask.threads or max(1, int(ask.cpus)), *arguments)
-        return _Slot(actor, actor.ready.remote(), stillborn)
+        return _Slot(actor, actor.ready.remote(), failed_starts)
 
     def _not_placed(self) -> Problem:
         ask, free = self._ask, ray.available_resources()
@@ -359,7 +359,7 @@ def _init(address: str | None) -> None:
         ray.init(include_dashboard=False, **quiet)
 
 
-def _told(error: Exception) -> str:
+def _message(error: Exception) -> str:
     """The end of Ray's long texts, which says what happened."""
     return " ".join(str(error).split())[-500:] or type(error).__name__
 

@@ -35,9 +35,9 @@ class RayMirror:
 def _made(metric: Metric) -> Any:
     if metric.name not in _MADE:
         if metric.kind == "counter":
-            _MADE[metric.name] = Counter(metric.name, metric.told, metric.labels)
+            _MADE[metric.name] = Counter(metric.name, metric.description, metric.labels)
         elif metric.kind == "gauge":
-            _MADE[metric.name] = Gauge(metric.name, metric.told, metric.labels)
+            _MADE[metric.name] = Gauge(metric.name, metric.description, metric.labels)
         else:
-            _MADE[metric.name] = Histogram(metric.name, metric.told, list(metric.buckets), metric.labels)
+            _MADE[metric.name] = Histogram(metric.name, metric.description, list(metric.buckets), metric.labels)
     return _MADE[metric.name]

@@ -19,7 +19,7 @@ from services.records.trials import EpochDone, TrialDone, TrialTask
 from services.running.cluster import Ask, Pool
 from services.storage import files
 from services.training.data.sets import TrainingSet
-from services.training.trial import Event, TrialWorker, told_of
+from services.training.trial import Event, TrialWorker, as_trial_error
 
 RUN = "ray-train"
 """Ray Train's own folder in a trial's, while it runs."""
@@ -83,15 +83,15 @@ class Conductor:
         try:
             while training.is_alive() or not mailbox.empty():
                 try:
-                    told = mailbox.get(timeout=0.5)
+                    message = mailbox.get(timeout=0.5)
                 except Empty:
                     continue
-                if isinstance(told, ClasswiseError):
-                    raise told
-                if isinstance(told, TrialDone):
-                    done = told  # told once Ray Train has put its things away
+                if isinstance(message, ClasswiseError):
+                    raise message
+                if isinstance(message, TrialDone):
+                    done = message  # told once Ray Train has put its things away
                 else:
-                    yield told
+                    yield message
         finally:
             mailbox.shutdown(force=True)
         if done is None:
@@ -154,5 +154,5 @@ def _share_of_trial(config: dict[str, Any]) -> None:
     except PeerLost:
         raise
     except Exception as error:
-        mailbox.put(error if isinstance(error, ClasswiseError) else told_of(task, error))
+        mailbox.put(error if isinstance(error, ClasswiseError) else as_trial_error(task, error))
         raise

@@ -18,7 +18,7 @@ import numpy as np
 
 from services.devices import is_out_of_memory, release, started
 from services.errors import ClasswiseError, Problem, ResourceError, SourceError, WorkerError, raised_at
-from services.measures.base import Columns, Measure, Scorer, Surroundings
+from services.measures.base import Columns, Measure, RunContext, Scorer
 from services.measures.catalogue import measure_from
 from services.records import ModelSpec, Receipt, SampleSpec, ShardTask, digest_of
 from services.running.readahead import ReadAhead
@@ -103,8 +103,8 @@ class Worker:
         seconds = time.perf_counter() - started
         found = {"forwards": self._forwards, "seconds": round(seconds, 3)}
         logs.event(_log, logging.DEBUG, "shard done", start=task.start, stop=task.stop, **found)
-        told = {**facts, "halvings": self._halvings} if self._halvings else facts
-        return Receipt(task, task.stop - task.start, self._forwards, seconds, told, arrays)
+        reported = {**facts, "halvings": self._halvings} if self._halvings else facts
+        return Receipt(task, task.stop - task.start, self._forwards, seconds, reported, arrays)
 
     # --- kinds of task -------------------------------------------------------------------------------------------
 
@@ -171,7 +171,7 @@ class Worker:
 
     def _picture(self, task: ShardTask) -> tuple[dict[str, Any], dict[str, Any]]:
         samples, loaded, measure = self._open(task.samples), self._same_model(task), measure_from(task.measure)
-        files.write_bytes(task.target, measure.picture(self._counted(loaded), self._surroundings(samples)))
+        files.write_bytes(task.target, measure.picture(self._counted(loaded), self._context(samples)))
         return {}, {}
 
     # --- what they share -----------------------------------------------------------------------------------------
@@ -199,10 +199,10 @@ class Worker:
         """The measure's scorer, which may open files and look at samples: made once, and not for each shard."""
         key = (task.measure, task.samples)
         if self._scorer is None or self._scorer[0] != key:
-            self._scorer = (key, measure.scorer(self._surroundings(samples)))
+            self._scorer = (key, measure.scorer(self._context(samples)))
         return self._scorer[1]
 
-    def _surroundings(self, samples: Samples) -> Surroundings:
+    def _context(self, samples: Samples) -> RunContext:
         import torch
 
         def probe() -> torch.Tensor:
@@ -210,7 +210,7 @@ class Worker:
             images = np.concatenate([samples.images(row, row + 1) for row in rows])
             return torch.from_numpy(images).to(self._device)
 
-        return Surroundings(self._device, self._allowed, probe)
+        return RunContext(self._device, self._allowed, probe)
 
     def _model(self, spec: ModelSpec) -> LoadedModel:
         from services.loading.models.source import load_model
@@ -299,5 +299,5 @@ def _changed(spec: ModelSpec) -> Problem:
 
 
 def _unexpected(task: ShardTask, error: BaseException) -> Problem:
-    remedy = "mend it and run the audit again; finished shards are kept"
+    remedy = "fix it and run the audit again; finished shards are kept"
     return Problem(task.title, "the task to finish", raised_at(error), remedy)

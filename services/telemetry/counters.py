@@ -29,7 +29,7 @@ class Metric:
 
     name: str
     kind: Literal["counter", "gauge", "histogram"]
-    told: str
+    description: str
     labels: tuple[str, ...]
     buckets: tuple[float, ...] = ()
 
@@ -78,11 +78,11 @@ class Meter:
     def count(self, metric: Metric, value: float = 1.0, **labels: str) -> None:
         """Add to a counter, set a gauge, or observe a histogram's value. The fleet is that of the running audit."""
         given = {"fleet": logs.context().get("fleet", ""), **labels}
-        told = {name: self._bounded(name, given[name]) for name in metric.labels}
-        made = self._made(metric).labels(**told) if told else self._made(metric)
+        labels = {name: self._bounded(name, given[name]) for name in metric.labels}
+        made = self._made(metric).labels(**labels) if labels else self._made(metric)
         _ACTIONS[metric.kind](made)(value)
         for mirror in self._mirrors:
-            mirror.count(metric, told, value)
+            mirror.count(metric, labels, value)
 
     def text(self) -> bytes:
         """All of it in Prometheus's text format."""
@@ -102,7 +102,9 @@ class Meter:
             if metric.name not in self._known:
                 more = {"buckets": metric.buckets} if metric.buckets else {}
                 kind = _KINDS[metric.kind]
-                self._known[metric.name] = kind(metric.name, metric.told, metric.labels, registry=self.registry, **more)
+                self._known[metric.name] = kind(
+                    metric.name, metric.description, metric.labels, registry=self.registry, **more
+                )
             return self._known[metric.name]
 
     def _bounded(self, label: str, value: str) -> str:

@@ -161,10 +161,10 @@ class _Text(_Redacting):
     def format(self, record: logging.LogRecord) -> str:
         fields = self._fields(record)
         trace = fields.pop("error", "")
-        told = " ".join(f"{name}={value}" for name, value in fields.items())
+        shown = " ".join(f"{name}={value}" for name, value in fields.items())
         message = self._clean(record.getMessage()).replace("\r", "\\r").replace("\n", "\\n")
         line = f"{self._time(record)} {record.levelname.lower():<7} {record.name}: {message}"
-        return "\n".join(part for part in (f"{line} [{told}]" if told else line, trace) if part)
+        return "\n".join(part for part in (f"{line} [{shown}]" if shown else line, trace) if part)
 
 
 def event(logger: logging.Logger, level: int, message: str, **fields: Any) -> None:

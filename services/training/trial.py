@@ -48,7 +48,7 @@ class TrialWorker:
         except ClasswiseError:
             raise
         except (Exception, SystemExit) as error:
-            raise told_of(task, error) from error
+            raise as_trial_error(task, error) from error
 
 
 def events(task: TrialTask, data: TrainingSet, peers: Peers | None = None) -> Iterator[Event]:
@@ -91,10 +91,10 @@ def _report(report: TrainReport) -> TrialReport:
     return TrialReport(cast(State, report.stopped), report.reason, report.selected, report.resumed_at, points)
 
 
-def told_of(task: TrialTask, error: BaseException) -> ClasswiseError:
-    """What a user is told of an error that nobody foresaw."""
+def as_trial_error(task: TrialTask, error: BaseException) -> ClasswiseError:
+    """What a user is told of an unexpected error."""
     if is_out_of_memory(error):
         remedy = "lower recipe.batch, give the trial more of a GPU (resources.gpus), or train fewer side by side"
         return ResourceError(Problem(task.title, "memory for a batch", "out of memory", remedy))
-    remedy = "mend it and run the sweep again; finished epochs are kept"
+    remedy = "fix it and run the sweep again; finished epochs are kept"
     return WorkerError(Problem(task.title, "the trial to finish", raised_at(error), remedy))

@@ -91,7 +91,7 @@ def test_an_audit_and_what_is_done_with_it(home: Path) -> None:
     outputs += [run("audit", fleet, "--json"), run("show", bundle), run("sync", bundle)]
     outputs += [run("sync", bundle, "--tracking-uri", store), run("leaderboard", "--tracking-uri", store)]
     outputs += [run("leaderboard")]
-    assert "secret: pass" in outputs[1] and "uploaded" in outputs[5] and "MLflow was not told" in outputs[1]
+    assert "secret: pass" in outputs[1] and "uploaded" in outputs[5] and "Upload to MLflow failed" in outputs[1]
     assert list(leaks(outputs, home)) == []
 
 

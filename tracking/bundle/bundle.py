@@ -1,4 +1,4 @@
-"""The run bundle: everything an audit found, complete on disk before any server is told.
+"""The run bundle: everything an audit found, complete on disk before any upload.
 
 ::
 

@@ -45,10 +45,12 @@ def attribute_metrics(model: ModelResult) -> dict[str, float]:
     for result in model.fairness:
         for metric, estimate in result.worst.items():
             found |= bounds(metric_key(series_key("fairness", result.grouping), metric), estimate)
-    for told in model.projection:
-        stem = told.label
-        found |= bounds(metric_key(stem, "dev"), told.overall.dev) | bounds(metric_key(stem, "cou"), told.overall.cou)
-        for dimension in told.dimensions:
+    for projection in model.projection:
+        stem = projection.label
+        found |= bounds(metric_key(stem, "dev"), projection.overall.dev) | bounds(
+            metric_key(stem, "cou"), projection.overall.cou
+        )
+        for dimension in projection.dimensions:
             found |= bounds(metric_key(stem, "tol", f"d{dimension.index:03d}"), dimension.tol)
     return found
 
@@ -65,16 +67,18 @@ def attribute_rows(model: ModelResult) -> Iterator[dict[str, Any]]:
         for task in result.tasks:
             for metric, estimate in task.gaps.items():
                 yield _row(model, "gap", result.grouping, (task.index, task.task), metric, task.positives, estimate)
-    for told in model.projection:
-        yield from _projected(model, told)
+    for projection in model.projection:
+        yield from _projected(model, projection)
 
 
-def _projected(model: ModelResult, told: ProjectionResult) -> Iterator[dict[str, Any]]:
-    for one in told.dimensions:
+def _projected(model: ModelResult, projection: ProjectionResult) -> Iterator[dict[str, Any]]:
+    for one in projection.dimensions:
         for metric, estimate in (("tol", one.tol), ("dev", one.dev)):
-            yield _row(model, "dimension", told.series, (one.index, one.name), metric, told.overall.n, estimate)
-    for grouping, groups in told.groups.items():
-        of = series_key(told.series, grouping)
+            yield _row(
+                model, "dimension", projection.series, (one.index, one.name), metric, projection.overall.n, estimate
+            )
+    for grouping, groups in projection.groups.items():
+        of = series_key(projection.series, grouping)
         for index, group in enumerate(groups):
             for metric, estimate in (("tol", group.tol), ("dev", group.dev), ("cou", group.cou)):
                 yield _row(model, "group", of, (index, group.name), metric, group.n, estimate)
@@ -105,7 +109,7 @@ def attributes(audit: AuditResult) -> list[str]:
 
 def projections(audit: AuditResult) -> dict[str, str]:
     """Keys of the projections that were measured, with their labels."""
-    return {told.series: told.label for model in audit.models for told in model.projection}
+    return {projection.series: projection.label for model in audit.models for projection in model.projection}
 
 
 def fairness_of(model: ModelResult, grouping: str) -> FairnessResult | None:
@@ -115,7 +119,7 @@ def fairness_of(model: ModelResult, grouping: str) -> FairnessResult | None:
 
 def projection_of(model: ModelResult, series: str) -> ProjectionResult | None:
     """The model's tolerance under that series."""
-    return next((told for told in model.projection if told.series == series), None)
+    return next((projection for projection in model.projection if projection.series == series), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What a sweep leaves on disk, complete before any server is told.
+"""What a sweep leaves on disk, complete before any upload.
 
 ::
 

@@ -40,8 +40,8 @@ def title_of(name: str) -> str:
 def model_attribute_charts(model: ModelResult) -> dict[str, Chart]:
     """One model's charts of attributes."""
     found: dict[str, Chart | None] = {"task_by_attribute": task_heatmap(model)}
-    for told in model.projection:
-        found[f"boundaries_{file_name(told.label)}"] = boundaries(model, told)
+    for projection in model.projection:
+        found[f"boundaries_{file_name(projection.label)}"] = boundaries(model, projection)
     return {name: chart for name, chart in found.items() if chart is not None}
 
 
@@ -88,15 +88,15 @@ def task_heatmap(model: ModelResult) -> Heatmap | None:
 
 def attribute_radar(audit: AuditResult, series: str) -> Radar | None:
     """Tolerance to each latent dimension, a line a model; nothing for fewer than three dimensions or too many."""
-    found = [(model, told) for model in audit.models if (told := projection_of(model, series))]
+    found = [(model, projection) for model in audit.models if (projection := projection_of(model, series))]
     names = tuple(dimension.name for dimension in found[0][1].dimensions) if found else ()
     if not 3 <= len(names) <= RADAR_AXES:
         return None
     seats = places(audit)
     chosen = found if len(found) <= RADAR_LINES else _ends(found)
     lines = tuple(
-        Line(model.spec.name, tuple(finite(d.tol.value) for d in told.dimensions), seats[model.spec.name])
-        for model, told in chosen
+        Line(model.spec.name, tuple(finite(d.tol.value) for d in projection.dimensions), seats[model.spec.name])
+        for model, projection in chosen
     )
     note = "Tolerance to each latent factor: how much of its range, both ways, leaves the label as it is (2 is all)."
     note += "" if len(chosen) == len(found) else f" The {RADAR_LINES - 1} most tolerant models and the least."
@@ -105,7 +105,9 @@ def attribute_radar(audit: AuditResult, series: str) -> Radar | None:
 
 def tolerances(audit: AuditResult, series: str) -> Dots | None:
     """Tol, Dev and Cou of each model."""
-    found = [(model, told.overall) for model in audit.models if (told := projection_of(model, series))][:MOST]
+    found = [(model, projection.overall) for model in audit.models if (projection := projection_of(model, series))][
+        :MOST
+    ]
     if not found:
         return None
     labels = {"tol": "Tol: higher is better", "dev": "Dev: 0 is balanced", "cou": "Cou (approximate interval)"}
@@ -120,15 +122,17 @@ def tolerances(audit: AuditResult, series: str) -> Dots | None:
     return Dots("Tolerance to attributes", note, tuple(m.spec.name for m, _ in found), tuple(panels), "model")
 
 
-def boundaries(model: ModelResult, told: ProjectionResult) -> Heatmap | None:
+def boundaries(model: ModelResult, projection: ProjectionResult) -> Heatmap | None:
     """Where along each latent dimension labels flip: shares of the samples by position."""
-    shown = sorted(told.dimensions, key=_tolerance)[:MOST]
-    if not shown or not told.overall.n:
+    shown = sorted(projection.dimensions, key=_tolerance)[:MOST]
+    if not shown or not projection.overall.n:
         return None
     parts = len(shown[0].up)
     columns = tuple(f"{(place - parts) / parts:+.1f}" for place in range(parts))
     columns += tuple(f"{(place + 1) / parts:+.1f}" for place in range(parts))
-    values = tuple(tuple(100 * count / told.overall.n for count in (*reversed(one.down), *one.up)) for one in shown)
+    values = tuple(
+        tuple(100 * count / projection.overall.n for count in (*reversed(one.down), *one.up)) for one in shown
+    )
     note = "Samples in per cent whose label flips there, by distance from the centre in units; the least tolerant "
     note += "factor on top. Samples that never flip are in no column."
     title = f"{model.spec.name}, where labels flip"
@@ -136,16 +140,22 @@ def boundaries(model: ModelResult, told: ProjectionResult) -> Heatmap | None:
     return Heatmap(title, note, rows, columns, values, "% of samples", row_label="factor", column_label="position")
 
 
-def strips(model: ModelResult, told: ProjectionResult, found: Traversal, classes: tuple[str, ...]) -> Strips | None:
+def strips(
+    model: ModelResult, projection: ProjectionResult, found: Traversal, classes: tuple[str, ...]
+) -> Strips | None:
     """The mapper's images along each dimension, with the label at every position and the flip points."""
     place = {int(d): row for row, d in enumerate(found.dimensions)}
-    shown = [one for one in sorted(told.dimensions, key=_tolerance) if one.index in place][:STRIPS]
+    shown = [one for one in sorted(projection.dimensions, key=_tolerance) if one.index in place][:STRIPS]
     if not shown:
         return None
     rows = tuple(_strip(one, found, place[one.index], classes) for one in shown)
     note = "Every factor is moved from the centre of all of them, the others resting: the images are the mapper's and "
     note += "show no sample. Framed in orange: another label than at the centre; the line is the flip point."
-    note += "" if len(shown) == len(told.dimensions) else f" The {len(shown)} least tolerant of {len(told.dimensions)}."
+    note += (
+        ""
+        if len(shown) == len(projection.dimensions)
+        else f" The {len(shown)} least tolerant of {len(projection.dimensions)}."
+    )
     shape = found.images.shape[2:]
     title = f"{model.spec.name}, traversal"
     return Strips(title, note, tuple(found.positions.tolist()), (shape[0], shape[1], shape[2]), rows)
@@ -160,9 +170,9 @@ def _strip(one: LatentDimension, found: Traversal, row: int, classes: tuple[str,
     return Strip(one.name, found.images[row].tobytes(), labels, down, up)
 
 
-def traversal_path(folder: str, index: int, model: ModelResult, told: ProjectionResult) -> str:
+def traversal_path(folder: str, index: int, model: ModelResult, projection: ProjectionResult) -> str:
     """Where a bundle keeps the traversal of a model."""
-    name = f"{index:03d}_{file_name(model.spec.name)}_{file_name(told.label)}.npz"
+    name = f"{index:03d}_{file_name(model.spec.name)}_{file_name(projection.label)}.npz"
     return files.join(folder, "traversals", name)
 
 
@@ -173,12 +183,12 @@ def traversal_charts(folder: str, index: int, model: ModelResult, classes: tuple
         StorageError: a file is damaged.
     """
     found: dict[str, Chart] = {}
-    for told in model.projection:
-        path = traversal_path(folder, index, model, told)
+    for projection in model.projection:
+        path = traversal_path(folder, index, model, projection)
         if files.exists(path):
-            chart = strips(model, told, Traversal.from_bytes(files.read_bytes(path), path), classes)
+            chart = strips(model, projection, Traversal.from_bytes(files.read_bytes(path), path), classes)
             if chart is not None:
-                found[f"traversal_{file_name(told.label)}"] = chart
+                found[f"traversal_{file_name(projection.label)}"] = chart
     return found
 
 

@@ -196,7 +196,7 @@ def limits(key: str, estimate: Estimate) -> tuple[float | None, float | None]:
     return (estimate.value,) * 2 if key.startswith("train/") else (estimate.low, estimate.high)
 
 
-def told(key: str, value: float | None) -> str:
+def formatted(key: str, value: float | None) -> str:
     """Three decimals in four or five characters: ``.834``, ``-.012``, ``1.205``, ``31.25``; of seconds three digits."""
     if value is None:
         return "–"

@@ -126,8 +126,8 @@ class _Newest:
             (model for model, fit in self._kept.values() if fit), key=lambda model: model.when, reverse=True
         )
         used = {model.audit_id for model in models}
-        told = {audit.audit_id: parsed(audit.measures) for found in audits.values() for audit in found}
-        measures = {key: value for key, value in told.items() if key in used and isinstance(value, list)}
+        parsed_measures = {audit.audit_id: parsed(audit.measures) for found in audits.values() for audit in found}
+        measures = {key: value for key, value in parsed_measures.items() if key in used and isinstance(value, list)}
         runs = sum(len(found) for found in self._seen.values())
         return Reading(tuple(models), runs, tuple(self._names.values()), measures)
 

@@ -7,7 +7,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tracking.leaderboard.records import NOT_MEASURED, Board, Entry, Metric, Standing, short_key, told
+from tracking.leaderboard.records import NOT_MEASURED, Board, Entry, Metric, Standing, formatted, short_key
 from tracking.names import shorten
 
 WIDTH = 80
@@ -88,9 +88,9 @@ def _row(board: Board, entry: Entry, standing: Standing) -> list[str]:
         f"{place}{marks}",
         entry.name,
         str(entry.count),
-        told("", score.value),
-        "–" if unknown else "wide" if standing.wide else f"{told('', score.low)} {told('', score.high)}",
-        *(told(key, entry.numbers.get(key, NOT_MEASURED).value) for key in keys),
+        formatted("", score.value),
+        "–" if unknown else "wide" if standing.wide else f"{formatted('', score.low)} {formatted('', score.high)}",
+        *(formatted(key, entry.numbers.get(key, NOT_MEASURED).value) for key in keys),
     ]
 
 

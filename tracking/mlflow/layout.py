@@ -216,8 +216,8 @@ def bounded(name: str, params: dict[str, str], metrics: dict[str, float], tags: 
 def _models_digest(audit: AuditResult) -> str:
     """What makes runs of two audits runs of the same models in the same setting."""
     named = [(m.spec.name, threat_text(m.spec.threat_model), dict(m.spec.tags)) for m in audit.models]
-    told = sorted((name, threat, tags.get("dataset", "")) for name, threat, tags in named)
-    return digest_of(told, audit.samples.digest or audit.samples.uri)
+    identities = sorted((name, threat, tags.get("dataset", "")) for name, threat, tags in named)
+    return digest_of(identities, audit.samples.digest or audit.samples.uri)
 
 
 def _count(audit: AuditResult, outcome: Outcome) -> float:

@@ -110,8 +110,8 @@ def tag_version(tracking_uri: str, moved: Promotion, audit_id: str) -> Promotion
     """Tag the version with who moved the alias; a tag that is refused leaves the alias moved."""
     try:
         with translated(tracking_uri, EXPECTED), bounded_calls(CALL_SECONDS):
-            told = f"{moved.alias} by {audit_id}"
-            connect(tracking_uri).set_model_version_tag(moved.registered, moved.version, "classwise.promoted", told)
+            mark = f"{moved.alias} by {audit_id}"
+            connect(tracking_uri).set_model_version_tag(moved.registered, moved.version, "classwise.promoted", mark)
     except TrackingError as error:
         return replace(moved, untagged=error.problems[0].found)
     return replace(moved, untagged="")

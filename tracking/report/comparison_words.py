@@ -56,9 +56,9 @@ def drift_words(found: Comparison, shown: int = SHOWN) -> Iterator[str]:
     """What else changed, a sentence a kind."""
     for kind in dict.fromkeys(one.kind for one in found.drift):
         mine = [one for one in found.drift if one.kind == kind]
-        told = "; ".join(_drift(one) for one in mine[:shown])
+        changes = "; ".join(_drift(one) for one in mine[:shown])
         more = f"; and {len(mine) - shown} more" if len(mine) > shown else ""
-        yield f"{_DRIFT.get(kind, kind)}: {told}{more}"
+        yield f"{_DRIFT.get(kind, kind)}: {changes}{more}"
 
 
 def rows(found: Comparison, most: int) -> list[dict[str, Any]]:

@@ -59,12 +59,12 @@ def headline(audit: AuditResult) -> dict[str, Any] | None:
 def _card(model: ModelResult, result: SeriesResult | None, tested: FalsifiedResult | None) -> dict[str, Any]:
     threat = model.spec.threat_model
     passed = bool(model.gates) and model.outcome is Outcome.PASS
-    told = {f"{gate.text}: {gate.reason}" for gate in model.gates}
+    by_gates = {f"{gate.text}: {gate.reason}" for gate in model.gates}
     return {
         "name": model.spec.name,
         "short": shorten(model.spec.name, 48),
         "outcome": model.outcome.value,
-        "reasons": [] if passed else [reason for reason in model.reasons if reason not in told],
+        "reasons": [] if passed else [reason for reason in model.reasons if reason not in by_gates],
         "why": _why(model),
         "words": model_words(model),
         "gates": [(gate.text, gate.outcome.value, gate.reason) for gate in model.gates],
@@ -81,9 +81,9 @@ def _share(tested: FalsifiedResult | None) -> dict[str, Any]:
     if tested is None:
         return {**_BLANK, "full": "not attacked"}
     value = finite(tested.overall.value)
-    told = "–" if value is None else f"{100 * value:.1f} %"
+    share = "–" if value is None else f"{100 * value:.1f} %"
     counts = f"{tested.falsified:,} of {tested.counted:,} correctly classified samples"
-    return {**_cell(tested.overall), "text": told, "full": f"{share_words(tested.overall)}: {counts}"}
+    return {**_cell(tested.overall), "text": share, "full": f"{share_words(tested.overall)}: {counts}"}
 
 
 def _why(model: ModelResult) -> str:

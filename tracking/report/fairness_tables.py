@@ -49,10 +49,10 @@ def _of(task: str) -> str:
 def _tolerance(audit: AuditResult, series: str) -> Table:
     rows = []
     for model in audit.models:
-        if (told := projection_of(model, series)) is None:
+        if (projection := projection_of(model, series)) is None:
             continue
-        weakest = min(told.dimensions, key=lambda one: (one.tol.value is None, one.tol.value or 0.0))
-        overall = told.overall
+        weakest = min(projection.dimensions, key=lambda one: (one.tol.value is None, one.tol.value or 0.0))
+        overall = projection.overall
         cells = [_cell(overall.tol), _cell(overall.dev), _cell(overall.cou), _cell(weakest.tol, weakest.name)]
         rows.append(_row(model, [*cells, _cell(Estimate(overall.censored), words=share_words)]))
     heads = [

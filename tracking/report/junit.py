@@ -41,12 +41,12 @@ def write_unfinished(path: str, problems: Iterable[object] = ()) -> None:
     Raises:
         StorageError: it cannot be written.
     """
-    told = [_legal(str(problem)) for problem in problems] or ["the audit did not finish"]
+    messages = [_legal(str(problem)) for problem in problems] or ["the audit did not finish"]
     counts = {"tests": "1", "failures": "0", "errors": "1"}
     root = ET.Element("testsuites", {"name": "classwise", **counts})
     suite = ET.SubElement(root, "testsuite", {"name": "classwise", **counts})
     case = ET.SubElement(suite, "testcase", name=RAN, classname="classwise", time="0")
-    ET.SubElement(case, "error", type=Outcome.ERROR.value, message=told[0]).text = "\n".join(told)
+    ET.SubElement(case, "error", type=Outcome.ERROR.value, message=messages[0]).text = "\n".join(messages)
     _write(root, path)
 
 

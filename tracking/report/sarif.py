@@ -66,8 +66,8 @@ def write_unfinished(target: SarifTarget, problems: Iterable[object] = ()) -> No
     Raises:
         StorageError: it cannot be written.
     """
-    told = [str(problem) for problem in problems] or ["the audit did not finish"]
-    found = [_result("audit/error", "error", text, (text,), target, ()) for text in told]
+    messages = [str(problem) for problem in problems] or ["the audit did not finish"]
+    found = [_result("audit/error", "error", text, (text,), target, ()) for text in messages]
     run = {"tool": _tool(""), "invocations": [{"executionSuccessful": False}], "results": found}
     body = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
     files.write_bytes(target.path, json.dumps(body, indent=1).encode("utf-8", "replace"))
@@ -94,7 +94,7 @@ def _tool(version: str) -> dict[str, Any]:
 
 def _invocation(result: AuditResult, found: int) -> dict[str, Any]:
     """The audit as a process: whether it ran to its end, whatever its verdict."""
-    told: dict[str, Any] = {
+    invocation: dict[str, Any] = {
         "executionSuccessful": result.outcome is not Outcome.ERROR,
         "exitCode": result.outcome.exit_code,
         "startTimeUtc": _utc(result.started),
@@ -102,8 +102,8 @@ def _invocation(result: AuditResult, found: int) -> dict[str, Any]:
     }
     if found > MOST_RESULTS:
         text = f"{MOST_RESULTS} of {found} results are listed, the gravest first"
-        told["toolExecutionNotifications"] = [{"level": "warning", "message": {"text": text}}]
-    return told
+        invocation["toolExecutionNotifications"] = [{"level": "warning", "message": {"text": text}}]
+    return invocation
 
 
 def _gates(result: AuditResult, target: SarifTarget) -> Iterator[dict[str, Any]]:

@@ -100,9 +100,9 @@ def _limits(rows: list[list[str]], width: int) -> tuple[int, int]:
 
 def _numbers(found: SeriesResult) -> list[str]:
     low = None if found.wcr.low is None else max(0.0, found.wcr.low)
-    certified = "–" if low is None else _told(low)
-    told = [_told(found.aggregate.value), _worst(found), _told(found.wcr.value), certified]
-    return [*told, _told(found.metric("rdi").value), _told(found.metric("nrgc").value)]
+    certified = "–" if low is None else _decimals(low)
+    cells = [_decimals(found.aggregate.value), _worst(found), _decimals(found.wcr.value), certified]
+    return [*cells, _decimals(found.metric("rdi").value), _decimals(found.metric("nrgc").value)]
 
 
 def _worst(found: SeriesResult) -> str:
@@ -112,5 +112,5 @@ def _worst(found: SeriesResult) -> str:
     return shorten(found.worst[0], 11 - len(others)) + others
 
 
-def _told(value: float | None) -> str:
+def _decimals(value: float | None) -> str:
     return "–" if value is None else f"{value:.3f}"

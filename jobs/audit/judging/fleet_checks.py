@@ -118,14 +118,14 @@ def _scale_notes(models: Sequence[ModelResult]) -> Iterator[str]:
     """One sentence for all series in which the stronger model looks less equal by RDI and more equal by NRGC."""
     found = {key: _correlations(key, models) for key in _keys(models)}
     pairs = {key: (one["aggregate with rdi"], one["aggregate with nrgc"]) for key, one in found.items()}
-    told = [
+    named = [
         f"{key} (Spearman {rdi:+.2f} and {nrgc:+.2f})"
         for key, (rdi, nrgc) in pairs.items()
         if rdi is not None and nrgc is not None and rdi > 0.5 and nrgc < 0.0
     ]
-    if told:
+    if named:
         yield (
-            f"Higher scores go with higher RDI but with lower NRGC in {', '.join(told)}: "
+            f"Higher scores go with higher RDI but with lower NRGC in {', '.join(named)}: "
             "RDI grows with the scale of the scores, so read the two together."
         )
 
@@ -144,16 +144,16 @@ def _threat_notes(models: Sequence[ModelResult]) -> Iterator[str]:
 
 def _norm_notes(models: Sequence[ModelResult]) -> Iterator[str]:
     """Models that were made for one norm and attacked in another only."""
-    told = []
+    named = []
     for model in models:
         threat = model.spec.threat_model
         balls = [each.series.threat for each in model.series if each.series.attack and each.series.binary]
         attacked = {ball.norm for ball in balls if ball is not None}
         if threat and attacked and threat.norm not in attacked:
-            told.append(f"{model.spec.name} ({threat.norm} {threat.epsilon:.4g})")
-    if told:
+            named.append(f"{model.spec.name} ({threat.norm} {threat.epsilon:.4g})")
+    if named:
         yield (
-            f"Attacked in another norm only than they were made for: {', '.join(told)}. "
+            f"Attacked in another norm only than they were made for: {', '.join(named)}. "
             "What does not survive there says nothing of the defence that they declare."
         )
 
@@ -216,6 +216,6 @@ def _refuted_notes(models: Sequence[ModelResult]) -> Iterator[str]:
                 shares.setdefault(found.series, []).append((found.overall.value, model.spec.name))
     for great, listed in shares.items():
         listed.sort(key=lambda pair: -pair[0])
-        told = ", ".join(f"{share:.1%} for {name}" for share, name in listed[:MOST_REFUTED])
+        named = ", ".join(f"{share:.1%} for {name}" for share, name in listed[:MOST_REFUTED])
         more = f" and no more for {len(listed) - MOST_REFUTED} others" if len(listed) > MOST_REFUTED else ""
-        yield f"Attacks refuted {great} on this share of the correctly classified samples: {told}{more}."
+        yield f"Attacks refuted {great} on this share of the correctly classified samples: {named}{more}."

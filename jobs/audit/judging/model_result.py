@@ -93,9 +93,9 @@ def shown_spec(spec: ModelSpec) -> ModelSpec:
 def _keep_pictures(item: ModelPlan, index: int, result: ModelResult, judge_with: Judge) -> None:
     """Copy what measures drew of the model from the cache into the bundle."""
     drawn = [table for table in item.tables if table.measure is not None and table.measure.pictures]
-    for table, told in zip(drawn, result.projection, strict=True):
+    for table, projection in zip(drawn, result.projection, strict=True):
         data = files.read_bytes(picture_path(table, judge_with.context))
-        files.write_bytes(traversal_path(judge_with.folder, index, result, told), data)
+        files.write_bytes(traversal_path(judge_with.folder, index, result, projection), data)
 
 
 def with_falsified(result: SeriesResult, found: FalsifiedResult | None) -> SeriesResult:

@@ -1,4 +1,4 @@
-"""One look at a model and its samples before any long work: every fault at once, with what to do about each.
+"""One look at a model and its samples before any long work: reports every problem together, with what to do about each.
 
 A stratified probe of the samples goes through the network a few times. What comes back is judged by the pure functions
 of `checks`; what could explain a low accuracy is tried by `diagnosis`.

@@ -193,7 +193,7 @@ class EncodedStore:
                 if isinstance(found, SmallImage):
                     raise SourceError(self._too_small([f"{self.name(row)} ({found})"])) from found
                 if isinstance(found, Unusable):
-                    remedy = "set on_corrupt: skip, or mend the file"
+                    remedy = "set on_corrupt: skip, or repair the file"
                     raise SourceError(
                         Problem(self.where, "readable images", f"{self.name(row)} ({found})", remedy)
                     ) from found
@@ -224,7 +224,7 @@ class EncodedStore:
         problems = seen.problems(self.where)
         if seen.corrupt and on_corrupt == "error":
             found = f"{len(seen.corrupt)} corrupt: {_some(seen.corrupt)}"
-            problems.insert(0, Problem(self.where, "readable images", found, "mend them or set on_corrupt: skip"))
+            problems.insert(0, Problem(self.where, "readable images", found, "repair them or set on_corrupt: skip"))
         if seen.small:
             problems.append(self._too_small(seen.small))
         if not any(seen.kept) and not problems:

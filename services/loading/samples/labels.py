@@ -73,7 +73,7 @@ def _range_problems(raw: NDArray[Any], classes: tuple[str, ...] | None, where: s
     if classes is not None and (beyond := int(np.sum(raw >= len(classes)))):
         found = f"{beyond} of {raw.size} beyond (largest {raw.max()})"
         problems.append(
-            Problem(where, f"labels below K = {len(classes)}", found, "list every class or mend the labels")
+            Problem(where, f"labels below K = {len(classes)}", found, "list every class or correct the labels")
         )
     return problems
 

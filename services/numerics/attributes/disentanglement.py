@@ -74,9 +74,9 @@ def _gap(binned: Ints, factor: Ints) -> tuple[Estimate, int | None]:
     if factor.min() == factor.max():
         return Estimate(None, reason="the factor does not vary"), None
     entropy = mutual_information(factor, factor)
-    told = np.array([mutual_information(column, factor) for column in binned.T])
-    second, first = np.sort(told)[-2:]
-    return Estimate(min(1.0, float((first - second) / entropy))), int(told.argmax())
+    information = np.array([mutual_information(column, factor) for column in binned.T])
+    second, first = np.sort(information)[-2:]
+    return Estimate(min(1.0, float((first - second) / entropy))), int(information.argmax())
 
 
 def coded(values: NDArray[Any]) -> Ints:

@@ -79,8 +79,8 @@ class GanObjective:
         noise = torch.randn(len(images), mapper.noise, generator=draw, device=images.device)
         latents = torch.cat([noise, conditions], dim=1)
         fake = mapper.decode(latents)
-        told = F.softplus(-self.critic(images, conditions)) + F.softplus(self.critic(fake.detach(), conditions))
-        self.optimizers["critic"].step(told.mean())
+        critic_loss = F.softplus(-self.critic(images, conditions)) + F.softplus(self.critic(fake.detach(), conditions))
+        self.optimizers["critic"].step(critic_loss.mean())
 
         encoded = mapper.encode(images)
         own = encoded[:, : mapper.noise]
@@ -93,7 +93,7 @@ class GanObjective:
         loss = recipe.adversarial * adversarial + recipe.reconstruction * rebuilt + recipe.regression * regressed
         loss = loss + recipe.pull * pull
         self.optimizers["mapper"].step(loss)
-        found = {"loss": loss, "critic": told.mean(), "adversarial": adversarial}
+        found = {"loss": loss, "critic": critic_loss.mean(), "adversarial": adversarial}
         found |= {"reconstruction": rebuilt, "regression": regressed}
         return {name: float(value.detach()) for name, value in found.items()}
 

@@ -91,18 +91,18 @@ def conditions_of(data: TrainingSet, names: Sequence[str]) -> Conditions | None:
     if not names:
         return None
     columns: list[NDArray[Any]] = []
-    told: list[str] = []
+    titles: list[str] = []
     scales: dict[str, tuple[float, float]] = {}
     if CLASS in names:
         columns.append(np.eye(data.train.classes)[data.train.labels])
-        told += [f"{CLASS} {name}" for name in data.facts.classes]
+        titles += [f"{CLASS} {name}" for name in data.facts.classes]
     for name in names:
         if name != CLASS:
             values = data.attributes[name]
             scales[name] = float(values.mean()), float(values.std())
             columns.append(((values - values.mean()) / values.std())[:, None])
-            told.append(name)
-    return Conditions(np.concatenate(columns, axis=1).astype(np.float32), tuple(told), scales)
+            titles.append(name)
+    return Conditions(np.concatenate(columns, axis=1).astype(np.float32), tuple(titles), scales)
 
 
 def _shape_problems(data: TrainingSet, name: str) -> tuple[Problem, ...]:

@@ -122,8 +122,8 @@ class MapperRun:
         self._conditions = None if wanted is None else torch.from_numpy(wanted[kept]).to(self.device)
         self._factors = {name: np.asarray(values)[held] for name, values in (factors or {}).items()}
         self._objective = objective_of(mapper, recipe)
-        told = digest_of([] if wanted is None else wanted[kept].tobytes().hex()) if storage else ""
-        kind = f"{FORMAT} {type(mapper).__name__} {told}"
+        conditions_digest = digest_of([] if wanted is None else wanted[kept].tobytes().hex()) if storage else ""
+        kind = f"{FORMAT} {type(mapper).__name__} {conditions_digest}"
         self._identity = identity_of(kind, recipe.canonical(), mapper, self._data, None)
         self.records: list[MapperEpoch] = []
         self.diverged = ""
@@ -188,8 +188,8 @@ class MapperRun:
         sums: dict[str, float] = {}
         for step, rows in enumerate(batches.slices()):
             draw = torch.Generator(self.device).manual_seed(number(self.recipe.seed, Purpose.NOISE, epoch, step))
-            told = None if self._conditions is None else self._conditions[torch.from_numpy(rows).to(self.device)]
-            parts = self._objective.step(self._images.rows(rows), told, draw)
+            conditions = None if self._conditions is None else self._conditions[torch.from_numpy(rows).to(self.device)]
+            parts = self._objective.step(self._images.rows(rows), conditions, draw)
             if not all(np.isfinite(value) for value in parts.values()):
                 return None
             sums = {name: sums.get(name, 0.0) + value * len(rows) for name, value in parts.items()}

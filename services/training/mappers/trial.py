@@ -75,12 +75,12 @@ def probe_mapper(kind: str, options: dict[str, Any], data: TrainingSet, recipe: 
     mapper = built(lambda: build(kind, seed=0, **options), where)
     rows, began = probe_rows(data), time.perf_counter()
     images = Images(data.train.images, data.train.labels, torch.device("cpu")).rows(rows)
-    told = torch.zeros(len(rows), mapper.conditions) if isinstance(mapper, ConditionalGan) else None
+    conditions = torch.zeros(len(rows), mapper.conditions) if isinstance(mapper, ConditionalGan) else None
     objective = objective_of(mapper, recipe.model_copy(update={"device": "cpu"}))
     saved = SavedBytes(*objective.modules.values())
     try:
         with torch.autograd.graph.saved_tensors_hooks(saved.keep, lambda kept: kept):
-            objective.step(images, told, torch.Generator().manual_seed(0))
+            objective.step(images, conditions, torch.Generator().manual_seed(0))
     except Exception as error:
         raise PreflightError(Problem(where, "a step of the mapper", raised_at(error))) from error
     parameters = sum(p.numel() for module in objective.modules.values() for p in module.parameters())

@@ -20,7 +20,7 @@ from jobs.audit.session import runner_for
 from jobs.fleetfile.reading import validate_fleet
 from jobs.terminal.progress import Quiet
 from jobs.upkeep import remote
-from jobs.upkeep.findings import Surroundings
+from jobs.upkeep.findings import CheckContext
 from services.records import AuditResult
 from services.running.cluster import RayRunner
 from services.telemetry import counters, logs
@@ -146,7 +146,7 @@ def _workers_logged(result: AuditResult) -> None:
 
 def test_the_doctor_joins_the_cluster_and_finds_its_versions_equal(cluster: str) -> None:
     address = ray.get_runtime_context().gcs_address
-    around = Surroundings(None, dict(os.environ), "runs", address=address)
+    around = CheckContext(None, dict(os.environ), "runs", address=address)
     (found,) = remote.ray_cluster(around)
     assert (found.level, "2 CPU" in found.found) == ("ok", True), found
 

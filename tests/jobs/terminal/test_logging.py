@@ -47,7 +47,7 @@ def test_an_audit_logs_json_with_its_id_and_no_secret(digits_fleet: dict[str, An
     assert [line for line in ours if line["logger"] == "classwise.worker" and line["model"] == "good"]
     done = next(line for line in ours if line["message"] == "audit done")
     assert done["outcome"] == "pass" and done["forwards"] > 0
-    assert any("MLflow was not told" in line["message"] for line in lines if line["level"] == "warning")
+    assert any("Upload to MLflow failed" in line["message"] for line in lines if line["level"] == "warning")
 
 
 def test_an_error_is_a_json_line_too(tmp_path: Path) -> None:

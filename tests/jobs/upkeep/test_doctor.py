@@ -22,14 +22,14 @@ from jobs.fleetfile.reading import validate_fleet
 from jobs.schedules.place import DEFAULT
 from jobs.upkeep import local, remote
 from jobs.upkeep.doctor import Check, examine, worst_level
-from jobs.upkeep.doctor_cli import surroundings
-from jobs.upkeep.findings import Finding, Surroundings
+from jobs.upkeep.doctor_cli import context
+from jobs.upkeep.findings import CheckContext, Finding
 
 SECRET = "swordfish-0123456789"
 
 
-def around(storage: Path | str = "runs", environment: Mapping[str, str] | None = None, **more: Any) -> Surroundings:
-    return Surroundings(more.pop("config", None), environment or {}, str(storage), **more)
+def around(storage: Path | str = "runs", environment: Mapping[str, str] | None = None, **more: Any) -> CheckContext:
+    return CheckContext(more.pop("config", None), environment or {}, str(storage), **more)
 
 
 def only(findings: Iterator[Finding]) -> Finding:
@@ -72,11 +72,11 @@ def server(answers: Mapping[str, tuple[int, str]]) -> Iterator[tuple[str, list[t
 
 
 def test_a_check_that_hangs_or_breaks_is_a_finding_and_hides_no_other() -> None:
-    def hangs(_: Surroundings) -> Iterator[Finding]:
+    def hangs(_: CheckContext) -> Iterator[Finding]:
         yield Finding("first part", "ok", "done")
         time.sleep(30)
 
-    def breaks(_: Surroundings) -> Iterator[Finding]:
+    def breaks(_: CheckContext) -> Iterator[Finding]:
         raise OSError("no such disk")
 
     started = time.monotonic()
@@ -282,12 +282,12 @@ def test_the_database_of_schedules_is_that_of_the_environment_else_the_default_w
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("CLASSWISE_SCHEDULES", raising=False)
-    assert surroundings(None, None, None).schedules == ""
+    assert context(None, None, None).schedules == ""
     (tmp_path / "classwise-runs").mkdir()
     (tmp_path / "classwise-runs" / "schedules.db").touch()
-    assert surroundings(None, None, None).schedules == DEFAULT
+    assert context(None, None, None).schedules == DEFAULT
     monkeypatch.setenv("CLASSWISE_SCHEDULES", "sqlite:///other.db")
-    assert surroundings(None, None, None).schedules == "sqlite:///other.db"
+    assert context(None, None, None).schedules == "sqlite:///other.db"
 
 
 def test_schedules_where_there_are_some(tmp_path: Path) -> None:

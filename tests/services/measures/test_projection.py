@@ -11,7 +11,7 @@ from oracles.bands import BandClassifier, Bands, analytic_moves
 from pydantic import ValidationError
 
 from services.errors import ClasswiseError, MeasureError, SourceError
-from services.measures.base import Columns, Surroundings
+from services.measures.base import Columns, RunContext
 from services.measures.catalogue import measure_from
 from services.measures.latent.columns import boundaries_of
 from services.measures.projection import Projection
@@ -26,7 +26,7 @@ LABELS = torch.from_numpy(((LATENTS @ WEIGHTS + BIAS) > 0).astype(np.int64))
 
 def score(images: torch.Tensor = IMAGES, labels: torch.Tensor = LABELS, **options: Any) -> Columns:
     measure = Projection(mapper=options.pop("mapper", BANDS), **options)
-    scorer = measure.scorer(Surroundings("cpu", ("services.*", "oracles.*", "tests.*"), lambda: IMAGES))
+    scorer = measure.scorer(RunContext("cpu", ("services.*", "oracles.*", "tests.*"), lambda: IMAGES))
     return scorer(BandClassifier(WEIGHTS, BIAS), images, labels, np.arange(len(images)), seed=0)
 
 
@@ -80,7 +80,7 @@ def test_sampled_axes_are_mean_and_spread_of_latents_drawn_from_the_range() -> N
 
 def test_a_constant_classifier_is_tolerant_and_its_accuracy_stands_beside_it() -> None:
     measure = Projection(mapper=BANDS, least_explained=0)
-    scorer = measure.scorer(Surroundings("cpu", ("services.*", "oracles.*"), lambda: IMAGES))
+    scorer = measure.scorer(RunContext("cpu", ("services.*", "oracles.*"), lambda: IMAGES))
     columns = scorer(lambda images: torch.tensor([[0.0, 1.0]]).repeat(len(images), 1), IMAGES, LABELS, None, seed=0)
     assert (columns["projection/tol"] == 1.0).all() and (columns["censored"] == 1.0).all()
     assert 0 < columns["correct"].mean() < 1
@@ -91,9 +91,9 @@ def test_a_mapper_that_does_not_reconstruct_cannot_judge() -> None:
     images = torch.rand(10, 1, 8, 8)
     measure = Projection(mapper=untrained)
     with pytest.raises(MeasureError, match=r"explains at least 50% of the samples' variance, found -?\d"):
-        measure.scorer(Surroundings("cpu", ("services.*", "oracles.*"), lambda: images))
+        measure.scorer(RunContext("cpu", ("services.*", "oracles.*"), lambda: images))
     with pytest.raises(MeasureError, match="all are the same"):
-        Projection(mapper=BANDS).scorer(Surroundings("cpu", ("services.*", "oracles.*"), lambda: IMAGES[:1]))
+        Projection(mapper=BANDS).scorer(RunContext("cpu", ("services.*", "oracles.*"), lambda: IMAGES[:1]))
 
 
 @pytest.mark.parametrize(

@@ -58,9 +58,9 @@ def open_exported(path: Path, request: Request) -> Opened:
     except _DAMAGE as error:
         raise SourceError(_no_graph(name, path, error)) from error
     if unsafe and not request.spec.allow_unpickling:
-        told = f"{', '.join(unsafe[:3])}, which runs code when loaded"
+        danger = f"{', '.join(unsafe[:3])}, which runs code when loaded"
         remedy = "export it again, or set allow_unpickling: true if you trust its author"
-        raise SourceError(Problem(name, "an archive of tensors only", told, remedy))
+        raise SourceError(Problem(name, "an archive of tensors only", danger, remedy))
     try:
         with nullcontext() if unsafe else tensors_only():
             program = torch.export.load(path if unsafe else archive_of(found))
