@@ -1,4 +1,4 @@
-"""The fields of the fleet file about what follows an audit: who hears of it, and which alias moves."""
+"""The fields of the fleet file about what follows an audit: who is notified, and which alias moves."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def without_queries(config: dict[str, Any]) -> dict[str, Any]:
 
 
 class NotifyConfig(Part):
-    """A webhook that hears of audits."""
+    """A webhook that is notified when an audit ends."""
 
     url: str | None = Field(None, description="Where to POST; https. The query is kept out of logs and bundles.")
     url_env: EnvName | None = Field(None, description="A variable that holds the URL, in place of `url`.")
