@@ -185,7 +185,7 @@ def _plain(data: Any) -> Any:
     return [_plain(item) for item in data] if isinstance(data, tuple | list) else data
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, suppress_health_check=list(HealthCheck))
 @given(_fleets())
 def test_no_value_in_any_place_of_a_fleet_costs_time_or_memory(case: tuple[Any, tuple[Any, ...], Any]) -> None:
     data, path, value = case
@@ -210,7 +210,7 @@ def test_no_epsilon_draw_or_name_costs_time_or_memory(value: Any) -> None:
     refused_or_read(lambda: validate_fleet({**FLEET, "gates": value}))
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     st.sampled_from(
         list(
