@@ -35,7 +35,7 @@ def audit(fleet_file: str, injector: Injector | None = None) -> dict[str, Any]:
 
 
 def sync(storage: str) -> dict[str, Any]:
-    """Upload what Upload to MLflow failed."""
+    """Upload what could not be uploaded before."""
     from jobs import cli
     from tracking.bundle.bundle import list_bundles
 

@@ -175,9 +175,9 @@ def test_a_lost_delivery_costs_no_audit_and_is_sent_later(
     assert f"later    classwise notify {published.folder}" in published.where_to_look
     told = [re.sub(r" \([0-9a-f]{8}\)", "", note) for note in notes.notes]
     assert [note.split(" (")[0] for note in told] == [
-        f"{receiver.url('/a?...')} was not told",
-        f"{receiver.url('/b')} was not told",
-        "$HOOK_URL was not told",
+        f"{receiver.url('/a?...')} was not notified",
+        f"{receiver.url('/b')} was not notified",
+        "$HOOK_URL was not notified",
     ]
     assert "HTTP 500, after" in notes.notes[0] and "NOT_SET is not set" in notes.notes[1]
 
@@ -194,7 +194,7 @@ def test_a_lost_delivery_costs_no_audit_and_is_sent_later(
     assert ran.exit_code == 0 and [one["hook"].partition(" (")[0] for one in json.loads(ran.stdout)] == [
         receiver.url("/a?...")
     ]
-    assert "nobody was told" in CliRunner().invoke(app, ["notify", published.folder, "--fleet-file", str(file)]).stdout
+    assert "no webhook was notified" in CliRunner().invoke(app, ["notify", published.folder, "--fleet-file", str(file)]).stdout
     assert len(read_deliveries(published.folder)) == 7
 
 
