@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from services.measures.attacks.balls import Ball, Norm, ball_around, unit
 from services.measures.attacks.logits import Network, gradient, margins, passes
+from services.measures.attacks.pgd import LOOK
 from services.measures.attacks.survival import Survival, survive
 from services.measures.attacks.tally import Tally
 
@@ -30,9 +31,6 @@ CODES: dict[Loss, int] = {"ce": 1, "dlr-t": 2, "dlr": 3}
 MOMENTUM, RHO, SHARPNESS = 0.75, 0.75, 4.0
 """Weight of the newest step; the share of steps that must rise, or the step size is halved; how many standard
 deviations of the logits are one unit of the soft-max."""
-
-LOOK = {"cuda": 5}
-"""Steps between looks at who is broken, as in PGD: on a GPU a look waits for the device."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,11 +273,12 @@ class Schedule:
             losses = ["dlr" if loss == "dlr-t" else loss for loss in losses if classes == 3 or loss == "ce"]
         return replace(self, losses=tuple(losses), targets=min(self.targets, classes - 1))
 
-    def runs(self) -> Iterator[tuple[Loss, int]]:
-        """Loss and rank of the target, for each run at one radius."""
+    def runs(self, epsilon: float) -> Iterator[tuple[Climb, int]]:
+        """The runs at one radius in order, each with the rank of its target."""
         for _ in range(self.restarts):
             for loss in self.losses:
-                yield from ((loss, rank) for rank in range(1, (self.targets if loss == "dlr-t" else 1) + 1))
+                for rank in range(1, (self.targets if loss == "dlr-t" else 1) + 1):
+                    yield Climb(epsilon, self.steps, self.norm, loss), rank
 
 
 def attack_curve(
@@ -295,18 +294,8 @@ def attack_curve(
     """Run a schedule that fits the network; the pass behind the `outlook` is counted as a query of every sample."""
     attacks = [
         [
-            Run(
-                network,
-                images,
-                labels,
-                ids,
-                outlook,
-                Climb(epsilon, schedule.steps, schedule.norm, loss),
-                draw,
-                seed,
-                rank,
-            )
-            for draw, (loss, rank) in enumerate(schedule.runs())
+            Run(network, images, labels, ids, outlook, how, draw, seed, rank)
+            for draw, (how, rank) in enumerate(schedule.runs(epsilon))
         ]
         for epsilon in schedule.epsilons
     ]
