@@ -12,7 +12,7 @@ from services.errors import ConfigError, Problem
 from services.registry import did_you_mean
 from tracking.leaderboard.records import SECONDS, Entry, Metric, natural, short_key
 
-_ATTACKS = (r"pgd20/", r"pgd\d", r"autoattack/", r"cw\d", r"autoattack", r"square\d")
+_ATTACKS = (r"pgd20/", r"pgd\d", r"autoattack/", r"cw\d", r"autoattack", r"apgd\d", r"square\d")
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ MEASURES: Registry[type[Measure]] = Registry(
         "great": "services.measures.great:Great",
         "pgd": "services.measures.pgd:Pgd",
         "cw": "services.measures.cw:Cw",
+        "apgd": "services.measures.apgd:Apgd",
         "autoattack": "services.measures.autoattack:AutoAttackSurvival",
         "square": "services.measures.square:Square",
         "minimal": "services.measures.minimal:Minimal",

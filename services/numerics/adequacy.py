@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from services.numerics.masking import Finding
 
-REMEDY = "measure autoattack or square, which need no gradients, or declare what the model's outputs are"
+REMEDY = "measure square, which needs no gradients, or apgd or autoattack, or declare what the model's outputs are"
 
 
 class Adequacy(StrEnum):

@@ -7,9 +7,9 @@ from typing import Any
 
 from services.records.series import Evidence
 
-_ATTACKS = ("pgd", "cw", "square", "autoattack")
+_ATTACKS = ("pgd", "apgd", "cw", "square", "autoattack")
 _METRICS = ("aggregate", "rdi", "nrgc", "wcr", "fp")
-_FAMILY = re.compile(r"great|clean|pgd|cw|square|autoattack|minimal|probacc|pr|binomial|rare|radius|projection")
+_FAMILY = re.compile(r"great|clean|pgd|apgd|cw|square|autoattack|minimal|probacc|pr|binomial|rare|radius|projection")
 _GATE = re.compile(
     r"(?P<measure>\S+) (?P<metric>\w+)(?: by (?P<grouping>.+))? (?P<sign>>=|<=) (?P<value>-?[\d.]+(?:e[-+]?\d+)?)"
 )

@@ -223,8 +223,21 @@ def short_key(key: str) -> str:
     return key.removesuffix("/aggregate")
 
 
-_FAMILIES = ("clean", "pgd", "cw", "square", "autoattack", "great", "minimal", "pr", "probacc", "binomial", "radius")
-_SHARES = frozenset({"clean", "pgd", "cw", "square", "autoattack", "pr", "probacc", "binomial"})
+_FAMILIES = (
+    "clean",
+    "pgd",
+    "apgd",
+    "cw",
+    "square",
+    "autoattack",
+    "great",
+    "minimal",
+    "pr",
+    "probacc",
+    "binomial",
+    "radius",
+)
+_SHARES = frozenset({"clean", "pgd", "apgd", "cw", "square", "autoattack", "pr", "probacc", "binomial"})
 _NUMBERS = ("aggregate", "wcr", "nrgc", "rdi", "fp")
 
 

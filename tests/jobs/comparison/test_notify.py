@@ -194,7 +194,8 @@ def test_a_lost_delivery_costs_no_audit_and_is_sent_later(
     assert ran.exit_code == 0 and [one["hook"].partition(" (")[0] for one in json.loads(ran.stdout)] == [
         receiver.url("/a?...")
     ]
-    assert "no webhook was notified" in CliRunner().invoke(app, ["notify", published.folder, "--fleet-file", str(file)]).stdout
+    said = CliRunner().invoke(app, ["notify", published.folder, "--fleet-file", str(file)])
+    assert "no webhook was notified" in said.stdout
     assert len(read_deliveries(published.folder)) == 7
 
 

@@ -77,6 +77,7 @@ def test_every_measure_is_profiled_by_class_attribute_and_crossing(
         "cw": {"epsilons": [0.05], "steps": 3},
         "minimal": {"attacks": ["deepfool"]},
         "pgd": {"epsilons": [0.05], "steps": 3},
+        "apgd": {"epsilons": [0.05], "steps": 3, "targets": 1},
         "pr": {"draws": 20},
         "probacc": {"rho": 0.2},
         "binomial": {"kappa": 0.2},

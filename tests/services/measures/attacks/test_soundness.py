@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from benchmarks import zoo
+from services.measures.apgd import Apgd
 from services.measures.cw import Cw
 from services.measures.pgd import Pgd
 
@@ -29,14 +30,14 @@ def verdicts(data: Path, verdict: str) -> dict[tuple[str, float], list[int]]:
 
 
 def broken(data: Path, verdict: str, *, starts: int, steps: int) -> list[bool]:
-    """Whether PGD or CW breaks each sample from any of several starts; a start is a row of its own."""
+    """Whether PGD, CW or APGD breaks each sample from any of several starts; a start is a row of its own."""
     result: list[bool] = []
     for (name, epsilon), rows in verdicts(data, verdict).items():
         network = zoo.load(data, name)
         images, labels, _ = zoo.images(data, "cifar10/test.npz", [row for row in rows for _ in range(starts)])
         fell = np.zeros(len(rows), dtype=bool)
-        for measure in (Pgd, Cw):
-            attack: Any = measure(epsilons=epsilon, steps=steps, step_size=epsilon / 8)
+        attacks: list[Any] = [each(epsilons=epsilon, steps=steps, step_size=epsilon / 8) for each in (Pgd, Cw)]
+        for attack in [*attacks, Apgd(epsilons=epsilon, steps=steps, targets=1)]:
             columns = attack.from_model(network, images, labels, np.arange(len(images)), seed=0)
             assert columns["correct"].all()
             fell |= (columns[attack.series()[0].key].reshape(len(rows), starts) == 0).any(axis=1)
