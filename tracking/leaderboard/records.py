@@ -237,7 +237,7 @@ _FAMILIES = (
     "binomial",
     "radius",
 )
-_SHARES = frozenset({"clean", "pgd", "apgd", "cw", "square", "autoattack", "pr", "probacc", "binomial"})
+_SHARES = frozenset({"clean", *_ATTACKS, "pr", "probacc", "binomial"})
 _NUMBERS = ("aggregate", "wcr", "nrgc", "rdi", "fp")
 
 

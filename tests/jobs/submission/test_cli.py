@@ -16,7 +16,7 @@ from jobs.api.settings import load_settings
 from jobs.cli import app
 from jobs.dashboard.places import places_of
 from jobs.schedules.store import Store
-from jobs.upkeep.doctor_cli import surroundings
+from jobs.upkeep.doctor_cli import context
 
 ROOT = Path(__file__).resolve().parents[3]
 FLEET = """
@@ -65,7 +65,7 @@ def test_the_dashboard_and_the_doctor_look_where_schedules_are_kept(here: Path) 
     seen = places_of(str(here / "elsewhere"), None, None).schedules
     with closing(Store(seen)) as store:
         assert [each.name for each in store.schedules()] == ["nightly"]
-    assert surroundings(None, None, None).schedules == seen
+    assert context(None, None, None).schedules == seen
 
 
 @pytest.mark.parametrize("storage", ["runs", "./deep/runs"])

@@ -172,7 +172,7 @@ def test_storage_is_written_and_left_as_it_was(tmp_path: Path) -> None:
 
 
 def test_a_clock_that_is_off_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local.storage, "modified", lambda url: time.time() - 90)
+    monkeypatch.setattr(local.files, "modified", lambda url: time.time() - 90)
     found = list(local.storage_works(around(tmp_path)))
     assert found[-1].check == "clock"
     assert "90 s" in found[-1].found

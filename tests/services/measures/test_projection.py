@@ -117,7 +117,7 @@ def test_what_the_mapper_cannot_give_is_said(options: dict[str, Any], message: s
         ({"mapper": BANDS, "dimensions": ()}, "dimensions"),
         ({"mapper": BANDS, "dimensions": (1, 1)}, "each dimension once"),
         ({"mapper": BANDS, "range": (1, 1)}, "low < high"),
-        ({"mapper": BANDS, "range": (0, float("inf"))}, "low < high"),
+        ({"mapper": BANDS, "range": (0, float("inf"))}, "finite"),
         ({"mapper": BANDS, "steps": 0}, "steps"),
         ({"mapper": BANDS, "axes": "sampled", "draws": 1}, "draws"),
         ({"mapper": BANDS, "label": "A B"}, "label"),

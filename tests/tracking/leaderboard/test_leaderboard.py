@@ -26,11 +26,11 @@ from tracking.leaderboard.records import (
     csv_text,
     fill_parquet,
     flat_rows,
+    formatted,
     lower_is_better,
     natural,
     range_of,
     reading_order,
-    told,
 )
 from tracking.leaderboard.terminal import MOST_ROWS, board_text
 
@@ -91,9 +91,9 @@ def test_the_range_that_a_key_tells() -> None:
 
 
 def test_numbers_are_told_in_five_characters() -> None:
-    told_ = [told("a", value) for value in (0.8341, -0.0124, 1.2049, 12.345, 1.0, 0.0, None)]
+    told_ = [formatted("a", value) for value in (0.8341, -0.0124, 1.2049, 12.345, 1.0, 0.0, None)]
     assert told_ == [".834", "-.012", "1.205", "12.35", "1.000", ".000", "–"]
-    assert [told("train/seconds_per_epoch", value) for value in (0.041, 3.0, 61.24, 164.4)] == [
+    assert [formatted("train/seconds_per_epoch", value) for value in (0.041, 3.0, 61.24, 164.4)] == [
         "0.04",
         "3.00",
         "61.2",

@@ -158,8 +158,6 @@ def test_vacuous_is_as_wide_as_the_range_of_each_metric() -> None:
         ((9e-13, 1.0 - 9e-13), 1.0, 0.0, True),
         ((2e-12, 1.0), 1.0, 0.0, False),
         ((0.0, 1.0 - 2e-12), 1.0, 0.0, False),
-        ((-0.5, 1.0), 1.0, -0.5, True),
-        ((-0.4, 1.0), 1.0, -0.5, False),
     ],
 )
 def test_what_covers_the_range(limits_: tuple[float, float], most: float, least: float, vacuous: bool) -> None:
@@ -171,7 +169,7 @@ def test_what_covers_the_range(limits_: tuple[float, float], most: float, least:
 def of_one_group(value: float, limits_: tuple[float, float], *, bound: float, penalty: float = 0.0) -> Estimate:
     """FP of a single group, whose range over the box is the box itself."""
     low, high = (np.array([limit]) for limit in limits_)
-    return mi.with_unknown("fp", Estimate(value), low, high, bound=bound, penalty=penalty)
+    return mi.fp_over(Estimate(value), low, high, bound, penalty)
 
 
 def test_limits_reach_at_least_to_the_estimate() -> None:
