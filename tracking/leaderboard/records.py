@@ -223,20 +223,8 @@ def short_key(key: str) -> str:
     return key.removesuffix("/aggregate")
 
 
-_FAMILIES = (
-    "clean",
-    "pgd",
-    "apgd",
-    "cw",
-    "square",
-    "autoattack",
-    "great",
-    "minimal",
-    "pr",
-    "probacc",
-    "binomial",
-    "radius",
-)
+_ATTACKS = ("pgd", "apgd", "cw", "square", "autoattack")
+_FAMILIES = ("clean", *_ATTACKS, "great", "minimal", "pr", "probacc", "binomial", "radius")
 _SHARES = frozenset({"clean", *_ATTACKS, "pr", "probacc", "binomial"})
 _NUMBERS = ("aggregate", "wcr", "nrgc", "rdi", "fp")
 
