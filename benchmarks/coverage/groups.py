@@ -1,4 +1,4 @@
-"""Gaps between groups, falsified shares, and tolerance to attributes."""
+"""Gaps between groups, refuted shares, and tolerance to attributes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jobs.audit.judging.assemble import Grouping
 from jobs.audit.judging.attributes import fairness_results
 from services.numerics.attributes.groupfair import METRICS, Gaps, GroupCounts, Metric, gaps
 from services.numerics.attributes.tolerance import Boundaries, count, projection_metrics
-from services.numerics.refutation import falsify
+from services.numerics.refutation import refute
 
 NAMES = {"dp": "DP", "eopp": "EOpp", "eodd": "EOdd", "aodd": "AOdd"}
 PEOPLE: dict[str, tuple[tuple[int, ...], Floats, Floats, Floats]] = {
@@ -38,7 +38,7 @@ def cells(runs: int) -> Iterator[Cell]:
         yield from of_gaps(name, 10 * runs, np.random.default_rng([6, index]))
     for sizes in ((1, 1), (3, 12), (12, 48), (150, 50)):
         yield from of_largest_gap(sizes, runs, np.random.default_rng([7, *sizes]))
-    yield from of_falsified(runs, np.random.default_rng(8))
+    yield from of_refuted(runs, np.random.default_rng(8))
     for samples, dimensions in ((3, 2), (40, 3)):
         yield from of_projection(samples, dimensions, runs, np.random.default_rng([9, samples]))
 
@@ -106,7 +106,7 @@ def of_largest_gap(sizes: tuple[int, int], runs: int, rng: np.random.Generator) 
             yield cell(f"largest {NAMES[name]} of all decisions", setting, level, flags)
 
 
-def of_falsified(runs: int, rng: np.random.Generator) -> Iterator[Cell]:
+def of_refuted(runs: int, rng: np.random.Generator) -> Iterator[Cell]:
     """The share of refuted claims in all, and of every class at once."""
     for name, sizes, share in (
         ("1, 2 and 3, none refuted", (1, 2, 3), np.zeros(3)),
@@ -115,17 +115,17 @@ def of_falsified(runs: int, rng: np.random.Generator) -> Iterator[Cell]:
     ):
         labels = np.repeat(np.arange(3), sizes)
         refuted = rng.random((runs, labels.size)) < share[labels]
-        yield from _falsified(name, labels, refuted.astype(np.float64), share)
+        yield from _refuted(name, labels, refuted.astype(np.float64), share)
 
 
-def _falsified(name: str, labels: Ints, refuted: Floats, share: Floats) -> Iterator[Cell]:
+def _refuted(name: str, labels: Ints, refuted: Floats, share: Floats) -> Iterator[Cell]:
     ones, zeros = np.ones(labels.size), np.zeros(labels.size)
     truth = float(share[labels].mean())
     for level in LEVELS:
-        found = [falsify(ones, 1.5 - row, ones, zeros, labels, classes=3, delta=level) for row in refuted]
-        yield cell("falsified share", name, level, [lies_outside(truth, one.overall) for one in found])
+        found = [refute(ones, 1.5 - row, ones, zeros, labels, classes=3, delta=level) for row in refuted]
+        yield cell("refuted share", name, level, [lies_outside(truth, one.overall) for one in found])
         flags = [any(lies_outside(p, e) for p, e in zip(share, one.classes, strict=True)) for one in found]
-        yield cell("falsified shares of all classes at once", name, level, flags)
+        yield cell("refuted shares of all classes at once", name, level, flags)
 
 
 STEPS = np.array([0.0, 0.25, 0.5, 1.0])

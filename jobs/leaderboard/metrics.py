@@ -240,7 +240,7 @@ def _spelled(target: str) -> str:
     )
 
 
-_NUMBERS = ("aggregate", "wcr", "nrgc", "rdi", "fp", "falsified")
+_NUMBERS = ("aggregate", "wcr", "nrgc", "rdi", "fp", "refuted")
 
 
 def _is_known(target: str, known: Sequence[str]) -> bool:

@@ -17,28 +17,28 @@ from services.records import Estimate
 
 
 @dataclass(frozen=True, slots=True)
-class Falsification:
+class Refutation:
     """The share of correctly classified samples whose claimed radius an attack refuted.
 
     Attributes:
         overall: the share over all correctly classified samples, with its own 1 - delta interval.
         classes: the share in each class, in label order; the intervals hold together with probability 1 - delta.
-        falsified: refuted samples of each class.
+        refuted: refuted samples of each class.
         counted: correctly classified samples of each class.
         untested: of these, censored ones whose claim exceeds the search limit: neither refuted nor supported, counted
-            as not falsified, so the share is a lower bound while there are any.
+            as not refuted, so the share is a lower bound while there are any.
         delta: of the intervals.
     """
 
     overall: Estimate
     classes: tuple[Estimate, ...]
-    falsified: tuple[int, ...]
+    refuted: tuple[int, ...]
     counted: tuple[int, ...]
     untested: tuple[int, ...]
     delta: float
 
 
-def falsify(
+def refute(
     scores: ArrayLike,
     distances: ArrayLike,
     correct: ArrayLike,
@@ -47,7 +47,7 @@ def falsify(
     *,
     classes: int,
     delta: float = 0.05,
-) -> Falsification:
+) -> Refutation:
     """Count, per class and overall, the claims that attacks refuted.
 
     ``share_k = #{i in class k: correct_i, not censored_i, d_i < g_i} / #{i in class k: correct_i}``, with two-sided
@@ -74,14 +74,14 @@ def falsify(
     group = as_indices(np.asarray(labels), n, classes, "labels")
 
     beaten = right & ~open_ended & (distance < claim)
-    counted, falsified, untested = (
+    counted, refuted, untested = (
         np.bincount(group[part], minlength=classes) for part in (right, beaten, right & open_ended & (distance < claim))
     )
     level = delta / max(1, int(np.count_nonzero(counted)))
-    return Falsification(
-        overall=_share(int(falsified.sum()), int(counted.sum()), delta),
-        classes=tuple(_share(int(k), int(n), level) for k, n in zip(falsified, counted, strict=True)),
-        falsified=tuple(falsified.tolist()),
+    return Refutation(
+        overall=_share(int(refuted.sum()), int(counted.sum()), delta),
+        classes=tuple(_share(int(k), int(n), level) for k, n in zip(refuted, counted, strict=True)),
+        refuted=tuple(refuted.tolist()),
         counted=tuple(counted.tolist()),
         untested=tuple(untested.tolist()),
         delta=delta,

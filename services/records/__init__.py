@@ -7,7 +7,7 @@ number is `None` with a reason beside it; NaN and infinity never enter a record.
 from __future__ import annotations
 
 from services.records.asked import InputContract, ModelSpec, SampleSpec, ThreatModel
-from services.records.estimates import Estimate, FalsifiedResult, GapResult, GroupScore
+from services.records.estimates import Estimate, GapResult, GroupScore, RefutedResult
 from services.records.fairness import (
     FairnessResult,
     LatentDimension,
@@ -42,7 +42,6 @@ __all__ = [
     "Estimate",
     "Evidence",
     "FairnessResult",
-    "FalsifiedResult",
     "GapResult",
     "GateResult",
     "GroupScore",
@@ -55,6 +54,7 @@ __all__ = [
     "ProjectedGroup",
     "ProjectionResult",
     "Receipt",
+    "RefutedResult",
     "SampleFacts",
     "SampleSpec",
     "Series",

@@ -48,7 +48,7 @@ class GroupScore:
 
 
 @dataclass(frozen=True, slots=True)
-class FalsifiedResult:
+class RefutedResult:
     """The share of one model's GREAT scores that an attack refuted, over one grouping (docs/measures.md).
 
     A score g(x) claims that no adversarial lies nearer than g(x) in L2; an adversarial found nearer refutes it. The
@@ -59,8 +59,8 @@ class FalsifiedResult:
         grouping: "class" or the name of a column.
         overall: the share, with a Clopper-Pearson interval at level 1 - delta.
         groups: the share in each group, with intervals that hold together at level 1 - delta; `n` is the number of
-            correctly classified samples; extras: falsified and untested samples, the median claim and distance.
-        falsified, counted: refuted and correctly classified samples.
+            correctly classified samples; extras: refuted and untested samples, the median claim and distance.
+        refuted, counted: refuted and correctly classified samples.
         untested: samples for which nothing was found within a search limit that the claim exceeds.
         delta: of the intervals.
         notes: plain sentences.
@@ -70,7 +70,7 @@ class FalsifiedResult:
     grouping: str
     overall: Estimate
     groups: tuple[GroupScore, ...]
-    falsified: int
+    refuted: int
     counted: int
     untested: int
     delta: float

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from services.records.asked import ModelSpec
-from services.records.estimates import Estimate, FalsifiedResult, GapResult, GroupScore
+from services.records.estimates import Estimate, GapResult, GroupScore, RefutedResult
 from services.records.fairness import FairnessResult, ProjectionResult
 from services.records.intake import Intake
 from services.records.schema import AUDIT_VERSION
@@ -154,7 +154,7 @@ class ModelResult:
         notes: plain sentences.
         forwards: images that passed through the network in this audit; 0 when all came from the cache.
         seconds: worker time.
-        falsified: for each GREAT series and grouping, the claims that attacks refuted; empty without `minimal`.
+        refuted: for each GREAT series and grouping, the claims that attacks refuted; empty without `minimal`.
         generalisation: train minus test by series; of models that were trained by the sweep that audits them.
         fairness: group metrics of its decisions, one entry an attribute.
         projection: tolerance to latent factors, one entry a mapper.
@@ -171,7 +171,7 @@ class ModelResult:
     notes: tuple[str, ...] = ()
     forwards: int = 0
     seconds: float = 0.0
-    falsified: tuple[FalsifiedResult, ...] = ()
+    refuted: tuple[RefutedResult, ...] = ()
     generalisation: tuple[GapResult, ...] = ()
     fairness: tuple[FairnessResult, ...] = ()
     projection: tuple[ProjectionResult, ...] = ()

@@ -29,7 +29,23 @@ def _model(model: dict[str, Any], versions: dict[str, int]) -> dict[str, Any]:
     series = [_result(result, versions) for result in model.get("series", ())]
     projection = [{"label": _head(found["series"]), **found} for found in model.get("projection", ())]
     gates = [{**gate, "threshold": _threshold(gate["text"])} for gate in model.get("gates", ())]
-    return {**model, "series": series, "projection": projection, "gates": gates}
+    refuted = [_refuted(found) for found in model.get("falsified", ())]
+    rest = {name: value for name, value in model.items() if name != "falsified"}
+    return {**rest, "series": series, "projection": projection, "gates": gates, "refuted": refuted}
+
+
+def _refuted(found: dict[str, Any]) -> dict[str, Any]:
+    groups = [_renamed_extras(group) for group in found["groups"]]
+    return {**_renamed(found), "groups": groups}
+
+
+def _renamed_extras(record: dict[str, Any]) -> dict[str, Any]:
+    return {**record, "extras": _renamed(record.get("extras", {}))}
+
+
+def _renamed(fields: dict[str, Any]) -> dict[str, Any]:
+    """What 0.1.0 called falsified is called refuted."""
+    return {"refuted" if name == "falsified" else name: value for name, value in fields.items()}
 
 
 def _threshold(text: str) -> dict[str, Any] | None:
@@ -44,8 +60,9 @@ def _threshold(text: str) -> dict[str, Any] | None:
 def _result(result: dict[str, Any], versions: dict[str, int]) -> dict[str, Any]:
     """A result whose metrics stand in one mapping."""
     metrics = {name: result.get(name) for name in _METRICS}
-    rest = {name: value for name, value in result.items() if name not in metrics}
-    return {**rest, "series": _versioned(result["series"], versions), "metrics": metrics}
+    rest = {name: value for name, value in _renamed_extras(result).items() if name not in metrics}
+    groups = [_renamed_extras(group) for group in result["groups"]]
+    return {**rest, "series": _versioned(result["series"], versions), "metrics": metrics, "groups": groups}
 
 
 def _versioned(series: dict[str, Any], versions: dict[str, int]) -> dict[str, Any]:

@@ -16,12 +16,12 @@ from services.records import (
     AuditResult,
     CalibrationResult,
     Estimate,
-    FalsifiedResult,
     GateResult,
     GroupScore,
     ModelResult,
     ModelSpec,
     Outcome,
+    RefutedResult,
     SampleFacts,
     Series,
     SeriesResult,
@@ -161,10 +161,10 @@ def attacked_audit(make_audit: Callable[..., AuditResult]) -> AuditResult:
     """3 models x 6 classes whose GREAT claims were attacked: a quarter refuted, the more the higher the class."""
     minimal = series_of("minimal/l2", "smallest adversarial perturbation", 2.0, unit="L2 distance")
     audit = make_audit(3, 6, series=(GREAT, minimal))
-    return replace(audit, models=tuple(replace(model, falsified=(_falsified(model),)) for model in audit.models))
+    return replace(audit, models=tuple(replace(model, refuted=(_refuted(model),)) for model in audit.models))
 
 
-def _falsified(model: ModelResult) -> FalsifiedResult:
+def _refuted(model: ModelResult) -> RefutedResult:
     """Ten samples refuted in class 0, eleven in class 1, and so on, of the fifty in each."""
     groups = model.series[0].groups
     counts = [10 + group.index for group in groups]
@@ -173,7 +173,7 @@ def _falsified(model: ModelResult) -> FalsifiedResult:
     )
     counted = sum(group.n for group in groups)
     overall = Estimate(sum(counts) / counted, 0.2, 0.31)
-    return FalsifiedResult("great", "class", overall, shares, sum(counts), counted, 0, 0.05)
+    return RefutedResult("great", "class", overall, shares, sum(counts), counted, 0, 0.05)
 
 
 @pytest.fixture(scope="session")

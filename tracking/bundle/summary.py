@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from services.metrics import OF_SERIES
-from services.records import AuditResult, Estimate, FalsifiedResult, ModelResult, SeriesResult
+from services.records import AuditResult, Estimate, ModelResult, RefutedResult, SeriesResult
 from tracking.bundle.tables import finite
 from tracking.names import metric_key, series_key
 
@@ -42,9 +42,9 @@ def find(model: ModelResult, name: str) -> SeriesResult | None:
     return next((result for result in model.series if lens(result) == name), None)
 
 
-def refuted(model: ModelResult, name: str) -> FalsifiedResult | None:
+def refuted(model: ModelResult, name: str) -> RefutedResult | None:
     """How much of what the series under that lens claims attacks refuted; None when that was not tested."""
-    return next((found for found in model.falsified if series_key(found.series, found.grouping) == name), None)
+    return next((found for found in model.refuted if series_key(found.series, found.grouping) == name), None)
 
 
 def bounds(name: str, estimate: Estimate) -> dict[str, float]:

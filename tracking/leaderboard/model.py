@@ -67,7 +67,11 @@ def numbers_of(metrics: Mapping[str, float], undefined: Mapping[str, str]) -> di
     Shares that are known between two series, ``probacc/X/certified`` and ``probacc/X/possible``, also become one number
     ``probacc/X/aggregate``: what is certified, between the limits of both.
     """
-    known = {key: value for key, raw in metrics.items() if (value := finite(raw)) is not None and abs(value) < _LARGEST}
+    known = {
+        _today(key): value
+        for key, raw in metrics.items()
+        if (value := finite(raw)) is not None and abs(value) < _LARGEST
+    }
     found = {key: Estimate(None, reason=reason) for key, reason in undefined.items() if _is_number(key)}
     for key, value in known.items():
         if _is_number(key) and not _is_limit(key, known):
@@ -92,9 +96,15 @@ def worst_classes(metrics: Mapping[str, float]) -> dict[str, str]:
     return {lens: name for lens, (_, name) in least.items()}
 
 
+def _today(key: str) -> str:
+    """The key as it is called today: 0.1.0 logged the refuted share as falsified."""
+    stem, mark, side = key.rpartition("/falsified")
+    return f"{stem}/refuted{side}" if mark else key
+
+
 def _is_number(key: str) -> bool:
     last = key.rpartition("/")[2]
-    return last in METRICS or last == "falsified" or key.startswith("ge/") or key == SECONDS
+    return last in METRICS or last == "refuted" or key.startswith("ge/") or key == SECONDS
 
 
 def _is_limit(key: str, known: Mapping[str, float]) -> bool:

@@ -21,7 +21,7 @@ from services.records.estimates import Estimate
 UNDECLARED = "not declared"
 SECONDS = "train/seconds_per_epoch"
 NOT_MEASURED = Estimate(None, reason="not measured")
-LOWER = frozenset({"rdi", "nrgc", "falsified"})
+LOWER = frozenset({"rdi", "nrgc", "refuted"})
 """Last parts of the keys of metrics that are smaller for a better model; so are all under ``ge/`` and ``train/``."""
 
 
@@ -209,7 +209,7 @@ def range_of(key: str) -> tuple[float, float]:
     """The range of the number under that key, as far as the key tells: no score is below 0, no share above 1."""
     if key.startswith("ge/"):
         return -math.inf, math.inf
-    share = family(key) in _SHARES or key.endswith(("/nrgc", "/falsified"))
+    share = family(key) in _SHARES or key.endswith(("/nrgc", "/refuted"))
     return (-math.inf if key.endswith("/fp") else 0.0), 1.0 if share else math.inf
 
 

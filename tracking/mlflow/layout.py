@@ -52,8 +52,8 @@ def child_content(audit: AuditResult, index: int, comparison: Comparison | None 
     model = audit.models[index]
     undefined = list(undefined_of(model))
     metrics = {key: value for result in model.series for key, value in _metrics(result).items()}
-    for tested in model.falsified:
-        metrics |= bounds(metric_key(series_key(tested.series, tested.grouping), "falsified"), tested.overall)
+    for tested in model.refuted:
+        metrics |= bounds(metric_key(series_key(tested.series, tested.grouping), "refuted"), tested.overall)
     for gap in model.generalisation:
         metrics |= bounds(metric_key("ge", gap.lens), gap.gap)
     for gap in model.generated:

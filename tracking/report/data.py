@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from services.records import AuditResult, Estimate, FalsifiedResult, GroupScore, ModelResult, Outcome, SeriesResult
+from services.records import AuditResult, Estimate, GroupScore, ModelResult, Outcome, RefutedResult, SeriesResult
 from tracking.bundle.summary import METRICS, find, lenses, refuted
 from tracking.bundle.tables import finite
 from tracking.bundle.words import gate_words, interval, model_words, number, share_words
@@ -56,7 +56,7 @@ def headline(audit: AuditResult) -> dict[str, Any] | None:
     return {"title": result.series.title, "scale": scale, "group": group, "refuted": tested}
 
 
-def _card(model: ModelResult, result: SeriesResult | None, tested: FalsifiedResult | None) -> dict[str, Any]:
+def _card(model: ModelResult, result: SeriesResult | None, tested: RefutedResult | None) -> dict[str, Any]:
     threat = model.spec.threat_model
     passed = bool(model.gates) and model.outcome is Outcome.PASS
     by_gates = {f"{gate.text}: {gate.reason}" for gate in model.gates}
@@ -76,13 +76,13 @@ def _card(model: ModelResult, result: SeriesResult | None, tested: FalsifiedResu
     }
 
 
-def _share(tested: FalsifiedResult | None) -> dict[str, Any]:
+def _share(tested: RefutedResult | None) -> dict[str, Any]:
     """The refuted share of a model's claims as a cell."""
     if tested is None:
         return {**_BLANK, "full": "not attacked"}
     value = finite(tested.overall.value)
     share = "–" if value is None else f"{100 * value:.1f} %"
-    counts = f"{tested.falsified:,} of {tested.counted:,} correctly classified samples"
+    counts = f"{tested.refuted:,} of {tested.counted:,} correctly classified samples"
     return {**_cell(tested.overall), "text": share, "full": f"{share_words(tested.overall)}: {counts}"}
 
 
@@ -116,7 +116,7 @@ def class_table(audit: AuditResult) -> dict[str, Any]:
     from the worst, 4 vacuous; `refuted`, the share of claims that attacks refuted, only where any was tested.
     """
     names = lenses(audit)
-    attacked = any(model.falsified for model in audit.models)
+    attacked = any(model.refuted for model in audit.models)
     profiles = sum(find(model, name) is not None for model in audit.models for name in names)
     share = MAX_ROWS // max(1, profiles)
     groups: list[dict[int, str]] = [{} for _ in names]

@@ -211,7 +211,7 @@ def _refuted_notes(models: Sequence[ModelResult]) -> Iterator[str]:
     """For how many samples of each model attacks refuted the GREAT score, most refuted first."""
     shares: dict[str, list[tuple[float, str]]] = {}
     for model in models:
-        for found in model.falsified:
+        for found in model.refuted:
             if found.grouping == "class" and found.overall.value is not None:
                 shares.setdefault(found.series, []).append((found.overall.value, model.spec.name))
     for great, listed in shares.items():

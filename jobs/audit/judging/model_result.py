@@ -8,7 +8,7 @@ from jobs.audit.judging.adequacy import masking_facts, masking_findings, masking
 from jobs.audit.judging.assemble import Grouping, series_results
 from jobs.audit.judging.attributes import fairness_results, projection_results
 from jobs.audit.judging.gates import worst
-from jobs.audit.judging.refutation import falsified_results
+from jobs.audit.judging.refutation import refuted_results
 from jobs.audit.judging.verdict import Case, gate_result
 from jobs.audit.plan import Context, ModelPlan, picture_path
 from jobs.audit.scores import read_scores
@@ -16,11 +16,11 @@ from jobs.comparison.compare import Kept
 from jobs.fleetfile.reading import Fleet
 from services.loading.protocols import Samples
 from services.records import (
-    FalsifiedResult,
     GateResult,
     ModelResult,
     ModelSpec,
     Outcome,
+    RefutedResult,
     SeriesResult,
 )
 from services.storage import files
@@ -46,9 +46,9 @@ def model_result(item: ModelPlan, index: int, judge_with: Judge) -> ModelResult:
     scores = read_scores(item, judge_with.samples, judge_with.context)
     write_scores(judge_with.folder, index, item.spec, scores)
     config, shape = judge_with.fleet.config, judge_with.samples.shape
-    falsified = falsified_results(item, scores, judge_with.groupings, shape, config.intervals.delta)
+    refuted = refuted_results(item, scores, judge_with.groupings, shape, config.intervals.delta)
     series = tuple(
-        with_falsified(result, _find(falsified, result.series.key, result.grouping))
+        with_refuted(result, _find(refuted, result.series.key, result.grouping))
         for result in series_results(item, scores, judge_with.groupings, config)
     )
     fairness = fairness_results(scores, judge_with.groupings, judge_with.samples.classes, config.intervals.delta)
@@ -57,7 +57,7 @@ def model_result(item: ModelPlan, index: int, judge_with: Judge) -> ModelResult:
         item,
         scores,
         series,
-        falsified,
+        refuted,
         fairness,
         observed_attacks(item, scores, masking),
         judge_with.groupings,
@@ -66,7 +66,7 @@ def model_result(item: ModelPlan, index: int, judge_with: Judge) -> ModelResult:
     )
     gates = tuple(gate_result(gate, case, config) for gate in config.gates)
     notes = [note for result in series if result.grouping == "class" for note in result.notes]
-    notes += [note for result in falsified if result.grouping == "class" for note in result.notes]
+    notes += [note for result in refuted if result.grouping == "class" for note in result.notes]
     notes += [note for result in fairness for note in result.notes]
     result = ModelResult(
         spec=shown_spec(item.spec),
@@ -77,7 +77,7 @@ def model_result(item: ModelPlan, index: int, judge_with: Judge) -> ModelResult:
         series=series,
         facts=masking_facts(masking),
         notes=tuple(dict.fromkeys((*notes, *masking_notes(masking)))),
-        falsified=falsified,
+        refuted=refuted,
         fairness=fairness,
         projection=projection_results(item, scores, judge_with.groupings, config),
     )
@@ -98,19 +98,19 @@ def _keep_pictures(item: ModelPlan, index: int, result: ModelResult, judge_with:
         files.write_bytes(traversal_path(judge_with.folder, index, result, projection), data)
 
 
-def with_falsified(result: SeriesResult, found: FalsifiedResult | None) -> SeriesResult:
-    """The series with the falsified share as an extra, overall and by group, so that it is shown beside the score."""
+def with_refuted(result: SeriesResult, found: RefutedResult | None) -> SeriesResult:
+    """The series with the refuted share as an extra, overall and by group, so that it is shown beside the score."""
     if found is None:
         return result
     groups = tuple(
-        replace(group, extras={**group.extras, "falsified": share.score.value})
+        replace(group, extras={**group.extras, "refuted": share.score.value})
         for group, share in zip(result.groups, found.groups, strict=True)
     )
-    return replace(result, groups=groups, extras={**result.extras, "falsified": found.overall.value})
+    return replace(result, groups=groups, extras={**result.extras, "refuted": found.overall.value})
 
 
-def _find(falsified: tuple[FalsifiedResult, ...], key: str, grouping: str) -> FalsifiedResult | None:
-    return next((found for found in falsified if (found.series, found.grouping) == (key, grouping)), None)
+def _find(refuted: tuple[RefutedResult, ...], key: str, grouping: str) -> RefutedResult | None:
+    return next((found for found in refuted if (found.series, found.grouping) == (key, grouping)), None)
 
 
 def _reasons(gates: tuple[GateResult, ...]) -> list[str]:

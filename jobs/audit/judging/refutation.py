@@ -18,8 +18,8 @@ from jobs.audit.plan import ModelPlan
 from services.measures.base import Measure
 from services.numerics.checks import Bools, Floats
 from services.numerics.intervals.means import clopper_pearson
-from services.numerics.refutation import Falsification, falsify
-from services.records import L2_DISTANCE, Estimate, Evidence, FalsifiedResult, GroupScore, Series
+from services.numerics.refutation import Refutation, refute
+from services.records import L2_DISTANCE, Estimate, Evidence, GroupScore, RefutedResult, Series
 from tracking.bundle.scores import Scores, beside
 
 ROUNDING = 1e-5
@@ -45,10 +45,10 @@ class Distances:
     correct: Bools
 
 
-def falsified_results(
+def refuted_results(
     item: ModelPlan, scores: Scores, groups: Sequence[Grouping], shape: tuple[int, ...], delta: float
-) -> tuple[FalsifiedResult, ...]:
-    """The falsified share of each GREAT series of a model by each grouping; empty without `minimal`.
+) -> tuple[RefutedResult, ...]:
+    """The refuted share of each GREAT series of a model by each grouping; empty without `minimal`.
 
     Args:
         item: the model's plan, which says what was measured.
@@ -65,12 +65,12 @@ def falsified_results(
     return tuple(_result(key, known, scores, grouping, delta) for key in claims for grouping in groups)
 
 
-def possible_share(result: FalsifiedResult) -> Estimate:
+def possible_share(result: RefutedResult) -> Estimate:
     """The refuted share with an upper limit that counts every untested claim as one that may be refuted."""
     share = result.overall
     if share.value is None or not result.untested:
         return share
-    most = np.array(result.falsified + result.untested)
+    most = np.array(result.refuted + result.untested)
     _, high = clopper_pearson(most, np.array(result.counted), result.delta / 2)
     return replace(share, high=float(high))
 
@@ -99,11 +99,11 @@ def _radii(measures: Sequence[Measure], pixels: int) -> Iterator[tuple[str, floa
             yield series.key, series.threat.epsilon * stretch
 
 
-def _result(key: str, known: Distances, scores: Scores, grouping: Grouping, delta: float) -> FalsifiedResult:
+def _result(key: str, known: Distances, scores: Scores, grouping: Grouping, delta: float) -> RefutedResult:
     """Samples count that are correctly classified in both measures: a pass in another batch may round otherwise."""
     claims, unknown = scores[key].astype(np.float64), np.isinf(known.nearest)
     correct = known.correct & (scores[beside(key, "correct")] > 0)
-    found = falsify(
+    found = refute(
         claims,
         np.where(unknown, known.limit, known.nearest),
         correct,
@@ -113,12 +113,12 @@ def _result(key: str, known: Distances, scores: Scores, grouping: Grouping, delt
         delta=delta,
     )
     overall = _medians(claims[correct], known.nearest[correct])
-    return FalsifiedResult(
+    return RefutedResult(
         series=key,
         grouping=grouping.name,
         overall=found.overall,
         groups=tuple(_rows(found, claims, known.nearest, correct, grouping)),
-        falsified=sum(found.falsified),
+        refuted=sum(found.refuted),
         counted=sum(found.counted),
         untested=sum(found.untested),
         delta=delta,
@@ -127,14 +127,14 @@ def _result(key: str, known: Distances, scores: Scores, grouping: Grouping, delt
 
 
 def _rows(
-    found: Falsification, claims: Floats, nearest: Floats, correct: Bools, grouping: Grouping
+    found: Refutation, claims: Floats, nearest: Floats, correct: Bools, grouping: Grouping
 ) -> Iterator[GroupScore]:
     n_all = np.bincount(grouping.codes, minlength=len(grouping.names))
     for k, name in enumerate(grouping.names):
         mine = correct & (grouping.codes == k)
         claim, distance = _medians(claims[mine], nearest[mine])
         extras = {
-            "falsified": float(found.falsified[k]),
+            "refuted": float(found.refuted[k]),
             "untested": float(found.untested[k]),
             "median_claim": claim,
             "median_distance": distance,
@@ -150,14 +150,14 @@ def _medians(claims: Floats, nearest: Floats) -> tuple[float | None, float | Non
     return float(np.median(claims)), middle if math.isfinite(middle) else None
 
 
-def _notes(key: str, found: Falsification, claim: float | None, distance: float | None, limit: float) -> Iterator[str]:
+def _notes(key: str, found: Refutation, claim: float | None, distance: float | None, limit: float) -> Iterator[str]:
     """Whether the claims are false, empty, or neither, in one sentence; and what was not tested."""
     share, counted, untested = found.overall.value, sum(found.counted), sum(found.untested)
     if share is None or claim is None:
         return
     beside = f"the median claim is {claim:.3g}"
     beside += f", the median adversarial distance found {distance:.3g}" if distance is not None else ""
-    counts = f"for {sum(found.falsified)} of {counted} correctly classified samples ({share:.1%})"
+    counts = f"for {sum(found.refuted)} of {counted} correctly classified samples ({share:.1%})"
     if share > FALSE:
         yield f"{key} is false as a certificate: {counts} an adversarial lies nearer than the score claims; {beside}."
     elif share > 0:

@@ -24,9 +24,9 @@ from services.numerics.intervals.metrics import widened
 from services.records import (
     Estimate,
     FairnessResult,
-    FalsifiedResult,
     GateResult,
     Outcome,
+    RefutedResult,
     SeriesResult,
 )
 from tracking.bundle.scores import Scores
@@ -49,7 +49,7 @@ class Case:
     item: ModelPlan
     scores: Scores
     series: tuple[SeriesResult, ...]
-    falsified: tuple[FalsifiedResult, ...]
+    refuted: tuple[RefutedResult, ...]
     fairness: tuple[FairnessResult, ...]
     attacks: tuple[AttackObservations, ...]
     groupings: tuple[Grouping, ...]
@@ -148,7 +148,7 @@ def _inadequate(key: str, attacks: Sequence[AttackObservations]) -> tuple[str, .
 
 def _refuted(gate: GateConfig, case: Case) -> GateResult:
     """The refuted share is a lower bound: a weaker attack refutes less. Only adequate attacks can clear a claim."""
-    results = case.falsified
+    results = case.refuted
     share = next((r for r in results if (r.series, r.grouping) == (gate.measure, gate.grouping)), None)
     if share is None:
         return judge(gate, Estimate(None, reason="refuted needs a GREAT score and a minimal perturbation"))

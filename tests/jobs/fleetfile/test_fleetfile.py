@@ -118,7 +118,7 @@ gates:
   - {measure: clean, metric: aggregate, at_least: 0.9, grouping: sexx}
   - {measure: clean, metric: dp, at_most: 0.1}
   - {measure: clean, metric: eod, at_most: 0.1, grouping: sex}
-  - {measure: great-softmax, metric: falsified, at_most: 0.1}
+  - {measure: great-softmax, metric: refuted, at_most: 0.1}
   - {measure: clean, metric: wcr, at_least: 95}
 """,
     )

@@ -22,7 +22,7 @@ from services.numerics.intervals.metrics import aggregate_interval, not_separate
 from services.numerics.masking import Observations, find_masking
 from services.numerics.paired import paired
 from services.numerics.ranks import reranking, spearman
-from services.numerics.refutation import falsify
+from services.numerics.refutation import refute
 from services.numerics.seeds import over_seeds
 from services.records import Estimate
 
@@ -38,9 +38,9 @@ def of(values: Any, **limits: Any) -> Any:
     return composite(table, **{**options, **limits})
 
 
-def falsified(**change: Any) -> Any:
+def refuted(**change: Any) -> Any:
     columns = {"scores": X, "distances": X, "correct": X, "censored": X, "labels": TWO}
-    return falsify(**{**columns, **change}, classes=1)
+    return refute(**{**columns, **change}, classes=1)
 
 
 def separated(worst: int) -> Any:
@@ -183,16 +183,16 @@ CASES: list[tuple[Callable[[], Any], str, str]] = [
     ),
     (lambda: disparity(X, np.ones(2, bool), penalty=-1.0), "penalty", "-1.0"),
     (lambda: disparity(X, np.ones(2, bool), penalty=NAN), "penalty", "nan"),
-    # falsification
-    (lambda: falsified(scores=[[1.0]]), "scores", "(N,) | (1, 1)"),
-    (lambda: falsified(scores=[NAN, 1.0]), "scores", "1"),
-    (lambda: falsified(distances=[1.0]), "distances", "(2,) | (1,)"),
-    (lambda: falsified(distances=[INF, NAN]), "distances", "2"),
-    (lambda: falsified(correct=[1.0]), "correct", "(2,) | (1,)"),
-    (lambda: falsified(correct=[[1.0, 1.0]]), "correct", "(2,) | (1, 2)"),
-    (lambda: falsified(censored=[1.0]), "censored", "(2,) | (1,)"),
-    (lambda: falsified(labels=[0, 1]), "labels", "[0, 1) | 1 | 2 | 0"),
-    (lambda: falsified(delta=0.0), "delta", "0.0"),
+    # refutation
+    (lambda: refuted(scores=[[1.0]]), "scores", "(N,) | (1, 1)"),
+    (lambda: refuted(scores=[NAN, 1.0]), "scores", "1"),
+    (lambda: refuted(distances=[1.0]), "distances", "(2,) | (1,)"),
+    (lambda: refuted(distances=[INF, NAN]), "distances", "2"),
+    (lambda: refuted(correct=[1.0]), "correct", "(2,) | (1,)"),
+    (lambda: refuted(correct=[[1.0, 1.0]]), "correct", "(2,) | (1, 2)"),
+    (lambda: refuted(censored=[1.0]), "censored", "(2,) | (1,)"),
+    (lambda: refuted(labels=[0, 1]), "labels", "[0, 1) | 1 | 2 | 0"),
+    (lambda: refuted(delta=0.0), "delta", "0.0"),
     # group fairness
     (lambda: counted([0, 2]), "decisions", "1 | 2"),
     (

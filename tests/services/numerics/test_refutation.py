@@ -1,4 +1,4 @@
-"""Falsified shares against a naive loop and statsmodels."""
+"""Refuted shares against a naive loop and statsmodels."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from statsmodels.stats.proportion import proportion_confint
 
 from services.errors import MeasureError
-from services.numerics.refutation import Falsification, falsify
+from services.numerics.refutation import Refutation, refute
 from services.records import Estimate
 
 
@@ -31,47 +31,47 @@ def table(seed: int, n: int = 300, classes: int = 4) -> dict[str, Any]:
 @settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 10**6))
 def test_counts_equal_the_naive_loop(seed: int) -> None:
-    data, falsified, counted, untested = table(seed), [0] * 4, [0] * 4, [0] * 4
+    data, refuted, counted, untested = table(seed), [0] * 4, [0] * 4, [0] * 4
     for g, d, right, open_ended, y in zip(*data.values(), strict=True):
         if right:
             counted[y] += 1
             if open_ended and g > d:
                 untested[y] += 1
             elif g > d:
-                falsified[y] += 1
-    found = falsify(**data, classes=4)
-    assert (found.falsified, found.counted, found.untested) == (tuple(falsified), tuple(counted), tuple(untested))
-    assert found.overall.value == pytest.approx(sum(falsified) / sum(counted))
+                refuted[y] += 1
+    found = refute(**data, classes=4)
+    assert (found.refuted, found.counted, found.untested) == (tuple(refuted), tuple(counted), tuple(untested))
+    assert found.overall.value == pytest.approx(sum(refuted) / sum(counted))
 
 
 def test_intervals_are_clopper_pearsons() -> None:
-    found = falsify(**table(3), classes=4, delta=0.1)
-    total = proportion_confint(sum(found.falsified), sum(found.counted), 0.1, method="beta")
+    found = refute(**table(3), classes=4, delta=0.1)
+    total = proportion_confint(sum(found.refuted), sum(found.counted), 0.1, method="beta")
     assert (found.overall.low, found.overall.high) == pytest.approx(total)
-    for share, k, n in zip(found.classes, found.falsified, found.counted, strict=True):
+    for share, k, n in zip(found.classes, found.refuted, found.counted, strict=True):
         assert (share.low, share.high) == pytest.approx(proportion_confint(k, n, 0.1 / 4, method="beta"))
 
 
 def test_all_and_none_have_closed_ends() -> None:
     ones, zeros = np.ones(50), np.zeros(50, dtype=np.int64)
-    beaten = falsify(ones, ones / 2, ones, 0 * ones, zeros, classes=1)
-    held = falsify(ones / 2, ones, ones, 0 * ones, zeros, classes=1)
+    beaten = refute(ones, ones / 2, ones, 0 * ones, zeros, classes=1)
+    held = refute(ones / 2, ones, ones, 0 * ones, zeros, classes=1)
     assert (beaten.overall.value, beaten.overall.high) == (1.0, 1.0)
     assert beaten.overall.low == pytest.approx(0.025 ** (1 / 50))
     assert (held.overall.value, held.overall.low) == (0.0, 0.0)
 
 
 def test_a_distance_equal_to_the_claim_refutes_nothing() -> None:
-    assert falsify([0.5], [0.5], [1], [0], [0], classes=1).overall.value == 0
-    assert falsify([0.5], [0.5], [1], [1], [0], classes=1).untested == (0,)
+    assert refute([0.5], [0.5], [1], [0], [0], classes=1).overall.value == 0
+    assert refute([0.5], [0.5], [1], [1], [0], classes=1).untested == (0,)
 
 
 def test_a_class_without_correct_samples_is_undefined_and_costs_no_level() -> None:
-    found = falsify([1.0, 1.0], [0.5, 0.0], [1, 0], [0, 0], [0, 1], classes=3)
+    found = refute([1.0, 1.0], [0.5, 0.0], [1, 0], [0, 0], [0, 1], classes=3)
     assert [share.value for share in found.classes] == [1.0, None, None]
     assert found.classes[1].reason == "no correctly classified sample"
     assert found.classes[0] == found.overall
-    assert falsify([], [], [], [], [], classes=2).overall.value is None
+    assert refute([], [], [], [], [], classes=2).overall.value is None
 
 
 @pytest.mark.parametrize(
@@ -86,12 +86,12 @@ def test_a_class_without_correct_samples_is_undefined_and_costs_no_level() -> No
 def test_wrong_input(change: dict[str, Any], message: str) -> None:
     good = {"scores": [1.0, 1.0], "distances": [1.0, 1.0], "correct": [1, 1], "censored": [0, 0], "labels": [0, 1]}
     with pytest.raises(MeasureError, match=message):
-        falsify(**{**good, **change}, classes=2)
+        refute(**{**good, **change}, classes=2)
 
 
-def test_a_falsification_whole() -> None:
+def test_a_refutation_whole() -> None:
     """Three classes: two of three beaten and one untested; none right; one right and not beaten."""
-    found = falsify(
+    found = refute(
         scores=[0.5, 0.5, 0.9, 0.5, 0.9, 0.2],
         distances=[0.4, 0.5, 0.3, 0.1, 0.8, 0.8],
         correct=[1, 1, 1, 0, 1, 1],
@@ -101,14 +101,14 @@ def test_a_falsification_whole() -> None:
         delta=0.1,
     )
     of_class, overall = proportion_confint(2, 4, 0.05, method="beta"), proportion_confint(2, 5, 0.1, method="beta")
-    assert found == Falsification(
+    assert found == Refutation(
         overall=Estimate(0.4, pytest.approx(overall[0]), pytest.approx(overall[1])),
         classes=(
             Estimate(0.5, pytest.approx(of_class[0]), pytest.approx(of_class[1])),
             Estimate(None, reason="no correctly classified sample"),
             Estimate(0.0, 0.0, pytest.approx(proportion_confint(0, 1, 0.05, method="beta")[1])),
         ),
-        falsified=(2, 0, 0),
+        refuted=(2, 0, 0),
         counted=(4, 0, 1),
         untested=(1, 0, 0),
         delta=0.1,
@@ -116,7 +116,7 @@ def test_a_falsification_whole() -> None:
     assert type(found.counted[0]) is int and type(found.overall.low) is float
 
 
-def test_a_falsification_of_nothing_whole_at_the_usual_level() -> None:
+def test_a_refutation_of_nothing_whole_at_the_usual_level() -> None:
     none = Estimate(None, reason="no correctly classified sample")
-    empty = falsify([], [], [], [], np.zeros(0, int), classes=2)
-    assert empty == Falsification(none, (none, none), (0, 0), (0, 0), (0, 0), 0.05)
+    empty = refute([], [], [], [], np.zeros(0, int), classes=2)
+    assert empty == Refutation(none, (none, none), (0, 0), (0, 0), (0, 0), 0.05)

@@ -29,7 +29,7 @@ def test_a_bundle_has_its_overview_beside_it(attacked_audit: AuditResult, tmp_pa
     assert (made.name, made.outcome, made.gates) == (model.spec.name, model.outcome, model.gates)
     series = made.find("great")
     assert series is not None and series.metrics == model.series[0].metrics and series.worst == model.series[0].worst
-    assert series.refuted == model.falsified[0].overall and series.groups == 6
+    assert series.refuted == model.refuted[0].overall and series.groups == 6
     assert made.find("none") is None
 
 

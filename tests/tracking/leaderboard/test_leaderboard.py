@@ -75,7 +75,7 @@ def test_numbers_in_names_are_compared_as_numbers() -> None:
         ("great/fp", False),
         ("great/rdi", True),
         ("pgd20/linf-0.1/nrgc", True),
-        ("great/falsified", True),
+        ("great/refuted", True),
         ("ge/clean", True),
         ("train/seconds_per_epoch", True),
     ],

@@ -86,7 +86,7 @@ def test_the_leaderboard_has_equal_columns_and_null_for_undefined(gf_audit: Audi
 
 def test_the_refuted_share_is_a_metric_with_its_limits(attacked_audit: AuditResult) -> None:
     metrics = child_content(attacked_audit, 0).metrics
-    assert [metrics[f"great/falsified{side}"] for side in ("", "_low", "_high")] == [0.25, 0.2, 0.31]
+    assert [metrics[f"great/refuted{side}"] for side in ("", "_low", "_high")] == [0.25, 0.2, 0.31]
 
 
 def test_the_tags_of_a_model_are_tags_of_its_run(small_audit: AuditResult) -> None:

@@ -1,4 +1,4 @@
-"""Falsified shares in the audit: what counts as known, how it is gated, and one whole audit of real networks."""
+"""Refuted shares in the audit: what counts as known, how it is gated, and one whole audit of real networks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from jobs.audit.audit import run_audit
 from jobs.audit.judging.assemble import Grouping
 from jobs.audit.judging.fleet_checks import fleet_checks, fleet_notes
-from jobs.audit.judging.refutation import falsified_results, known_distances
+from jobs.audit.judging.refutation import known_distances, refuted_results
 from jobs.audit.plan import Context, ModelPlan, plan_model
 from jobs.fleetfile.reading import validate_fleet
 from jobs.terminal.progress import Quiet
@@ -26,10 +26,10 @@ from services.measures.square import Square
 from services.records import (
     CalibrationResult,
     Estimate,
-    FalsifiedResult,
     ModelResult,
     ModelSpec,
     Outcome,
+    RefutedResult,
     SampleSpec,
     SeriesResult,
 )
@@ -65,8 +65,8 @@ def scores_of(**columns: Any) -> Scores:
     return {**table, **columns}
 
 
-def share(scores: Scores, *measures: Measure) -> FalsifiedResult:
-    (found,) = falsified_results(plan_of(*(measures or MEASURES)), scores, [CLASSES], SHAPE, 0.05)
+def share(scores: Scores, *measures: Measure) -> RefutedResult:
+    (found,) = refuted_results(plan_of(*(measures or MEASURES)), scores, [CLASSES], SHAPE, 0.05)
     return found
 
 
@@ -78,16 +78,16 @@ def test_counts_equal_the_naive_loop() -> None:
     scores["great:correct"] = (source.random(N) < 0.8).astype(float)
     scores["minimal/l2:correct"] = (source.random(N) < 0.9).astype(float)
     scores[L2] = (source.random(N) < 0.5).astype(float)
-    falsified, counted = [0, 0, 0], [0, 0, 0]
+    refuted, counted = [0, 0, 0], [0, 0, 0]
     for i in range(N):
         if scores["great:correct"][i] and scores["minimal/l2:correct"][i]:
             counted[LABELS[i]] += 1
             nearest = scores["minimal/l2"][i] if scores[L2][i] else min(scores["minimal/l2"][i], 0.5 * (1 + 1e-5))
-            falsified[LABELS[i]] += nearest < scores["great"][i]
+            refuted[LABELS[i]] += nearest < scores["great"][i]
     found = share(scores)
     assert [group.n for group in found.groups] == counted and found.counted == sum(counted)
-    assert [group.extras["falsified"] for group in found.groups] == falsified and found.falsified == sum(falsified)
-    assert found.overall.value == pytest.approx(sum(falsified) / sum(counted))
+    assert [group.extras["refuted"] for group in found.groups] == refuted and found.refuted == sum(refuted)
+    assert found.overall.value == pytest.approx(sum(refuted) / sum(counted))
     assert all(
         group.n_all == N // 3 and group.score.low <= group.score.value <= group.score.high for group in found.groups
     )
@@ -115,7 +115,7 @@ def test_a_nearer_adversarial_of_minimal_stays() -> None:
 def test_what_was_not_found_within_the_limit_is_untested_where_the_claim_exceeds_it() -> None:
     scores = scores_of(**{"minimal/l2": np.full(N, 0.2)})
     found = share(scores, Great(), Minimal(search_limit=0.2))
-    assert (found.falsified, found.untested, found.overall.value) == (0, N, 0.0)
+    assert (found.refuted, found.untested, found.overall.value) == (0, N, 0.0)
     assert "60 claims exceed the search limit 0.2" in found.notes[-1]
     assert share(scores_of()).untested == 0
 
@@ -135,7 +135,7 @@ def test_notes_say_whether_the_claims_are_false_or_empty() -> None:
 
 def test_nothing_is_computed_without_both() -> None:
     for measures in ((Great(), Pgd()), (Clean(), Minimal())):
-        assert falsified_results(plan_of(*measures), scores_of(), [CLASSES], SHAPE, 0.05) == ()
+        assert refuted_results(plan_of(*measures), scores_of(), [CLASSES], SHAPE, 0.05) == ()
 
 
 def test_a_group_without_correct_samples_is_undefined() -> None:
@@ -160,7 +160,7 @@ def fleet_of(measures: list[Any], gate: dict[str, Any], **more: Any) -> dict[str
     }
 
 
-GATE = {"measure": "great", "metric": "falsified", "at_most": 0.1}
+GATE = {"measure": "great", "metric": "refuted", "at_most": 0.1}
 
 
 def test_a_falsified_gate_needs_a_claim_and_distances() -> None:
@@ -184,8 +184,8 @@ def model_of(name: str, great: float, clean: float, left: dict[str, float]) -> M
         return SeriesResult(series_of(key), "class", metrics, (), (), (), (), "betting", 0.05, dict(extras))
 
     series = (result("great-softmax", great, correct=clean), *(result(key, value) for key, value in left.items()))
-    refuted = FalsifiedResult("great-softmax", "class", Estimate(great / 2), (), 1, 2, 0, 0.05)
-    return ModelResult(ModelSpec(name, "x:y"), "", Outcome.PASS, series=series, falsified=(refuted,))
+    refuted = RefutedResult("great-softmax", "class", Estimate(great / 2), (), 1, 2, 0, 0.05)
+    return ModelResult(ModelSpec(name, "x:y"), "", Outcome.PASS, series=series, refuted=(refuted,))
 
 
 def test_the_ranking_is_held_against_attacks_and_clean_accuracy() -> None:
@@ -241,7 +241,7 @@ def test_an_audit_refutes_the_softmax_score_of_an_ordinary_network(weights: Path
             {"name": "pgd", "steps": 10, "epsilons": [0.1, 0.2]},
             {"name": "minimal", "attacks": ["deepfool", "fmn"]},
         ],
-        {"measure": "great-softmax", "metric": "falsified", "at_most": 0.1},
+        {"measure": "great-softmax", "metric": "refuted", "at_most": 0.1},
         models=[{"name": "m", "uri": f"factory:services.training.architectures:small_cnn?width=8&weights={weights}"}],
         samples={"uri": "sklearn:digits?split=test", "per_class": 12},
         storage=str(tmp_path / "runs"),
@@ -249,19 +249,19 @@ def test_an_audit_refutes_the_softmax_score_of_an_ordinary_network(weights: Path
     )
     finished = run_audit(validate_fleet(data), Quiet())
     model = finished.result.models[0]
-    (found,) = model.falsified
+    (found,) = model.refuted
     assert model.outcome is Outcome.FAIL and model.gates[0].estimate == found.overall
     assert "exceeds 0.1" in model.gates[0].reason
     _check_against_scores(finished.folder, model, found)
 
     series = next(r for r in model.series if r.series.key == "great-softmax")
-    assert series.extras["falsified"] == found.overall.value
-    assert [g.extras["falsified"] for g in series.groups] == [g.score.value for g in found.groups]
+    assert series.extras["refuted"] == found.overall.value
+    assert [g.extras["refuted"] for g in series.groups] == [g.score.value for g in found.groups]
     assert set(found.notes) <= set(model.notes)
     assert read_bundle(finished.folder).models[0] == model, "the bundle keeps it"
 
 
-def _check_against_scores(folder: str, model: ModelResult, found: FalsifiedResult) -> None:
+def _check_against_scores(folder: str, model: ModelResult, found: RefutedResult) -> None:
     kept = read_kept_scores(folder, 0, model.spec)
     correct = (kept["great-softmax:correct"] > 0) & (kept["minimal/l2:correct"] > 0)
     distance = np.where(kept["minimal/l2:censored"] > 0, np.inf, kept["minimal/l2"])
@@ -269,5 +269,5 @@ def _check_against_scores(folder: str, model: ModelResult, found: FalsifiedResul
         broken = kept[f"pgd10/linf-{radius:.5f}"] == 0
         distance = np.where(broken, np.minimum(distance, radius * 8 * (1 + 1e-5)), distance)
     beaten = correct & (distance < kept["great-softmax"])
-    assert (found.falsified, found.counted) == (int(beaten.sum()), int(correct.sum()))
-    assert found.falsified > 0.5 * found.counted > 30
+    assert (found.refuted, found.counted) == (int(beaten.sum()), int(correct.sum()))
+    assert found.refuted > 0.5 * found.counted > 30

@@ -12,7 +12,7 @@ from PIL import Image
 from jobs.audit.audit import run_audit
 from jobs.audit.judging.adequacy import masking_findings, observed_attacks
 from jobs.audit.judging.assemble import Grouping, series_results
-from jobs.audit.judging.refutation import falsified_results
+from jobs.audit.judging.refutation import refuted_results
 from jobs.audit.judging.verdict import Case, gate_result
 from jobs.audit.plan import Context, plan_model
 from jobs.fleetfile.reading import validate_fleet
@@ -149,7 +149,7 @@ def under_attack(measures: tuple[Measure, ...], wanted: dict[str, Any], **column
         {"fleet": "f", "models": [{"name": "m", "uri": "logits:m.npz"}], "samples": {"uri": "npz:x.npz"}}
     )
     series = tuple(series_results(item, scores, [CLASSES], config))
-    refuted = falsified_results(item, scores, [CLASSES], (3, 8, 8), 0.05)
+    refuted = refuted_results(item, scores, [CLASSES], (3, 8, 8), 0.05)
     seen = observed_attacks(item, scores, masking_findings(item, scores))
     samples = open_samples(SampleSpec("sklearn:digits?split=test"))
     case = Case(item, scores, series, refuted, (), seen, (CLASSES,), samples, {})
@@ -157,7 +157,7 @@ def under_attack(measures: tuple[Measure, ...], wanted: dict[str, Any], **column
 
 
 ZEROS = {f"{PGD}:zero_gradient": ONES}
-SURVIVES, CLAIM = gate(PGD, "wcr", at_least=0.5), gate(GREAT, "falsified", at_most=0.1)
+SURVIVES, CLAIM = gate(PGD, "wcr", at_least=0.5), gate(GREAT, "refuted", at_most=0.1)
 CLAIMED = (Great(), Minimal(), Pgd(), Square())
 NEAR = {"minimal/l2": 0.1 * ONES}
 
