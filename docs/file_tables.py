@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from jobs.fleetfile.tree import FleetConfig
 from jobs.training.sweep_tree import ELSEWHERE, MAPPERS_ELSEWHERE, SweepConfig
+from services.metrics import METRICS
 
 BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
 
@@ -29,6 +30,7 @@ FLEET_HEADINGS = {
     "TrackingConfig": "tracking",
     "ResourcesConfig": "resources",
 }
+GATE_METRICS = "; ".join(f"`{metric.name}`: {metric.meaning}" for metric in METRICS.values())
 FLEET_MEANINGS = {
     "FleetConfig.samples": "The labelled images to audit on.",
     "FleetConfig.temperature": "How the temperature of the GREAT score is chosen.",
@@ -47,8 +49,8 @@ FLEET_MEANINGS = {
     "ThreatConfig.norm": "Norm of the perturbation.",
     "SamplesConfig.uri": "Where the samples come from; see sources.md.",
     "SamplesConfig.per_class": "At most so many samples of each class, drawn with `seed`; left out, all.",
-    "SamplesConfig.limit": "At most so many samples in all, in proportion to the classes; left out, all.",
-    "SamplesConfig.seed": "Of the draw. A larger `per_class` with the same seed contains the smaller one.",
+    "SamplesConfig.limit": "At most so many samples in all, by share of the classes, at least one of each; none: all.",
+    "SamplesConfig.seed": "Of the draw. A larger `per_class` or `limit` with the same seed contains the smaller one.",
     "SamplesConfig.on_corrupt": "Whether an unreadable image ends the audit, or is left out and counted by class.",
     "TemperatureConfig.policy": "See statistics.md.",
     "TemperatureConfig.value": "T of policy `fixed`, and of any other policy when it cannot choose one.",
@@ -56,9 +58,7 @@ FLEET_MEANINGS = {
     "TemperatureConfig.high": "Largest temperature tried.",
     "TemperatureConfig.step": "Coarse grid step.",
     "TemperatureConfig.fine_step": "Step around the best coarse temperature.",
-    "GateConfig.metric": "What is judged. `falsified`, the refuted share of claims, needs `great` and `minimal`; `dp`, "
-    "`eopp`, `eodd`, `aodd`, gaps between the groups of `grouping`, are of measure `clean`; `classes`, the class "
-    "that lost most, goes with `not_worse_than`.",
+    "GateConfig.metric": f"What is judged. {GATE_METRICS}.",
     "GateConfig.grouping": "`class`, or a name from `groups`.",
     "GateConfig.at_least": "Passes when the lower bound is at least this.",
     "GateConfig.at_most": "Passes when the upper bound is at most this.",

@@ -177,11 +177,13 @@ def _board_series(key: str, value: float, half: float) -> SeriesResult:
     return SeriesResult(
         series=series_of(key, key, 2.0, binary=key.startswith(("clean", "pgd"))),
         grouping="class",
-        aggregate=Estimate(value, value - half / 2, value + half / 2),
-        rdi=Estimate(2 * step, step, 3 * step),
-        nrgc=Estimate(gini, gini * 0.5, gini * 1.5) if gini else Estimate(None, reason="all scores are 0"),
-        wcr=scores[2],
-        fp=Estimate(value - step),
+        metrics={
+            "aggregate": Estimate(value, value - half / 2, value + half / 2),
+            "rdi": Estimate(2 * step, step, 3 * step),
+            "nrgc": Estimate(gini, gini * 0.5, gini * 1.5) if gini else Estimate(None, reason="all scores are 0"),
+            "wcr": scores[2],
+            "fp": Estimate(value - step),
+        },
         worst=("cat",),
         not_separated=(),
         missing=(),

@@ -13,6 +13,9 @@ store() { # of MLflow's artifacts; classwise itself stores in a volume
 cluster() {
   export RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH=$secrets/ray-token RAY_USAGE_STATS_ENABLED=0
 }
+signed() { # submissions; workers, which run models of others, have no key
+  export CLASSWISE_SIGNING_KEY_PATH=$secrets/signing-key
+}
 tracked() {
   export MLFLOW_TRACKING_URI=http://mlflow:5000 MLFLOW_TRACKING_USERNAME=classwise
   MLFLOW_TRACKING_PASSWORD=$(secret mlflow-classwise)
@@ -45,6 +48,7 @@ case ${1:?what to do} in
     ;;
   head)
     cluster
+    signed
     tracked
     export RAY_JOB_START_TIMEOUT_SECONDS=604800
     exec ray start --head --block --disable-usage-stats --port 6379 --num-cpus 0 --dashboard-host 0.0.0.0 \
@@ -60,10 +64,12 @@ case ${1:?what to do} in
     ;;
   api)
     cluster
+    signed
     exec classwise serve /etc/classwise/settings.yaml --here --host 0.0.0.0 --port 8080
     ;;
   scheduler)
     cluster
+    signed
     CLASSWISE_SCHEDULES=postgresql+psycopg://schedules:$(secret schedules-db)@postgres/classwise
     export CLASSWISE_SCHEDULES
     exec classwise schedule run --address http://head:8265

@@ -7,7 +7,8 @@ umask 077
 mkdir -p "$folder"
 chmod 700 "$folder"
 random() { od -An -N24 -tx1 /dev/urandom | tr -d ' \n'; }
-for name in postgres mlflow-db schedules-db mlflow-admin mlflow-classwise mlflow-flask ray-token api-token s3-key; do
+for name in postgres mlflow-db schedules-db mlflow-admin mlflow-classwise mlflow-flask ray-token api-token signing-key \
+  s3-key; do
   if ! [ -s "$folder/$name" ]; then random > "$folder/$name"; fi
 done
 printf '{"identities": [{"name": "classwise", "credentials": [{"accessKey": "classwise", "secretKey": "%s"}],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 import uuid
 from collections import Counter
@@ -11,11 +12,13 @@ from zoneinfo import ZoneInfo
 
 from deploy.drills.stackside import fleet, tell
 from deploy.stack.layout import Layout
+from deploy.stack.parts import variables
 from jobs.fleetfile.reading import validate_fleet
 from jobs.schedules.records import FiringState
 from jobs.schedules.scheduler import Scheduler, new_schedule
 from jobs.schedules.store import Store
 from jobs.submission.client import AuditClient, backend_for
+from jobs.submission.signing import KEY_PATH
 
 EVENING = datetime(2026, 10, 24, 18, tzinfo=UTC)
 MORNING = datetime(2026, 10, 25, 6, tzinfo=UTC)
@@ -67,6 +70,7 @@ def night(layout: Layout) -> int:
     home = layout.folder / "drills"
     home.mkdir(exist_ok=True)
     store = Store(f"sqlite:///{home}/night-{mark}.db")  # the stack's own scheduler would take these for missed
+    os.environ[KEY_PATH] = variables(layout)[KEY_PATH]
     backend = backend_for(layout.url("dashboard"), token=layout.secret("ray.token"))
     client = AuditClient(backend, storage=str(layout["storage"]))
     scheduler = Scheduler(store, lambda storage: client, clock=clock)

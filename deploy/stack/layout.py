@@ -33,6 +33,7 @@ SECRETS = (
     "mlflow-classwise.password",
     "mlflow-flask.key",
     "ray.token",
+    "signing.key",
     "api.token",
 )
 
@@ -107,6 +108,7 @@ def require_ours(folder: Path) -> None:
 def made(folder: Path, *, workers: int, cpus: int, audits: int) -> Layout:
     """The stack in a folder: as it was made, or a new one with free ports and random secrets."""
     if (known := existing(folder)) is not None:
+        _write_secrets(folder)
         return linked(known)
     for part in ("", "secrets", "run", "logs", "mlflow", "ray", "storage", "models", "data"):
         (folder / part).mkdir(parents=True, exist_ok=True)
@@ -114,12 +116,18 @@ def made(folder: Path, *, workers: int, cpus: int, audits: int) -> Layout:
     folder.chmod(0o711 if os.geteuid() == 0 else 0o700)
     for part in ("secrets", "run", "logs", "mlflow", "ray", "storage"):
         (folder / part).chmod(0o700)
-    for name in SECRETS:
-        write_private(folder / "secrets" / name, secrets.token_hex(24))
+    _write_secrets(folder)
     nodes = ("head", *(f"worker-{number + 1}" for number in range(workers)))
     ports = free_ports((*PORTS, *(f"{node}-agent" for node in nodes)))
     layout = Layout(folder, secrets.token_hex(16), "", workers, cpus, audits, ports)
     return linked(layout)
+
+
+def _write_secrets(folder: Path) -> None:
+    """Those that are not there yet: all of a new stack's, and what a later version added to an older one's."""
+    for path in (folder / "secrets" / name for name in SECRETS):
+        if not path.exists():
+            write_private(path, secrets.token_hex(24))
 
 
 def linked(layout: Layout) -> Layout:

@@ -20,6 +20,7 @@ from deploy.stack import databases
 from deploy.stack.layout import Layout, write_private
 from deploy.stack.processes import Part
 from jobs.submission.ray_jobs import SLOTS
+from jobs.submission.signing import KEY_PATH
 from services.errors import Problem, ServiceError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -48,6 +49,7 @@ def variables(layout: Layout) -> dict[str, str]:
         "RAY_API_SERVER_ADDRESS": layout.url("dashboard"),
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN_PATH": str(layout.secret_file("ray.token")),
+        KEY_PATH: str(layout.secret_file("signing.key")),
         "MLFLOW_TRACKING_URI": layout.url("mlflow"),
         "MLFLOW_TRACKING_USERNAME": MLFLOW_USER,
         "MLFLOW_TRACKING_PASSWORD": layout.secret("mlflow-classwise.password"),
@@ -72,7 +74,7 @@ def _settings(layout: Layout) -> dict[str, Any]:
         "tokens": [{"name": "local", "file": str(layout.secret_file("api.token"))}],
         "tracking": {"uri": layout.url("mlflow")},
         "allow": {
-            "models": ["export", "torchscript", "onnx", "logits", "factory"],
+            "models": ["export", "onnx", "logits", "factory"],
             "samples": ["npz", "imagefolder", "sklearn"],
             "paths": [str(layout["models"]), str(layout["data"])],
             "factories": ["services.training.architectures"],
@@ -124,7 +126,7 @@ def _head(layout: Layout) -> Part:
     words += ["--ray-client-server-port", str(layout.ports["client"]), "--temp-dir", f"{layout.link}/t"]
     words += ["--dashboard-agent-listen-port", str(layout.ports["head-agent"])]
     words += ["--resources", json.dumps({SLOTS: layout.audits})]
-    tracking = ("MLFLOW_TRACKING_URI", "MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD")
+    tracking = (KEY_PATH, "MLFLOW_TRACKING_URI", "MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD")
     told = variables(layout)
     environment = {**_node_environment(layout), **{name: told[name] for name in tracking}}  # audits are driven there
     environment["RAY_JOB_START_TIMEOUT_SECONDS"] = str(QUEUE_SECONDS)
@@ -155,14 +157,14 @@ def _worker(layout: Layout, number: int) -> Part:
 def _api(layout: Layout) -> Part:
     words = [sys.executable, "-m", "jobs.cli", "serve", str(layout["settings.yaml"]), "--here"]
     words += ["--port", str(layout.ports["api"])]
-    environment = {**_environment(), **_ray_variables(layout)}
+    environment = {**_environment(), **_submitting(layout)}
     return Part("api", words, environment, ready=lambda: _status(f"{layout.url('api')}/ready") == 200)
 
 
 def _scheduler(layout: Layout) -> Part:
     words = [sys.executable, "-m", "jobs.cli", "schedule", "run", "--address", layout.url("dashboard")]
     schedules = {"CLASSWISE_SCHEDULES": variables(layout)["CLASSWISE_SCHEDULES"]}
-    return Part("scheduler", words, {**_environment(), **_ray_variables(layout), **schedules}, ready=lambda: True)
+    return Part("scheduler", words, {**_environment(), **_submitting(layout), **schedules}, ready=lambda: True)
 
 
 def alive_nodes(layout: Layout) -> set[str]:
@@ -196,6 +198,11 @@ def _environment() -> dict[str, str]:
 def _ray_variables(layout: Layout) -> dict[str, str]:
     told = variables(layout)
     return {name: told[name] for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH")}
+
+
+def _submitting(layout: Layout) -> dict[str, str]:
+    """What those who submit have, and workers, which run models of others, have not: the key that signs."""
+    return {**_ray_variables(layout), KEY_PATH: variables(layout)[KEY_PATH]}
 
 
 def _node_environment(layout: Layout) -> dict[str, str]:

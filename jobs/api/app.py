@@ -1,7 +1,7 @@
 """The REST API: version 1, over the same client that the command line uses.
 
 Errors have one shape, `ErrorBody`, whoever raises them. Nothing of a request reaches a worker but through
-`jobs.api.allow`, and nothing outside the server's storage is shown.
+`jobs.submission.allow`, and nothing outside the server's storage is shown.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Annotated, Any
 
@@ -16,7 +16,7 @@ from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
 from fastapi.security import HTTPBearer
 from pydantic import TypeAdapter
 
-from jobs.api.allow import admitted
+from jobs.api.admission import admitted
 from jobs.api.bodies import JSON, YAML, fleet_data
 from jobs.api.records import AuditBody, AuditList, audit_body
 from jobs.api.settings import Settings
@@ -62,13 +62,13 @@ class Service:
         """The fleet of a request, checked; it costs the interpreter's time, not waiting."""
         return admitted(fleet_data(body, content_type), self.settings)
 
-    def start(self, fleet: Fleet, key: str) -> AuditStatus:
-        """Submit a fleet, when there is room for it.
+    def start(self, fleet: Fleet, key: str, allow: Mapping[str, Any] | None = None) -> AuditStatus:
+        """Submit a fleet, when there is room for it, with the allow-list that admitted it; None for the server's own.
 
         Others may be submitted meanwhile; whoever submits the same fleet and key waits for the first.
         """
         with self._place(submission_of(fleet, key).id):
-            return self.client.submit(fleet, key)
+            return self.client.submit(fleet, key, allow=allow)
 
     @contextmanager
     def _place(self, name: str) -> Iterator[None]:
@@ -143,7 +143,8 @@ def _add_submission(router: APIRouter, service: Service) -> None:
         content_type = request.headers.get("content-type", "")
         # Few at a time: many threads that compute keep the loop, and so the liveness probe, from its turn.
         fleet = await to_thread.run_sync(service.admit, await request.body(), content_type, limiter=service.readers)
-        status = await to_thread.run_sync(service.start, fleet, key or "", limiter=service.submitters)
+        allow = service.settings.allow.model_dump(mode="json")
+        status = await to_thread.run_sync(service.start, fleet, key or "", allow, limiter=service.submitters)
         _log.info("submitted %s by %s: %s", status.id, request.scope["state"]["caller"], status.state)
         response.status_code = 200 if status.state.over else 202
         response.headers["location"] = f"/v1/audits/{status.id}"

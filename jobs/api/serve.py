@@ -8,11 +8,13 @@ that the settings name.
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jobs.api.settings import Settings, digests, load_settings, plain
+from jobs.submission.signing import KEY, KEY_PATH, signing_key
 from services.errors import ConfigError, Problem, ServiceError
 from services.telemetry import logs
 
@@ -40,7 +42,22 @@ def build(data: Mapping[str, Any], tokens: Mapping[str, bytes]) -> FastAPI:
     )
     hook = settings.hooks.mlflow
     secret = secret_of(hook, os.environ) if hook is not None else ""
-    return create_app(settings, tokens, AuditClient(backend, storage=settings.storage), secret)
+    client = AuditClient(backend, storage=settings.storage, environment=_signing(settings.address))
+    return create_app(settings, tokens, client, secret)
+
+
+def _signing(address: str) -> dict[str, str]:
+    """The variables by which audits check what this server signs: a new key for processes of this machine.
+
+    Raises:
+        ConfigError: audits run elsewhere, and there is no key that both could know.
+    """
+    if signing_key(os.environ):
+        return {}
+    if address == "local":
+        return {KEY: secrets.token_urlsafe(32)}
+    remedy = "make one (deploy/README.md), and give it to the API, the scheduler and the cluster's head"
+    raise ConfigError(Problem(KEY_PATH, "a file with the key that signs submissions", "none", remedy))
 
 
 def serve_here(settings: Settings, host: str, port: int) -> None:

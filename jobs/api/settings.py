@@ -16,6 +16,7 @@ from pydantic import Field, field_validator
 from jobs.fleetfile.followups import EnvName
 from jobs.fleetfile.tree import MOST_SECONDS, Name, Part, Place
 from jobs.fleetfile.yamlfile import Kind, read_yaml, validated
+from jobs.submission.allow import AllowConfig
 from services.errors import ConfigError, Problem
 
 TOKEN_LENGTH = 24
@@ -28,27 +29,6 @@ class TokenConfig(Part):
     name: Name = Field(description="Who calls; appears in logs.")
     file: str | None = Field(None, description="A file that holds the token.")
     env: str | None = Field(None, description="A variable that holds the token.")
-
-
-class AllowConfig(Part):
-    """What fleets of callers may name."""
-
-    models: tuple[str, ...] = Field((), description="Model schemes: torchscript, factory, mlflow ...")
-    samples: tuple[str, ...] = Field((), description="Sample schemes: npz, imagefolder ...")
-    paths: tuple[str, ...] = Field((), description="Folders, absolute, below which models and samples may lie.")
-    factories: tuple[str, ...] = Field((), description="Modules that factory: and generator: may import.")
-    unpickling: bool = Field(False, description="Whether a model may say allow_unpickling.")
-    notify: tuple[str, ...] = Field((), description="Hosts that fleets may notify.")
-    secrets: tuple[EnvName, ...] = Field((), description="Variables that may sign what they are told.")
-    promote: bool = Field(False, description="Whether a fleet may move aliases of the registry.")
-    accept: bool = Field(False, description="Whether a fleet may say accept: passed.")
-
-    @field_validator("paths")
-    @classmethod
-    def _absolute(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        if relative := [path for path in value if not Path(path).is_absolute() or ".." in Path(path).parts]:
-            raise ValueError(f"absolute paths without '..' (one is {relative[0]!r})")
-        return value
 
 
 class MlflowHookSettings(Part):

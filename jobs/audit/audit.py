@@ -1,7 +1,7 @@
 """The audit: from a fleet file to a bundle on disk.
 
-The flow is design.md's. Every stage asks the cache first; what is there is not done again. The driver opens the
-samples, and holds labels, one model's score columns at a time, and sums; never logits.
+The flow is that of docs/architecture.md. Every stage asks the cache first; what is there is not done again. The driver
+opens the samples, and holds labels, one model's score columns at a time, and sums; never logits.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import numpy as np
 from jobs.audit import plan, tables, temperature, unfinished, versions
 from jobs.audit.identity import fixed_version, with_published
 from jobs.audit.judging.assemble import groupings
+from jobs.audit.judging.decidable import too_few
 from jobs.audit.judging.fleet_checks import fleet_checks, fleet_notes
 from jobs.audit.judging.gates import worst
 from jobs.audit.judging.model_result import Judge, shown_spec
@@ -49,6 +50,7 @@ from services.records import (
     SampleFacts,
     digest_of,
 )
+from services.records.intake import intake_notes
 from services.storage import files, plainjson
 from services.telemetry import counters, logs
 from services.telemetry.redaction import redacted, redacted_tree
@@ -120,19 +122,20 @@ def _run(fleet: Fleet, reporter: Reporter, factory: RunnerFactory) -> Finished:
         audit_id, folder = begun.audit_id, begun.folder
         judge = Judge(fleet, samples, context, tuple(groupings(samples, config.groups)), baselines, folder)
         models = _judge_all(specs, plans, facts, session, judge)
+        known = _sample_facts(redacted(config.samples.uri), samples)
         result = AuditResult(
             audit_id=audit_id,
             fleet=config.fleet,
             started=_iso(started),
             finished=_iso(_now()),
             outcome=worst(model.outcome for model in models),
-            samples=_sample_facts(redacted(config.samples.uri), samples),
+            samples=known,
             models=models,
             calibration=calibration,
             config=redacted_tree(without_queries(config.model_dump(mode="json"))),
             versions={**versions.installed(), **versions.of_measures(measures)},
             checks={**fleet_checks(models), ALIASES: aliases},
-            notes=fleet_notes(models, calibration),
+            notes=(*_sample_notes(fleet, known), *fleet_notes(models, calibration)),
             baseline=next((b.result.audit_id for b in baselines.values() if b is not None), ""),
         )
         result = record_comparison(result, folder, config, baselines)
@@ -312,7 +315,13 @@ def _sample_facts(uri: str, samples: Samples) -> SampleFacts:
         counts=tuple(int(count) for count in counts),
         skipped=dict(samples.skipped),
         content=samples.content,
+        intake=samples.intake,
     )
+
+
+def _sample_notes(fleet: Fleet, facts: SampleFacts) -> Iterator[str]:
+    yield from intake_notes(facts.intake, facts.classes, facts.counts)
+    yield from too_few(fleet, facts)
 
 
 def _now() -> datetime:

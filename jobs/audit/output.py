@@ -81,16 +81,20 @@ def valid(fleet: Fleet, check: Callable[[Fleet], SampleFacts], json: bool) -> No
     """Check the sources and say what the fleet is, and what change of a model its samples can decide."""
     with console.apart():
         facts = check(fleet)
+        from jobs.audit.judging.decidable import too_few
         from jobs.comparison.non_inferiority import smallest_margins
+        from services.records.intake import intake_notes
     series, margins = sorted(fleet.series()), list(smallest_margins(fleet, facts))
+    notes = [*intake_notes(facts.intake, facts.classes, facts.counts), *too_few(fleet, facts)]
     if json:
         shape = list(facts.shape)
         models = [model.name for model in fleet.config.models]
         known = {"valid": True, "models": models, "samples": facts.count, "shape": shape, "series": series}
-        console.print_json({**known, "margins": margins})
+        unread, left_out = facts.intake.unread, facts.intake.left_out
+        console.print_json({**known, "margins": margins, "unread": unread, "left_out": left_out, "notes": notes})
         return
     models_text = f"{len(fleet.config.models)} models, {facts.count} samples of {len(facts.classes)} classes"
-    lines = [f"valid: fleet {fleet.config.fleet}, {models_text}, series {', '.join(series)}", *margins]
+    lines = [f"valid: fleet {fleet.config.fleet}, {models_text}, series {', '.join(series)}", *margins, *notes]
     console.say("\n".join(lines))
 
 

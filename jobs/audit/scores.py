@@ -8,7 +8,7 @@ from jobs.audit.plan import Context, ModelPlan
 from services.errors import Problem, StorageError
 from services.loading.protocols import Samples
 from services.storage.shards import read_table
-from tracking.bundle.scores import Scores
+from tracking.bundle.scores import Scores, beside
 
 
 def read_scores(item: ModelPlan, samples: Samples, context: Context) -> Scores:
@@ -28,5 +28,5 @@ def read_scores(item: ModelPlan, samples: Samples, context: Context) -> Scores:
             if name == "id" and not np.array_equal(values, samples.ids):
                 raise StorageError(Problem(table.folder, "the ids of these samples", "others", "delete the folder"))
             if name not in ("id", "label"):
-                scores[name if name in keys else f"{keys[0]}:{name}"] = values
+                scores[name if name in keys else beside(keys[0], name)] = values
     return scores

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, Field
 
 from jobs.submission.status import State
 from jobs.web.problems import ProblemBody
+from services.metrics import OF_SERIES
 from services.records import GateResult, Outcome
 from services.records.estimates import Estimate
 
-Metric = Literal["aggregate", "wcr", "rdi", "nrgc", "fp"]
+if TYPE_CHECKING:
+    Metric = str
+else:
+    Metric = Literal[tuple(metric.name for metric in OF_SERIES)]
 Cell = list[float | None]
 """``[value, low, high]``; a limit that does not exist is null."""
 

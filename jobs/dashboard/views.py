@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
-from typing import get_args
 
 from jobs.dashboard.records import (
     AuditHead,
@@ -25,6 +24,7 @@ from jobs.dashboard.records import (
 )
 from jobs.web.problems import ProblemBody
 from services.errors import ClasswiseError, ConfigError, Problem
+from services.metrics import OF_SERIES
 from services.records import L2_DISTANCE, WORST_FIRST, Estimate, Outcome
 from services.registry import did_you_mean
 from tracking.bundle.classes import GroupRow
@@ -34,7 +34,7 @@ from tracking.bundle.tables import finite
 from tracking.figures.views import BRACKET
 from tracking.names import shorten
 
-METRICS: tuple[Metric, ...] = get_args(Metric)
+METRICS: tuple[Metric, ...] = tuple(metric.name for metric in OF_SERIES)
 Found = Overview | ClasswiseError
 """An audit's overview, or why there is none."""
 Scores = Mapping[int, tuple[str, float | None]]
@@ -89,7 +89,7 @@ def series_names(overview: Overview) -> list[SeriesName]:
 
 def metrics_of(series: SeriesOverview | None) -> dict[Metric, Estimate]:
     """The summary numbers of a series; empty without one."""
-    return {metric: getattr(series, metric) for metric in METRICS} if series else {}
+    return {metric: series.metric(metric) for metric in METRICS} if series else {}
 
 
 def model_rows(overview: Overview, lens: str) -> list[ModelRow]:
@@ -252,7 +252,7 @@ def _cell(model: ModelOverview | None, lens: str, metric: Metric) -> Cell | None
     series = model.find(lens) if model else None
     if series is None:
         return None
-    estimate: Estimate = getattr(series, metric)
+    estimate = series.metric(metric)
     value = finite(estimate.value)
     return None if value is None else [value, finite(estimate.low), finite(estimate.high)]
 

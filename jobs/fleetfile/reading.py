@@ -20,8 +20,8 @@ from services.measures.base import Measure
 from services.measures.catalogue import MEASURES
 from services.measures.great import Great
 from services.measures.minimal import Minimal
+from services.metrics import METRICS
 from services.records import Series
-from services.records.fairness import METRICS as GROUP_METRICS
 from services.registry import Registry, did_you_mean
 
 KIND = FLEET
@@ -210,26 +210,27 @@ def _gate_problems(gates: dict[int, GateConfig], known: _Known, where: Locator) 
             place = where(("gates", index, "grouping"))
             remedy = did_you_mean(gate.grouping, groupings)
             problems.append(Problem(place, "class or one of groups", repr(gate.grouping), remedy))
-        if gate.metric == "falsified" and gate.measure in keys and known.complete:
-            problems += _falsified_problems(index, gate.measure, known.measures, where)
-        if gate.metric in GROUP_METRICS:
+        needs = METRICS[gate.metric].needs
+        if needs == "claim" and gate.measure in keys and known.complete:
+            problems += _claim_problems(index, gate.measure, known.measures, where)
+        if needs == "decisions":
             problems += _group_problems(index, gate, where)
         problems += _threshold_problems(gate, bounds.get(gate.measure), where, index)
     return problems
 
 
-def _falsified_problems(index: int, measure: str, measures: tuple[Measure, ...], where: Locator) -> Iterator[Problem]:
-    """What keeps a gate on the falsified share from being judged: no claim, or nothing to hold it against."""
+def _claim_problems(index: int, measure: str, measures: tuple[Measure, ...], where: Locator) -> Iterator[Problem]:
+    """What keeps a gate on the refuted share from being judged: no claim, or nothing to hold it against."""
     claims = [series.key for one in measures if isinstance(one, Great) for series in one.series()]
     if measure not in claims:
         listed = " or ".join(claims) or "which the fleet does not measure"
         remedy = "only a GREAT score makes a claim that an attack can refute"
         place = where(("gates", index, "measure"))
-        yield Problem(place, f"a GREAT score ({listed}) for metric falsified", repr(measure), remedy)
+        yield Problem(place, f"a GREAT score ({listed}) for metric refuted", repr(measure), remedy)
     if not any(isinstance(one, Minimal) for one in measures):
         remedy = "add minimal to measures: claims are held against the distances that it finds"
         place = where(("gates", index, "metric"))
-        yield Problem(place, "the measure minimal in the fleet for metric falsified", "none", remedy)
+        yield Problem(place, "the measure minimal in the fleet for metric refuted", "none", remedy)
 
 
 def _group_problems(index: int, gate: GateConfig, where: Locator) -> Iterator[Problem]:
@@ -246,9 +247,7 @@ def _group_problems(index: int, gate: GateConfig, where: Locator) -> Iterator[Pr
 
 def _threshold_problems(gate: GateConfig, bound: float | None, where: Locator, index: int) -> list[Problem]:
     """A threshold that no model can reach, or none can miss, was meant otherwise: 95 for 0.95."""
-    of_scores: dict[str, float | None] = {"aggregate": bound, "wcr": bound, "rdi": bound, "nrgc": 1.0}
-    tops = of_scores | dict.fromkeys(GROUP_METRICS, 1.0)
-    top = tops.get(gate.metric)
+    top = None if bound is None else METRICS[gate.metric].top(bound)
     given = {"at_least": gate.at_least, "at_most": gate.at_most}
     return [
         Problem(where(("gates", index, name)), f"a threshold in [0, {top:g}], {gate.metric}'s range", f"{value:g}")

@@ -10,10 +10,11 @@ import re
 import unicodedata
 from collections import Counter
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
+    BeforeValidator,
     Field,
     field_validator,
     model_validator,
@@ -21,11 +22,13 @@ from pydantic import (
 
 from jobs.fleetfile.followups import NotifyConfig, PromoteConfig
 from jobs.fleetfile.parts import Part as Part
+from services.metrics import METRICS
 from services.records import (
     InputContract,
     ModelSpec,
     SampleSpec,
     ThreatModel,
+    Threshold,
 )
 from services.telemetry.redaction import redacted
 
@@ -168,11 +171,22 @@ class IntervalsConfig(Part):
     )
 
 
+def _metric_name(value: Any) -> Any:
+    """`falsified` is what 0.1.0 called `refuted`."""
+    return "refuted" if value == "falsified" else value
+
+
+if TYPE_CHECKING:
+    MetricName = str
+else:
+    MetricName = Annotated[Literal[tuple(METRICS)], BeforeValidator(_metric_name)]
+
+
 class GateConfig(Part):
     """A condition on which a model ships, judged on the bound and not on the estimate."""
 
     measure: str = Field(description="Key of a series: clean, great, pgd20/linf-0.03137 ...")
-    metric: Literal["aggregate", "wcr", "rdi", "nrgc", "fp", "falsified", "dp", "eopp", "eodd", "aodd", "classes"]
+    metric: MetricName
     grouping: str = "class"
     at_least: float | None = None
     at_most: float | None = None
@@ -186,7 +200,7 @@ class GateConfig(Part):
         given = [name for name in ("at_least", "at_most", "not_worse_than") if getattr(self, name) is not None]
         if len(given) != 1:
             raise ValueError(f"give exactly one of at_least, at_most, not_worse_than; found {given or 'none'}")
-        if self.not_worse_than is not None and self.metric not in ("aggregate", "classes"):
+        if self.not_worse_than is not None and METRICS[self.metric].needs not in ("samples", "pairs"):
             raise ValueError("not_worse_than compares paired samples; set metric: aggregate, or classes for each")
         if self.metric == "classes" and (self.not_worse_than is None or self.grouping != "class"):
             raise ValueError("metric: classes goes with not_worse_than and grouping class: it compares every class")
@@ -377,6 +391,15 @@ class GeneralisationConfig(Part):
     per_class: int | None = Field(None, ge=1, description="At most so many samples of each class.")
     limit: int | None = Field(1000, ge=1, description="At most so many samples in all, in proportion to the classes.")
     seed: Seed = Field(0, description="Of the draw.")
+
+
+def threshold_of(gate: GateConfig) -> Threshold | None:
+    """What a gate asks of a number; None for a comparison with another audit."""
+    if gate.at_least is not None:
+        return Threshold(gate.measure, gate.metric, gate.grouping, ">=", gate.at_least)
+    if gate.at_most is not None:
+        return Threshold(gate.measure, gate.metric, gate.grouping, "<=", gate.at_most)
+    return None
 
 
 def gate_text(gate: GateConfig) -> str:

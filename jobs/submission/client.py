@@ -12,6 +12,7 @@ cluster that computed it.
 
 from __future__ import annotations
 
+import os
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -24,6 +25,7 @@ from jobs.submission.backend import AlreadySubmitted, Backend, JobInfo
 from jobs.submission.endings import Endings
 from jobs.submission.local_jobs import LocalJobs
 from jobs.submission.ray_jobs import RayJobs
+from jobs.submission.signing import signing_key
 from jobs.submission.status import AuditStatus, State, settle
 from jobs.submission.submission import (
     Ending,
@@ -83,7 +85,9 @@ class AuditClient:
         """Of the job server, or "local"."""
         return self._backend.address
 
-    def submit(self, fleet: Fleet | Mapping[str, Any] | str | Path, key: str = "") -> AuditStatus:
+    def submit(
+        self, fleet: Fleet | Mapping[str, Any] | str | Path, key: str = "", *, allow: Mapping[str, Any] | None = None
+    ) -> AuditStatus:
         """Have a fleet audited; the same fleet and key is one audit.
 
         One that waits, runs, or has an outcome other than error is returned as it is. One that was stopped, crashed, or
@@ -92,9 +96,10 @@ class AuditClient:
         Args:
             fleet: a fleet file's path, its content, or a loaded fleet. Its storage must be an absolute path or a URL.
             key: what tells audits of one fleet file apart, such as a date; up to 200 printable ASCII characters.
+            allow: the allow-list that admitted it, which the audit checks again; None: whatever the fleet names.
 
         Raises:
-            ConfigError: the fleet file, the key or the storage is wrong.
+            ConfigError: the fleet file, the key, the storage or the signing key is wrong.
             ServiceError: the job server is down or refuses.
             StorageError: the storage cannot be written from here.
         """
@@ -103,7 +108,7 @@ class AuditClient:
         status = self._look(submission.id, submission.folder)
         if status is not None and not status.resumable:
             return status
-        write_fleet(submission, loaded)
+        write_fleet(submission, loaded, signing_key({**os.environ, **self._environment}), allow)
         attempt = uuid.uuid4().hex[:12]
         with suppress(AlreadySubmitted):  # by another submitter, of the same fleet and key: its audit is ours
             self._backend.start(submission.id, submission.folder, _metadata(submission, attempt), self._environment)

@@ -3,7 +3,7 @@
 ::
 
     STORAGE/submissions/ID/
-      fleet.json      the fleet to audit, written by whoever submits
+      fleet.json      the fleet to audit, written and signed by whoever submits (jobs.submission.signing)
       ending.json     how it ended, written by the audit itself; "running" until then
       progress.json   how far it is, written by the audit itself (jobs.submission.heartbeat)
       process.json    who runs it          (only without a cluster: jobs.submission.local_jobs)
@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
@@ -26,6 +27,7 @@ from typing import Any, Literal
 from pydantic import TypeAdapter, ValidationError
 
 from jobs.fleetfile.reading import Fleet, validate_fleet
+from jobs.submission.signing import require_signed, signed
 from services.errors import ConfigError, Problem, StorageError, UnknownAudit
 from services.records import SCHEMA_VERSION, Outcome, digest_of
 from services.storage import files, plainjson
@@ -128,12 +130,21 @@ def known_in(base: str) -> list[str]:
     return [name for name in files.listing(files.join(base, HOME)) if re.fullmatch(ID_FORM, name)]
 
 
-def write_fleet(submission: Submission, fleet: Fleet) -> None:
-    """Put the fleet where its audit will read it; the same submission writes the same bytes again."""
+def write_fleet(
+    submission: Submission, fleet: Fleet, signing_key: bytes = b"", allow: Mapping[str, Any] | None = None
+) -> None:
+    """Put the fleet where its audit will read it, in the place of whatever is there.
+
+    Args:
+        signing_key: signs it, unless empty.
+        allow: the allow-list that admitted it, as JSON takes it, which its audit checks again; None: of an operator,
+            who may name anything.
+    """
     body = {"schema_version": SCHEMA_VERSION, "id": submission.id, "key": submission.key, "fleet": content_of(fleet)}
-    path = files.join(submission.folder, "fleet.json")
-    if not files.exists(path):
-        files.write_bytes(path, json.dumps(body, indent=1, allow_nan=False).encode())
+    if allow is not None:
+        body["allow"] = dict(allow)
+    content = json.dumps(signed(body, signing_key), indent=1, allow_nan=False)
+    files.write_bytes(files.join(submission.folder, "fleet.json"), content.encode())
 
 
 def is_there(folder: str) -> bool:
@@ -141,10 +152,11 @@ def is_there(folder: str) -> bool:
     return bool(folder) and files.exists(files.join(folder, "fleet.json"))
 
 
-def read_fleet(folder: str) -> tuple[Submission, Fleet]:
-    """What is to be audited.
+def read_fleet(folder: str, signing_key: bytes = b"") -> tuple[Submission, Fleet, dict[str, Any] | None]:
+    """What is to be audited, and the allow-list that admitted it, if one did.
 
     Raises:
+        NotAllowed: there is a key, and it is not signed with it; or it is signed, and there is none.
         StorageError: nothing was submitted there, or it is damaged.
         ConfigError: the fleet is not valid here: an older or a newer classwise wrote it.
     """
@@ -154,8 +166,10 @@ def read_fleet(folder: str) -> tuple[Submission, Fleet]:
         found = "nothing" if body is None else "something else"
         remedy = "who submits and who audits must reach one storage under one name"
         raise StorageError(Problem(path, "a submitted fleet", found, remedy))
+    require_signed(body, signing_key, where=path, name=folder.rstrip("/").rpartition("/")[2])
     fleet = validate_fleet(body["fleet"], source=path)
-    return Submission(str(body.get("id", "")), fleet.config.fleet, str(body.get("key", "")), folder), fleet
+    submission = Submission(str(body.get("id", "")), fleet.config.fleet, str(body.get("key", "")), folder)
+    return submission, fleet, body.get("allow")
 
 
 def write_ending(folder: str, ending: Ending) -> None:

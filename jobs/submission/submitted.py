@@ -1,21 +1,32 @@
 """What a submitted audit runs: ``python -m jobs.submission.submitted FOLDER ATTEMPT``.
 
-It audits the fleet in the folder and says how it ended, in the folder and by its exit code: 0 pass, 1 fail, 2 error,
-3 undecided, 130 stopped. Who watches reads the folder: an exit code is lost with the cluster, and 1 is also what a
-crashed interpreter returns.
+It audits the fleet in the folder, once it has checked who signed it and what was granted. It says how it ended in the
+folder and by its exit code: 0 pass, 1 fail, 2 error, 3 undecided, 130 stopped. Who watches reads the folder: an exit
+code is lost with the cluster, and 1 is also what a crashed interpreter returns.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 
 import typer
 
 from jobs.audit import output
+from jobs.fleetfile.reading import Fleet
 from jobs.submission.heartbeat import Telling
+from jobs.submission.signing import KEY, signing_key
 from jobs.submission.submission import Ending, Submission, link_bundle, read_fleet, write_ending
 from jobs.terminal import console, log_setting
-from services.errors import ClasswiseError, Interrupted, StorageError, TrackingError
+from services.errors import (
+    ClasswiseError,
+    Interrupted,
+    NotAllowed,
+    Problem,
+    StorageError,
+    TrackingError,
+    one_line,
+)
 from services.records import Outcome
 
 
@@ -33,7 +44,7 @@ def main(folder: str, attempt: str) -> int:
 def _audit(folder: str, attempt: str) -> None:
     write_ending(folder, Ending(attempt, "running"))
     try:
-        submission, fleet = read_fleet(folder)
+        submission, fleet = _admitted(folder)
         from jobs.audit.publish import audit_and_publish
 
         with console.reporter(quiet=False) as reporter:
@@ -46,6 +57,24 @@ def _audit(folder: str, attempt: str) -> None:
         raise
     write_ending(folder, ending)
     output.finish(published, json=False)
+
+
+def _admitted(folder: str) -> tuple[Submission, Fleet]:
+    """The fleet, when this deployment signed it and the allow-list that admitted it still does."""
+    key = signing_key(os.environ)
+    os.environ.pop(KEY, None)  # workers inherit the environment, and run models of others
+    submission, fleet, allow = read_fleet(folder, key)
+    if allow is not None:
+        from jobs.submission.allow import AllowConfig, require_allowed
+
+        try:
+            granted = AllowConfig.model_validate(allow)
+        except ValueError as error:
+            raise NotAllowed(
+                Problem(folder, "an allow-list of this version", one_line(error), "submit it again")
+            ) from None
+        require_allowed(fleet, granted)
+    return submission, fleet
 
 
 def _ending(attempt: str, outcome: Outcome, bundle: str, audit_id: str) -> Ending:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from services.records import ModelSpec
+from services.records import Intake, ModelSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +27,9 @@ class Samples(Protocol):
         groups: by column name, (N,) strings.
         digest: of the content and the selection; grouping columns are not in it, for no logit depends on them.
         content: of the content alone, whatever is selected: what tells whether two audits saw the same samples.
-        skipped: corrupt items left out, per class name.
+        group_names: by column name, all values that the source has in it, sorted; those of no selected sample too.
+        skipped: items that could not be read, left out, per class name.
+        intake: what became of everything that the source holds.
         shape: (C, H, W) of one image.
     """
 
@@ -51,6 +53,12 @@ class Samples(Protocol):
 
     @property
     def skipped(self) -> Mapping[str, int]: ...
+
+    @property
+    def group_names(self) -> Mapping[str, tuple[str, ...]]: ...
+
+    @property
+    def intake(self) -> Intake: ...
 
     @property
     def shape(self) -> tuple[int, int, int]: ...

@@ -17,7 +17,7 @@ class Great(Measure):
     """``sqrt(pi / 2) * max(s_y - max_{j != y} s_j, 0)`` with s the activation of ``logits / temperature``.
 
     A claim about the L2 distance to the nearest adversarial example *in expectation under a generator*, not a
-    certificate of one sample: an audit tests it (science.md section 5).
+    certificate of one sample: an audit tests it (`services.numerics.refutation`).
 
     Attributes:
         activation: "sigmoid" as GF on CIFAR-10, "softmax" as GF on ImageNet; the choice decides how large scores are.

@@ -26,7 +26,7 @@ class Minimal(Measure):
 
     ``score = min(d, search_limit)`` with d the distance of the nearest verified adversarial: an upper bound on the
     distance to the decision boundary. A misclassified sample has 0. A sample for which nothing within the limit was
-    found is *censored*: its score is the limit and its distance is larger or unknown. Science: section 6.
+    found is *censored*: its score is the limit and its distance is larger or unknown.
 
     Attributes:
         attacks: run one after the other on all correctly classified samples: "deepfool", "fmn" (fast minimum norm),

@@ -24,7 +24,7 @@ class Pgd(Measure):
     """Survival of PGD: 1 for a sample that is classified correctly at every point the attack tries, else 0.
 
     One series a radius. The denominator is all samples; a misclassified sample, and one whose logits are NaN or
-    infinite anywhere on the way, scores 0. Science: section 6; Madry et al. 2018, eq. 2.1 and section 4.
+    infinite anywhere on the way, scores 0. Source: Madry et al. 2018, eq. 2.1 and section 4.
 
     Attributes:
         steps: gradient steps after the random start.

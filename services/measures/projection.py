@@ -30,7 +30,7 @@ class Projection(Measure):
     The sample is encoded; each latent dimension in turn is put to its centre and moved from there down and up, at most
     one unit each way, until the label changes. ``score = mean_d (m_d^- + m_d^+) / 2`` with the moves m in units, so 1
     is "no attribute changes the label within its range". Whether the label was right plays no part: a constant
-    classifier scores 1, so read `clean` beside it. Science: section 11; APPS, Algorithm 1.
+    classifier scores 1, so read `clean` beside it. Source: APPS, Algorithm 1.
 
     Attributes:
         mapper: URI of an encoder and decoder: `factory:` or `torchscript:`.

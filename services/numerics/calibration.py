@@ -1,4 +1,4 @@
-"""Which temperature? Four policies and what a reader must know before trusting the answer (GF 3.4, science.md 4).
+"""Which temperature? Four policies and what a reader must know before trusting the answer (GF 3.4).
 
 * ``fixed``: the temperature given.
 * ``fleet-accuracy``: Definition 6 as printed, ``argmax_T Spearman_m(Omega^(T)(f_m), accuracy(f_m))`` over M models.

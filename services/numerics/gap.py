@@ -1,4 +1,4 @@
-"""Generalisation error: a mean on training samples minus the same mean on test samples (science.md section 9)."""
+"""Generalisation error: a mean on training samples minus the same mean on test samples (PRB F.2)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Is the certificate true? GREAT scores held against the adversarial examples that attacks found.
 
 A GREAT score g(x) is claimed to be a lower bound on the L2 distance to the nearest adversarial. An adversarial at
-distance d(x) < g(x) refutes that claim for x. Science: section 5.
+distance d(x) < g(x) refutes that claim for x.
 """
 
 from __future__ import annotations

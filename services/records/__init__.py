@@ -15,6 +15,7 @@ from services.records.fairness import (
     ProjectionResult,
     TaskGaps,
 )
+from services.records.intake import Intake
 from services.records.results import (
     WORST_FIRST,
     AuditResult,
@@ -24,6 +25,7 @@ from services.records.results import (
     Outcome,
     SampleFacts,
     SeriesResult,
+    Threshold,
 )
 from services.records.schema import AUDIT_VERSION, SCHEMA_VERSION, digest_of
 from services.records.series import L2_DISTANCE, Column, Evidence, Series
@@ -45,6 +47,7 @@ __all__ = [
     "GateResult",
     "GroupScore",
     "InputContract",
+    "Intake",
     "LatentDimension",
     "ModelResult",
     "ModelSpec",
@@ -60,5 +63,6 @@ __all__ = [
     "TaskFailure",
     "TaskGaps",
     "ThreatModel",
+    "Threshold",
     "digest_of",
 ]

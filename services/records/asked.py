@@ -75,7 +75,7 @@ class SampleSpec:
     Attributes:
         uri: source, `scheme:rest?query`.
         per_class: at most this many samples of each class, drawn stratified with `seed`; None means all.
-        limit: at most this many samples in all, stratified in proportion; None means all.
+        limit: at most this many samples in all, stratified in proportion, at least one of each class; None means all.
         seed: of the draw.
         groups: names of columns of the source that give groupings besides the class.
         on_corrupt: "error" or "skip" (counted per class).

@@ -49,7 +49,7 @@ class GroupScore:
 
 @dataclass(frozen=True, slots=True)
 class FalsifiedResult:
-    """The share of one model's GREAT scores that an attack refuted, over one grouping (science.md section 5).
+    """The share of one model's GREAT scores that an attack refuted, over one grouping (docs/measures.md).
 
     A score g(x) claims that no adversarial lies nearer than g(x) in L2; an adversarial found nearer refutes it. The
     share is over correctly classified samples, and a lower bound: a better attack may refute more.

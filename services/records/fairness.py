@@ -30,7 +30,7 @@ class TaskGaps:
 
 @dataclass(frozen=True, slots=True)
 class FairnessResult:
-    """DP, EOpp, EOdd and AOdd of one model by one attribute (science.md section 11).
+    """DP, EOpp, EOdd and AOdd of one model by one attribute (Hardt et al. 2016; docs/fairness.md).
 
     A classifier of K classes makes K decisions, one a class, "it is this class or not".
 
@@ -94,7 +94,7 @@ class ProjectedGroup:
 
 @dataclass(frozen=True, slots=True)
 class ProjectionResult:
-    """Tol, Dev and Cou of one model under one mapper (science.md section 11).
+    """Tol, Dev and Cou of one model under one mapper (APPS, Algorithm 1; docs/fairness.md).
 
     Attributes:
         series: key of the series it explains.

@@ -9,6 +9,7 @@ from typing import Any
 from services.records.asked import ModelSpec
 from services.records.estimates import Estimate, FalsifiedResult, GapResult, GroupScore
 from services.records.fairness import FairnessResult, ProjectionResult
+from services.records.intake import Intake
 from services.records.schema import AUDIT_VERSION
 from services.records.series import Series
 
@@ -36,8 +37,7 @@ class SeriesResult:
 
     Attributes:
         grouping: "class" or the name of a column.
-        aggregate: mean over all counted samples.
-        rdi, nrgc, wcr, fp: science.md section 2; wcr's `low` is the intersection-union bound.
+        metrics: every metric of `services.metrics` by name, with its interval.
         worst: names of the groups with the smallest mean, smallest first; more than one when tied.
         not_separated: names whose intervals overlap the worst group's.
         missing: names of groups without samples.
@@ -48,11 +48,7 @@ class SeriesResult:
 
     series: Series
     grouping: str
-    aggregate: Estimate
-    rdi: Estimate
-    nrgc: Estimate
-    wcr: Estimate
-    fp: Estimate
+    metrics: dict[str, Estimate]
     worst: tuple[str, ...]
     not_separated: tuple[str, ...]
     missing: tuple[str, ...]
@@ -62,6 +58,36 @@ class SeriesResult:
     extras: dict[str, float | None] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
+    def metric(self, name: str) -> Estimate:
+        """The metric of that name; undefined in audits of versions that did not have it."""
+        return self.metrics.get(name, Estimate(None, reason="not known in this audit's version"))
+
+    @property
+    def aggregate(self) -> Estimate:
+        """The mean over all counted samples."""
+        return self.metrics["aggregate"]
+
+    @property
+    def wcr(self) -> Estimate:
+        """The mean of the worst group."""
+        return self.metrics["wcr"]
+
+
+@dataclass(frozen=True, slots=True)
+class Threshold:
+    """What a gate asks of a number.
+
+    Attributes:
+        measure, metric, grouping: key of the series, name in `services.metrics`, "class" or a column.
+        sign, value: ">=" or "<=" of what.
+    """
+
+    measure: str
+    metric: str
+    grouping: str
+    sign: str
+    value: float
+
 
 @dataclass(frozen=True, slots=True)
 class GateResult:
@@ -69,6 +95,7 @@ class GateResult:
 
     Attributes:
         text: the gate as a sentence: "great wcr >= 0.05".
+        threshold: what it asks; None for a comparison with another audit.
         outcome: pass, fail or undecided; error when the number is undefined.
         estimate: what was judged.
         reason: a sentence: "lower bound 0.061 clears 0.05".
@@ -78,11 +105,12 @@ class GateResult:
     outcome: Outcome
     estimate: Estimate
     reason: str
+    threshold: Threshold | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CalibrationResult:
-    """A temperature policy's answer and what a reader must know before trusting it (science.md section 4).
+    """A temperature policy's answer and what a reader must know before trusting it (docs/statistics.md).
 
     Attributes:
         policy: "fixed", "fleet-accuracy", "class-accuracy" or "ranking-stability".
@@ -152,7 +180,13 @@ class ModelResult:
 
 @dataclass(frozen=True, slots=True)
 class SampleFacts:
-    """What the audit knows of its samples: enough for an MLflow dataset and a reader."""
+    """What the audit knows of its samples: enough for an MLflow dataset and a reader.
+
+    Attributes:
+        counts: samples of each class in the audit.
+        skipped: by class, files or rows that could not be read, and were left out as `on_corrupt: skip` has it.
+        intake: what became of everything that the source holds.
+    """
 
     uri: str
     digest: str
@@ -162,6 +196,7 @@ class SampleFacts:
     counts: tuple[int, ...]
     skipped: dict[str, int] = field(default_factory=dict)
     content: str = ""
+    intake: Intake = field(default_factory=Intake)
 
 
 @dataclass(frozen=True, slots=True)

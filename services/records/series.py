@@ -89,3 +89,8 @@ class Series:
     noise: str = ""
     version: int = 0
     definition: str = ""
+
+    @property
+    def attack(self) -> bool:
+        """Whether it is what a search for adversarials left or found, and not a count of random draws."""
+        return self.evidence is Evidence.ATTACK and not self.noise

@@ -8,7 +8,11 @@ from typing import Any
 from services.records.series import Evidence
 
 _ATTACKS = ("pgd", "cw", "square", "autoattack")
+_METRICS = ("aggregate", "rdi", "nrgc", "wcr", "fp")
 _FAMILY = re.compile(r"great|clean|pgd|cw|square|autoattack|minimal|probacc|pr|binomial|rare|radius|projection")
+_GATE = re.compile(
+    r"(?P<measure>\S+) (?P<metric>\w+)(?: by (?P<grouping>.+))? (?P<sign>>=|<=) (?P<value>-?[\d.]+(?:e[-+]?\d+)?)"
+)
 _BALL = re.compile(r"/(?P<norm>linf|l2)-(?P<radius>\d+\.\d+)$")
 _NOISE = re.compile(r"/(?P<noise>uniform|gaussian|laplace)-(?P<radius>[\d.e-]+)(?:/|$)")
 _PROVEN = re.compile(r"/at-(?P<radius>[\d.e-]+)$")
@@ -22,9 +26,26 @@ def from_version_1(audit: dict[str, Any]) -> dict[str, Any]:
 
 
 def _model(model: dict[str, Any], versions: dict[str, int]) -> dict[str, Any]:
-    series = [{**result, "series": _versioned(result["series"], versions)} for result in model.get("series", ())]
+    series = [_result(result, versions) for result in model.get("series", ())]
     projection = [{"label": _head(found["series"]), **found} for found in model.get("projection", ())]
-    return {**model, "series": series, "projection": projection}
+    gates = [{**gate, "threshold": _threshold(gate["text"])} for gate in model.get("gates", ())]
+    return {**model, "series": series, "projection": projection, "gates": gates}
+
+
+def _threshold(text: str) -> dict[str, Any] | None:
+    found = _GATE.fullmatch(text)
+    if found is None:
+        return None
+    metric = "refuted" if found["metric"] == "falsified" else found["metric"]
+    grouping, value = found["grouping"] or "class", float(found["value"])
+    return {"measure": found["measure"], "metric": metric, "grouping": grouping, "sign": found["sign"], "value": value}
+
+
+def _result(result: dict[str, Any], versions: dict[str, int]) -> dict[str, Any]:
+    """A result whose metrics stand in one mapping."""
+    metrics = {name: result.get(name) for name in _METRICS}
+    rest = {name: value for name, value in result.items() if name not in metrics}
+    return {**rest, "series": _versioned(result["series"], versions), "metrics": metrics}
 
 
 def _versioned(series: dict[str, Any], versions: dict[str, int]) -> dict[str, Any]:

@@ -81,10 +81,10 @@ def test_secrets_are_files_of_the_script_and_in_no_variable(tmp_path: Path) -> N
 ROLES = {
     "mlflow": ["mlflow", "MLFLOW_BACKEND_STORE_URI", "MLFLOW_AUTH_ADMIN_PASSWORD", "AWS_SECRET_ACCESS_KEY"],
     "prepare": ["python", "MLFLOW_AUTH_ADMIN_PASSWORD", "MLFLOW_TRACKING_PASSWORD", "AWS_SECRET_ACCESS_KEY"],
-    "head": ["ray", "MLFLOW_TRACKING_PASSWORD"],
+    "head": ["ray", "MLFLOW_TRACKING_PASSWORD", "CLASSWISE_SIGNING_KEY_PATH"],
     "worker": ["ray"],
-    "api": ["classwise"],
-    "scheduler": ["classwise", "CLASSWISE_SCHEDULES"],
+    "api": ["classwise", "CLASSWISE_SIGNING_KEY_PATH"],
+    "scheduler": ["classwise", "CLASSWISE_SCHEDULES", "CLASSWISE_SIGNING_KEY_PATH"],
 }
 
 
@@ -106,9 +106,9 @@ def test_what_a_container_starts_gets_its_secrets_and_shows_none(role: str, tmp_
     used = set(re.findall(r"[0-9a-f]{48}", told.stderr + "".join(map(Path.read_text, tmp_path.glob("auth.ini")))))
     by_value = {value: name for name, value in secrets.items()}
     granted = set(SERVICES[role]["secrets"])
-    assert {by_value[value] for value in used} | ({"ray-token"} & granted) | ({"api-token"} & granted) | (
-        {"s3-key"} & granted
-    ) == granted
+    by_path = {"ray-token", "signing-key", "api-token", "s3-key"} & granted
+    assert {by_value[value] for value in used} | by_path == granted
+    assert ("CLASSWISE_SIGNING_KEY_PATH" in got) == ("signing-key" in granted)
     if role == "head":
         assert json.dumps({SLOTS: 2}) in told.stdout
 
@@ -118,3 +118,6 @@ def test_the_settings_are_valid_and_say_what_compose_mounts() -> None:
     assert settings.tokens[0].file == "/run/secrets/api-token" and "api-token" in SERVICES["api"]["secrets"]
     mounted = [volume.rsplit(":", 2 if volume.endswith(":ro") else 1)[1] for volume in SERVICES["api"]["volumes"]]
     assert settings.storage in mounted and set(settings.allow.paths) <= set(mounted)
+    assert "torchscript" not in settings.allow.models and not settings.allow.unpickling
+    for each in (SERVICES[name] for name in ("api", "head", "worker")):
+        assert [volume.endswith(":ro") for volume in each["volumes"]] == [False, True]

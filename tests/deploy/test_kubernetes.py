@@ -23,7 +23,13 @@ from tests.deploy.manifests import FOLDER, all_manifests, check, pods
 ROOT = Path(__file__).resolve().parents[2]
 MANIFESTS = all_manifests()
 README = (ROOT / "deploy" / "README.md").read_text()
-SECRETS = {"classwise-ray", "classwise-api-tokens", "classwise-tracking", "classwise-schedules", "classwise-storage"}
+SECRETS = {
+    "classwise-ray",
+    "classwise-api-tokens",
+    "classwise-tracking",
+    "classwise-schedules",
+    "classwise-storage",
+} | {"classwise-signing"}
 NAMED = [pytest.param(each, id=f"{name}:{each['kind']}") for name, each in MANIFESTS]
 WITH_PODS = [pytest.param(each, id=f"{name}:{each['kind']}") for name, each in MANIFESTS if list(pods(each))]
 
@@ -99,6 +105,39 @@ def test_the_account_that_creates_rayjobs_may_do_nothing_else() -> None:
     (role,) = (each for _, each in MANIFESTS if each["kind"] == "Role")
     assert role["rules"] == [{"apiGroups": ["ray.io"], "resources": ["rayjobs"], "verbs": ["create"]}]
     assert not [each for _, each in MANIFESTS if each["kind"].startswith("Cluster")]
+
+
+def _mounts(container: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {mount["mountPath"]: mount for mount in container["volumeMounts"]}
+
+
+@pytest.mark.parametrize("manifest", WITH_PODS)
+def test_models_and_data_are_read_only_and_apart_from_results(manifest: dict[str, Any]) -> None:
+    for container in (container for pod in pods(manifest) for container in pod["containers"]):
+        mounts = {path: each for path, each in _mounts(container).items() if each["name"] == "storage"}
+        assert set(mounts) <= {f"/srv/classwise/{part}" for part in ("storage", "models", "data")}
+        for path, each in mounts.items():
+            assert each["subPath"] == path.rpartition("/")[2]
+            assert each.get("readOnly", False) is (each["subPath"] != "storage")
+
+
+def test_who_submits_and_who_drives_audits_has_the_key_that_signs_and_no_worker_has() -> None:
+    holders = set()
+    for name, manifest in MANIFESTS:
+        for container in (container for pod in pods(manifest) for container in pod["containers"]):
+            named = {each["name"]: each.get("value") for each in container.get("env", [])}
+            mounted = "/etc/classwise/signing" in _mounts(container)
+            assert mounted == (named.get("CLASSWISE_SIGNING_KEY_PATH") == "/etc/classwise/signing/key")
+            holders |= {(name, container["name"])} if mounted else set()
+    heads = {("raycluster.yaml", "ray-head"), ("rayservice.yaml", "ray-head")}
+    assert holders == {*heads, ("api.yaml", "api"), ("scheduler.yaml", "scheduler"), ("cronjob-submit.yaml", "submit")}
+
+
+def test_no_shipped_settings_admit_programs() -> None:
+    for _, each in MANIFESTS:
+        if "settings.yaml" in each.get("data", {}):
+            allow = Settings.model_validate(yaml.safe_load(each["data"]["settings.yaml"])).allow
+            assert "torchscript" not in allow.models and not allow.unpickling
 
 
 def test_probes_ask_what_the_api_answers() -> None:

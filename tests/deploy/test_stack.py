@@ -25,6 +25,7 @@ from jobs.schedules.records import FiringState
 from jobs.schedules.store import Store
 from jobs.submission.client import AuditClient
 from jobs.submission.ray_jobs import RayJobs
+from jobs.submission.signing import KEY_PATH
 from jobs.submission.status import State
 from jobs.terminal import console
 from services.records import Outcome
@@ -126,8 +127,11 @@ def test_a_worker_node_killed_in_mid_audit_changes_no_number(
     assert len(alive_nodes(layout) - before) == 1
 
 
-def test_more_audits_than_run_at_once_wait_their_turn(stack: Stack, stack_fleet: dict[str, Any]) -> None:
+def test_more_audits_than_run_at_once_wait_their_turn(
+    stack: Stack, stack_fleet: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each asks for both workers; without a queue the later ones would find none and give up."""
+    monkeypatch.setenv(KEY_PATH, variables(stack.layout)[KEY_PATH])
     layout, fleet = stack.layout, {**stack_fleet, "measures": ["clean"], "tracking": {"enabled": False}}
     client = AuditClient(RayJobs(layout.url("dashboard"), token=layout.secret("ray.token")))
     ids = [client.submit(fleet, key=f"turn {number}").id for number in range(3)]

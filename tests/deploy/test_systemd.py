@@ -43,7 +43,8 @@ def test_a_unit_runs_as_nobody_special_behind_walls(unit: Path) -> None:
         set_["User"] == ["classwise"] and set_["ProtectSystem"] == ["strict"] and set_["CapabilityBoundingSet"] == [""]
     )
     assert all(set_[name] == ["yes"] for name in HARDENED)
-    assert set_["LoadCredential"] == ["ray.token:/etc/classwise/ray.token"]
+    held = ["ray.token:/etc/classwise/ray.token", "signing.key:/etc/classwise/signing.key"]
+    assert set_["LoadCredential"] == held and "CLASSWISE_SIGNING_KEY_PATH=%d/signing.key" in set_["Environment"]
     assert "RAY_AUTH_MODE=token" in set_["Environment"] and "RAY_AUTH_TOKEN_PATH=%d/ray.token" in set_["Environment"]
     assert set_["Restart"][0] in ("always", "on-failure") and set_["WantedBy"] == ["multi-user.target"]
 

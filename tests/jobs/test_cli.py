@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 
 import pytest
 import yaml
+from PIL import Image
 from typer.main import get_command
 from typer.testing import CliRunner
 
@@ -148,6 +149,22 @@ def test_errors_are_json_when_json_is_asked_for(tmp_path: Path) -> None:
     assert ran.exit_code == 2
     assert (body["outcome"], body["error"]) == ("error", "ConfigError")
     assert body["problems"][0]["remedy"] == "see deploy/examples/"
+
+
+def test_validate_accounts_for_every_file_and_names_gates_that_cannot_pass(fleet_file: Path, tmp_path: Path) -> None:
+    for name in ("ant", "bee"):
+        (tmp_path / "d" / name).mkdir(parents=True)
+        Image.new("L", (8, 8)).save(tmp_path / "d" / name / "0.png")
+    (tmp_path / "d" / "bee" / "1.heic").write_bytes(b"\x00\x00\x00\x18ftypheic")
+    (tmp_path / "d" / "bee" / "._0.png").write_bytes(b"")
+    samples = {"uri": f"imagefolder:{tmp_path / 'd'}", "on_corrupt": "skip"}
+    gates = [{"measure": "clean", "metric": "wcr", "at_least": 0.8}]
+    write(fleet_file, samples=samples, gates=gates)
+    shown, data = run("validate", str(fleet_file)).stdout, json.loads(run("validate", str(fleet_file), "--json").stdout)
+    assert (data["unread"], data["left_out"]) == ({"bee": {".heic": 1}}, {"hidden": 1})
+    for text in (shown, "\n".join(data["notes"])):
+        assert "1 file of bee not read: .heic" in text
+        assert "clean wcr >= 0.8: cannot pass" in text
 
 
 def test_validate_opens_sources_and_runs_nothing(fleet_file: Path) -> None:

@@ -26,6 +26,7 @@ from services.records import (
     Series,
     SeriesResult,
     ThreatModel,
+    Threshold,
     digest_of,
 )
 from tests.typed import series_of
@@ -39,7 +40,7 @@ CLEAN = series_of("clean", "clean accuracy", 1.0, binary=True)
 
 
 def profile(series: Series, names: Sequence[str], mean: Any, std: Any, count: Any) -> SeriesResult:
-    """A series' result by the definitions of science.md section 2, with normal intervals (enough for pictures)."""
+    """A series' result by GF 3.2 and 3.3, with normal intervals (enough for pictures)."""
     mean, std, count = (np.asarray(values, dtype=float) for values in (mean, std, count))
     half = 2.81 * std / np.sqrt(count)
     groups = tuple(
@@ -61,11 +62,13 @@ def profile(series: Series, names: Sequence[str], mean: Any, std: Any, count: An
     return SeriesResult(
         series=series,
         grouping="class",
-        aggregate=Estimate(float(np.average(mean, weights=count)), float(mean.mean() - half.mean() / 3)),
-        rdi=Estimate(rdi, max(0.0, rdi - 2 * half.max()), rdi + 2 * half.max()),
-        nrgc=Estimate(nrgc, nrgc * 0.85, nrgc * 1.15),
-        wcr=Estimate(float(mean.min()), low),
-        fp=Estimate(float(mean.mean() - 0.5 * rdi)),
+        metrics={
+            "aggregate": Estimate(float(np.average(mean, weights=count)), float(mean.mean() - half.mean() / 3)),
+            "rdi": Estimate(rdi, max(0.0, rdi - 2 * half.max()), rdi + 2 * half.max()),
+            "nrgc": Estimate(nrgc, nrgc * 0.85, nrgc * 1.15),
+            "wcr": Estimate(float(mean.min()), low),
+            "fp": Estimate(float(mean.mean() - 0.5 * rdi)),
+        },
         worst=(names[worst],),
         not_separated=close,
         missing=(),
@@ -83,7 +86,7 @@ def model_result(name: str, series: Sequence[SeriesResult], **changes: Any) -> M
     outcome = Outcome.PASS if low >= 0.3 else Outcome.FAIL if (wcr.value or 0.0) < 0.28 else Outcome.UNDECIDED
     reason = f"lower bound {low:.3f} against 0.3"
     spec = ModelSpec(name, f"robustbench:{name}?dataset=cifar10&threat_model=L2", threat_model=ThreatModel("L2", 0.5))
-    gate = GateResult("great wcr >= 0.3", outcome, wcr, reason)
+    gate = GateResult("great wcr >= 0.3", outcome, wcr, reason, Threshold("great", "wcr", "class", ">=", 0.3))
     made = ModelResult(spec, digest_of(name), outcome, (reason,), (gate,), tuple(series))
     return replace(made, forwards=10_000, seconds=12.5, **changes)
 

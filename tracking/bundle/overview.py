@@ -38,7 +38,7 @@ class SeriesOverview:
         lens: its name, unique within a model: ``great``, ``great/by-sex``.
         key, title, unit, bound, binary, family, evidence: of `services.records.Series`.
         grouping: "class" or the name of a column.
-        aggregate, wcr, rdi, nrgc, fp: of `services.records.SeriesResult`.
+        metrics: of `services.records.SeriesResult`.
         worst: names of the groups with the smallest mean, the first three of those that tie.
         groups, missing, close: how many groups there are, have no samples, are not separated from the worst.
         delta, method: of the intervals.
@@ -56,11 +56,7 @@ class SeriesOverview:
     family: str
     evidence: Evidence
     grouping: str
-    aggregate: Estimate
-    wcr: Estimate
-    rdi: Estimate
-    nrgc: Estimate
-    fp: Estimate
+    metrics: dict[str, Estimate]
     worst: tuple[str, ...]
     groups: int
     missing: int
@@ -70,6 +66,10 @@ class SeriesOverview:
     refuted: Estimate | None
     gap: Estimate | None
     words: str
+
+    def metric(self, name: str) -> Estimate:
+        """The metric of that name; undefined in audits of versions that did not have it."""
+        return self.metrics.get(name, Estimate(None, reason="not known in this audit's version"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,11 +222,7 @@ def _series(model: ModelResult, result: SeriesResult, gaps: dict[str, Estimate])
         family=series.family,
         evidence=series.evidence,
         grouping=result.grouping,
-        aggregate=result.aggregate,
-        wcr=result.wcr,
-        rdi=result.rdi,
-        nrgc=result.nrgc,
-        fp=result.fp,
+        metrics=result.metrics,
         worst=result.worst[:MOST_NAMES],
         groups=len(result.groups),
         missing=len(result.missing),

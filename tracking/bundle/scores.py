@@ -13,6 +13,19 @@ from services.storage.shards import read_shard, write_shard
 from tracking.names import file_name
 
 Scores = dict[str, NDArray[Any]]
+"""Columns (n,) of one model: a series under its key, another column of a measure under `beside` its first series."""
+_MARK = ":"
+
+
+def beside(key: str, name: str) -> str:
+    """What a measure's column is called in the scores of a model, by the key of the measure's first series."""
+    return f"{key}{_MARK}{name}"
+
+
+def columns_beside(scores: Scores, key: str) -> Scores:
+    """The columns beside a measure's first series, as the measure calls them."""
+    parts = ((*name.partition(_MARK), values) for name, values in scores.items())
+    return {name: values for first, mark, name, values in parts if mark and first == key}
 
 
 def score_file(folder: str, index: int, spec: ModelSpec) -> str:

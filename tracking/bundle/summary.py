@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from services.metrics import OF_SERIES
 from services.records import AuditResult, Estimate, FalsifiedResult, ModelResult, SeriesResult
 from tracking.bundle.tables import finite
 from tracking.names import metric_key, series_key
 
-METRICS = ("aggregate", "rdi", "nrgc", "wcr", "fp")
-"""What every series is summed up by, in reading order; attributes of `SeriesResult`."""
+METRICS = tuple(metric.name for metric in OF_SERIES)
+"""What every series is summed up by, in reading order."""
 
 
 def lens(result: SeriesResult) -> str:
@@ -52,11 +53,16 @@ def bounds(name: str, estimate: Estimate) -> dict[str, float]:
     return {key: number for key, value in found.items() if (number := finite(value)) is not None}
 
 
+def shown_metrics(result: SeriesResult) -> tuple[str, ...]:
+    """The metrics that say something of so many groups."""
+    return tuple(metric.name for metric in OF_SERIES if len(result.groups) >= metric.shown_from)
+
+
 def series_metrics(result: SeriesResult) -> dict[str, float]:
     """Aggregates of one series under its MLflow keys: ``great/rdi``, ``great/rdi_low``, ``great/wcr_low``."""
     found: dict[str, float] = {}
-    for metric in METRICS:
-        found.update(bounds(metric_key(lens(result), metric), getattr(result, metric)))
+    for metric in shown_metrics(result):
+        found.update(bounds(metric_key(lens(result), metric), result.metric(metric)))
     return found
 
 
@@ -80,7 +86,7 @@ def leaderboard(audit: AuditResult) -> list[dict[str, Any]]:
 
 
 def _column_rank(key: str) -> int:
-    order = ("aggregate", "wcr", "wcr_low", "rdi", "nrgc", "fp")
+    order = ("aggregate", "wcr", "wcr_low", "p10", "rdi", "nrgc", "fp")
     last = key.rpartition("/")[2]
     return order.index(last) if last in order else len(order)
 

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
+from services.metrics import METRICS
 from services.records import (
     WORST_FIRST,
     AuditResult,
@@ -16,22 +17,12 @@ from services.records import (
     Outcome,
     SeriesResult,
 )
-from tracking.bundle.fairness import GAPS
 from tracking.bundle.summary import find, lenses
 from tracking.names import shorten
 
 FEWEST_RANKED = 5
 """Models from which a rank correlation is told as a finding: of three, two orders in six agree or oppose entirely."""
 
-METRIC_WORDS = {
-    "aggregate": "mean over all samples",
-    "wcr": "worst {group}",
-    "rdi": "gap between best and worst {group}",
-    "nrgc": "inequality between {groups}",
-    "fp": "mean less a penalty for disparity",
-    "falsified": "share of claims that attacks refute",
-    **{metric: f"largest gap between {{groups}} in {words.of}" for metric, words in GAPS.items()},
-}
 _RANKING = re.compile("spearman|rank correlation", re.IGNORECASE)
 _SMALLEST = 0.00005
 
@@ -80,15 +71,15 @@ def _not_judged(model: ModelResult) -> bool:
 
 def gate_words(audit: AuditResult, gate: GateResult) -> str:
     """A threshold gate spelled out: ``clean accuracy, worst class: at least 0.5``; "" where that adds nothing."""
-    found = re.fullmatch(r"(\S+) (\w+)(?: by (.+))? (>=|<=) (\S+)", gate.text)
-    metric = METRIC_WORDS.get(found[2]) if found else None
-    if found is None or metric is None:
+    asked = gate.threshold
+    if asked is None or asked.metric not in METRICS:
         return ""
     series = (result.series for model in audit.models for result in model.series)
-    title = next((one.title for one in series if one.key == found[1]), found[1])
-    one, many = (f"group of {found[3]}", f"groups of {found[3]}") if found[3] else ("class", "classes")
-    bound = "at least" if found[4] == ">=" else "at most"
-    return f"{title}, {metric.format(group=one, groups=many)}: {bound} {found[5]}"
+    title = next((each.title for each in series if each.key == asked.measure), asked.measure)
+    by_class = asked.grouping == "class"
+    group, groups = ("class", "classes") if by_class else (f"group of {asked.grouping}", f"groups of {asked.grouping}")
+    bound = "at least" if asked.sign == ">=" else "at most"
+    return f"{title}, {METRICS[asked.metric].phrase.format(group=group, groups=groups)}: {bound} {asked.value:g}"
 
 
 def share_words(estimate: Estimate) -> str:

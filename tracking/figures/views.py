@@ -107,7 +107,7 @@ def against_disparity(audit: AuditResult, lens: str) -> Scatter | None:
     names = tuple(model.spec.name for model, _ in found)
     x = tuple(finite(result.aggregate.value) for _, result in found)
     clouds = tuple(
-        Cloud(label, title, names, x, tuple(finite(getattr(result, metric).value) for _, result in found))
+        Cloud(label, title, names, x, tuple(finite(result.metric(metric).value) for _, result in found))
         for metric, title in (("rdi", "RDI: best minus worst"), ("nrgc", "NRGC: inequality"))
     )
     note = "A dot is a model. Read both panels: RDI grows with the scale of the scores, NRGC is relative to their mean."
@@ -201,7 +201,7 @@ def widths(audit: AuditResult, lens: str) -> Dots | None:
         return None
     middle = tuple(float(np.median(span)) if span else None for span in spans)
     low, high = (tuple(span[side] if span else None for span in spans) for side in (0, -1))
-    rdi = tuple(_width(result.rdi) for _, result in rows)
+    rdi = tuple(_width(result.metric("rdi")) for _, result in rows)
     margin = tuple(_margin(result) for _, result in rows)
     panels = (
         Panel(f"{_kind(found)} intervals: median and range", (Marks("width", middle, low, high),)),
@@ -362,7 +362,7 @@ def _ranks(scores: np.ndarray) -> np.ndarray:
 
 
 def _model_ranks(found: Found, metric: str, sign: int) -> list[float | None]:
-    values: list[float | None] = [finite(getattr(result, metric).value) for _, result in found]
+    values: list[float | None] = [finite(result.metric(metric).value) for _, result in found]
     known = [sign * value for value in values if value is not None]
     return [None if value is None else 1.0 + sum(other > sign * value for other in known) for value in values]
 
@@ -373,7 +373,7 @@ def _span(line: Line) -> float:
 
 
 def _estimates(rows: Found, metric: str) -> Marks:
-    estimates = [getattr(result, metric) for _, result in rows]
+    estimates = [result.metric(metric) for _, result in rows]
     value, low, high = (tuple(finite(getattr(e, side)) for e in estimates) for side in ("value", "low", "high"))
     return Marks(metric.upper(), value, low, high)
 

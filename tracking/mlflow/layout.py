@@ -16,7 +16,7 @@ from typing import Any
 from services.records import AuditResult, ModelResult, Outcome, SeriesResult, ThreatModel, digest_of
 from tracking.bundle.comparison import Comparison
 from tracking.bundle.fairness import attribute_metrics
-from tracking.bundle.summary import METRICS, bounds, lens, series_metrics
+from tracking.bundle.summary import bounds, lens, series_metrics, shown_metrics
 from tracking.bundle.tables import finite, rows
 from tracking.names import group_key, metric_key, series_key, unique_name
 
@@ -98,8 +98,8 @@ def _changes(comparison: Comparison | None, model: str = "") -> dict[str, float]
 def undefined_of(model: ModelResult) -> Iterator[tuple[str, str]]:
     """Name and reason of every number of the model that has no value."""
     for result in model.series:
-        for metric in METRICS:
-            estimate = getattr(result, metric)
+        for metric in shown_metrics(result):
+            estimate = result.metric(metric)
             if finite(estimate.value) is None:
                 yield metric_key(lens(result), metric), estimate.reason or "undefined"
         for group in result.groups:

@@ -71,7 +71,7 @@ def _card(model: ModelResult, result: SeriesResult | None, tested: FalsifiedResu
         "threat": f"{threat.norm} {threat.epsilon:.4g}" if threat else "not declared",
         "digest": model.digest[:12],
         "worst": " = ".join(shorten(name, 28) for name in result.worst[:2]) if result else "",
-        "cells": {metric: _cell(getattr(result, metric)) if result else _BLANK for metric in METRICS},
+        "cells": {metric: _cell(result.metric(metric)) if result else _BLANK for metric in METRICS},
         "refuted": _share(tested),
     }
 

@@ -102,7 +102,7 @@ def _numbers(found: SeriesResult) -> list[str]:
     low = None if found.wcr.low is None else max(0.0, found.wcr.low)
     certified = "–" if low is None else _told(low)
     told = [_told(found.aggregate.value), _worst(found), _told(found.wcr.value), certified]
-    return [*told, _told(found.rdi.value), _told(found.nrgc.value)]
+    return [*told, _told(found.metric("rdi").value), _told(found.metric("nrgc").value)]
 
 
 def _worst(found: SeriesResult) -> str:

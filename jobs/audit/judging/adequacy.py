@@ -6,7 +6,7 @@ ball that holds any image. That AutoAttack breaks more than PGD is normal and no
 
 from __future__ import annotations
 
-import re
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -14,21 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jobs.audit.plan import ModelPlan
-from services.measures.autoattack import AutoAttackSurvival
 from services.measures.base import Measure
-from services.measures.minimal import Minimal
-from services.measures.pgd import Pgd
-from services.measures.square import Square
 from services.numerics.adequacy import AttackObservations
 from services.numerics.masking import Finding, Observations, find_masking
-from tracking.bundle.scores import Scores
+from services.records import Evidence, Series, ThreatModel
+from tracking.bundle.scores import Scores, beside
 
-NOISE = re.compile(r"^pr/(?:uniform|gaussian|laplace)-(?P<radius>\d+\.\d+)$")
-"""Series of random noise that stays in the Linf ball of its radius."""
+SAME_RADIUS = 5e-6
+"""Radii that agree in five decimals are those of one ball."""
 GREY = 0.5
 """A Linf ball of this radius around any image holds the grey image."""
-
-ATTACKS = (Pgd, AutoAttackSurvival, Square, Minimal)
 
 Found = tuple[str, Finding]
 """Series key of the attack under scrutiny, and what was seen."""
@@ -42,13 +37,13 @@ def masking_findings(item: ModelPlan, scores: Scores) -> tuple[Found, ...]:
 
 def observed_attacks(item: ModelPlan, scores: Scores, signs: Sequence[Found]) -> tuple[AttackObservations, ...]:
     """What was seen of each attack on a model: whether its gradients were looked at, and the signs in its series."""
-    measures = [table.measure for table in item.tables if isinstance(table.measure, ATTACKS)]
-    return tuple(_seen(measure, scores, signs) for measure in measures)
+    measures = [table.measure for table in item.tables if table.measure is not None]
+    return tuple(_seen(measure, scores, signs) for measure in measures if measure.series()[0].attack)
 
 
 def _seen(measure: Measure, scores: Scores, signs: Sequence[Found]) -> AttackObservations:
     keys = tuple(series.key for series in measure.series())
-    zeros, correct = scores.get(f"{keys[0]}:zero_gradient"), scores.get(f"{keys[0]}:correct")
+    zeros, correct = scores.get(beside(keys[0], "zero_gradient")), scores.get(beside(keys[0], "correct"))
     looked = measure.gradients and zeros is not None and correct is not None and bool((correct > 0).any())
     return AttackObservations(measure.name, keys, looked, tuple(finding for key, finding in signs if key in keys))
 
@@ -66,53 +61,64 @@ def masking_facts(found: Sequence[Found]) -> dict[str, Any]:
 
 def _observations(measures: Sequence[Measure], scores: Scores) -> Iterator[tuple[str, Observations]]:
     for measure in measures:
-        if isinstance(measure, Pgd | AutoAttackSurvival):
+        first = measure.series()[0]
+        if not (first.attack and measure.gradients):
+            continue
+        if first.binary:
             yield from _of_attack(measure, measures, scores)
-        elif isinstance(measure, Minimal):
-            first = measure.series()[0].key
-            correct = scores[f"{first}:correct"]
-            yield first, Observations(correct, np.zeros(len(correct)), scores.get(f"{first}:zero_gradient"))
+        else:
+            correct = scores[beside(first.key, "correct")]
+            zeros = scores.get(beside(first.key, "zero_gradient"))
+            yield first.key, Observations(correct, np.zeros(len(correct)), zeros)
 
 
-def _of_attack(
-    measure: Pgd | AutoAttackSurvival, measures: Sequence[Measure], scores: Scores
-) -> Iterator[tuple[str, Observations]]:
+def _of_attack(measure: Measure, measures: Sequence[Measure], scores: Scores) -> Iterator[tuple[str, Observations]]:
     """One row of observations a radius; the share of zero gradients, which all radii have in common, in the first."""
     listed = measure.series()
     first = listed[0].key
-    for series, radius in zip(listed, measure.epsilons, strict=True):
-        ball = series.key.rpartition("/")[2]
+    for series in listed:
         yield (
             series.key,
             Observations(
-                correct=scores[f"{first}:correct"],
+                correct=scores[beside(first, "correct")],
                 attack=scores[series.key],
-                zero_gradient=scores.get(f"{first}:zero_gradient") if series.key == first else None,
-                noise=_smallest([scores[key] for key in scores if _is_noise(key, ball)]),
-                black_box=_smallest(_columns(ball, [m for m in measures if isinstance(m, Square)], scores)),
-                shorter=_smallest(_columns(ball, [m for m in measures if _shorter(m, measure)], scores)),
-                unbounded=scores[series.key] if measure.norm == "Linf" and radius >= GREY else None,
+                zero_gradient=scores.get(beside(first, "zero_gradient")) if series.key == first else None,
+                noise=_least(series, [m for m in measures if _is_noise(m.series()[0])], scores),
+                black_box=_least(series, [m for m in measures if m.series()[0].attack and not m.gradients], scores),
+                shorter=_least(series, [m for m in measures if _shorter(m, measure)], scores),
+                unbounded=scores[series.key] if _holds_grey(series.threat) else None,
             ),
         )
 
 
-def _is_noise(key: str, ball: str) -> bool:
-    found = NOISE.match(key)
-    return found is not None and ball == f"linf-{found['radius']}"
+def _is_noise(series: Series) -> bool:
+    """Whether it is the share of random draws in a ball that keep the label."""
+    return bool(series.noise) and series.evidence is Evidence.OUTCOME and series.bound == 1.0
 
 
-def _columns(ball: str, measures: Sequence[Measure], scores: Scores) -> list[NDArray[Any]]:
-    """Survival in the ball of that name under each of the measures that looked there."""
-    keys = [series.key for measure in measures for series in measure.series()]
-    return [scores[key] for key in keys if key.endswith(f"/{ball}")]
+def _holds_grey(threat: ThreatModel | None) -> bool:
+    return threat is not None and threat.norm == "Linf" and threat.epsilon >= GREY
+
+
+def _least(attacked: Series, measures: Sequence[Measure], scores: Scores) -> NDArray[Any] | None:
+    """The least that a sample has under any of the measures that looked in the ball of the series; None without one."""
+    listed = (series for measure in measures for series in measure.series())
+    return _smallest([scores[series.key] for series in listed if _same_ball(series.threat, attacked.threat)])
+
+
+def _same_ball(one: ThreatModel | None, other: ThreatModel | None) -> bool:
+    if one is None or other is None or one.norm != other.norm:
+        return False
+    return math.isclose(one.epsilon, other.epsilon, abs_tol=SAME_RADIUS)
 
 
 def _shorter(measure: Measure, than: Measure) -> bool:
-    """Whether a measure is the same PGD with fewer steps and no more restarts."""
-    if not (isinstance(measure, Pgd) and isinstance(than, Pgd)):
+    """Whether a measure is the same attack with fewer steps and no more restarts."""
+    if type(measure) is not type(than) or "steps" not in type(measure).model_fields:
         return False
-    alike = measure.loss == than.loss and measure.norm == than.norm
-    return alike and measure.steps < than.steps and measure.restarts <= than.restarts
+    mine, others = ({**each.model_dump(exclude=set(each.listing) | {"step_size"})} for each in (measure, than))
+    fewer = mine.pop("steps") < others.pop("steps")
+    return fewer and mine.pop("restarts", 1) <= others.pop("restarts", 1) and mine == others
 
 
 def _smallest(columns: Sequence[NDArray[Any]]) -> NDArray[Any] | None:

@@ -14,17 +14,14 @@ from jobs.fleetfile.tree import FleetConfig, crossed
 from services.errors import MeasureError, Problem
 from services.loading.protocols import Samples
 from services.measures.base import Measure
+from services.metrics import Profiled, estimates
 from services.numerics.disparity import Disparity, disparity
 from services.numerics.intervals.means import Intervals, Method, simultaneous
-from services.numerics.intervals.metrics import aggregate_interval, metric_intervals, not_separated, wcr_interval
+from services.numerics.intervals.metrics import aggregate_interval, not_separated
 from services.numerics.profile import Profile
 from services.records import Estimate, GroupScore, Series, SeriesResult
-from tracking.bundle.scores import Scores
+from tracking.bundle.scores import Scores, columns_beside
 
-NOT_MEANS = frozenset({"id", "label", "predicted", "broken_by", "attack", "verdict"})
-"""Extra columns that are codes: their mean means nothing."""
-OF_A_DIMENSION = frozenset({"down", "up", "down_censored", "up_censored", "centre", "unit"})
-"""Columns of one latent dimension, which `jobs.audit.judging.attributes` sums up."""
 SATURATED_SHARE = 0.01
 OFFSET_SHIFT = 0.1
 NONE_CORRECT = "no correctly classified samples"
@@ -59,8 +56,10 @@ def crossing(name: str, one: Grouping, two: Grouping) -> Grouping:
 
 
 def _by_column(samples: Samples, column: str) -> Grouping:
-    names, codes = np.unique(samples.groups[column], return_inverse=True)
-    return Grouping(column, codes.astype(np.int64), tuple(str(name) for name in names))
+    """A value of the source that no selected sample has stays, as an undefined group."""
+    values = samples.groups[column]
+    names = np.unique([*samples.group_names.get(column, ()), *np.unique(values)])
+    return Grouping(column, np.searchsorted(names, values).astype(np.int64), tuple(str(name) for name in names))
 
 
 def series_results(
@@ -92,20 +91,26 @@ def series_result(
     profile = Profile.from_scores(scores, codes, n_groups, bound=series.bound)
     found = disparity(profile.means, profile.defined, penalty=config.fp_lambda)
     box = simultaneous(scores, codes, n_groups, **how)
-    value = found.wcr.value
-    wcr = found.wcr if value is None else wcr_interval(value, scores, codes, n_groups, mixed=mixed, **how)
-    metrics = metric_intervals(found, box, wcr)
-    aggregate, _ = aggregate_of(series, values, extras, config, delta=how["delta"])
+    data = Profiled(
+        scores=scores,
+        codes=codes,
+        means=profile.means,
+        defined=profile.defined,
+        disparity=found,
+        box=box,
+        mixed=mixed,
+        stratified=_stratified(config),
+        how={**how},
+        pooled={**_options(series, config)},
+    )
+    metrics = estimates(data)
+    metrics["aggregate"] = aggregate = _with_reason(series, metrics["aggregate"])
     near = not_separated(box, found.worst[0]) if found.worst else ()
     totals = _totals(series, values, counted, extras)
     return SeriesResult(
         series=series,
         grouping=grouping.name,
-        aggregate=aggregate,
-        rdi=metrics.rdi,
-        nrgc=metrics.nrgc,
-        wcr=metrics.wcr,
-        fp=metrics.fp,
+        metrics=metrics,
         worst=tuple(grouping.names[k] for k in found.worst),
         not_separated=tuple(grouping.names[k] for k in near),
         missing=tuple(grouping.names[k] for k in found.missing),
@@ -129,9 +134,11 @@ def aggregate_of(
     scores = values[_counted(series, values, extras)]
     how: _Options = {**_options(series, config), "delta": delta}
     found = aggregate_interval(scores, stratified=_stratified(config), **how)
-    if found.value is None and series.conditional:
-        found = replace(found, reason=NONE_CORRECT)
-    return found, len(scores)
+    return _with_reason(series, found), len(scores)
+
+
+def _with_reason(series: Series, found: Estimate) -> Estimate:
+    return replace(found, reason=NONE_CORRECT) if found.value is None and series.conditional else found
 
 
 def _stratified(config: FleetConfig) -> bool:
@@ -140,9 +147,9 @@ def _stratified(config: FleetConfig) -> bool:
 
 
 def extras_of(scores: Scores, measure: Measure) -> Scores:
-    """A measure's columns besides its series, as it named them."""
-    prefix = f"{measure.series()[0].key}:"
-    return {name.removeprefix(prefix): values for name, values in scores.items() if name.startswith(prefix)}
+    """A measure's columns besides its series whose means say something, as it named them."""
+    found = columns_beside(scores, measure.series()[0].key)
+    return {name: values for name, values in found.items() if measure.column(name).averaged and values.ndim == 1}
 
 
 class _Options(TypedDict):
@@ -207,8 +214,7 @@ def _rows(
 
 def _numeric(extras: Scores) -> Iterator[tuple[str, NDArray[np.float64]]]:
     for name, column in extras.items():
-        last = name.rpartition("/")[2]
-        if last not in NOT_MEANS and last not in OF_A_DIMENSION and column.ndim == 1 and column.dtype.kind in "bfiu":
+        if column.dtype.kind in "bfiu":
             yield name, column.astype(np.float64)
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from jobs.audit.judging.assemble import Grouping, extras_of
+from jobs.audit.judging.assemble import Grouping
 from jobs.audit.plan import ModelPlan
 from jobs.fleetfile.tree import FleetConfig, crossed
 from services.measures.latent.columns import boundaries_of, dimensions_of
@@ -17,7 +17,7 @@ from services.numerics.attributes.groupfair import METRICS, Gaps, GroupCounts, M
 from services.numerics.attributes.tolerance import Boundaries, ProjectionMetrics, metrics_by_group, projection_metrics
 from services.records import Estimate
 from services.records.fairness import FairnessResult, LatentDimension, ProjectedGroup, ProjectionResult, TaskGaps
-from tracking.bundle.scores import Scores
+from tracking.bundle.scores import Scores, columns_beside
 
 PREDICTED = "clean:predicted"
 """The column of decisions; the measure `clean` writes it."""
@@ -117,14 +117,15 @@ def projection_results(
 ) -> tuple[ProjectionResult, ...]:
     """Tol, Dev and Cou of a model for each projection that was measured."""
     measures = [table.measure for table in item.tables if isinstance(table.measure, Projection)]
-    return tuple(_projection(measure, extras_of(scores, measure), groups, config) for measure in measures)
+    return tuple(_projection(measure, scores, groups, config) for measure in measures)
 
 
 def _projection(
-    measure: Projection, columns: Scores, groups: Sequence[Grouping], config: FleetConfig
+    measure: Projection, scores: Scores, groups: Sequence[Grouping], config: FleetConfig
 ) -> ProjectionResult:
-    found, delta = boundaries_of(columns), config.intervals.delta
     (series,) = measure.series()
+    columns = columns_beside(scores, series.key)
+    found, delta = boundaries_of(columns), config.intervals.delta
     overall = projection_metrics(found, delta=delta, seed=config.seed)
     return ProjectionResult(
         series=series.key,

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
+from services.metrics import OF_SERIES
 from services.numerics.ranks import reranking, spearman
-from services.records import CalibrationResult, ModelResult, ModelSpec, SeriesResult
+from services.records import CalibrationResult, Evidence, ModelResult, ModelSpec, Series, SeriesResult
 
-SURVIVAL = re.compile(r"^(?P<attack>[^/]+)/(?P<norm>linf|l2)-\d+\.\d+$")
-"""Key of the survival of an attack in a ball."""
-DISTANCE = "minimal/l2"
 LIKE = 0.5
 """Spearman correlation from which two rankings are called alike."""
 MOST_REFUTED = 5
@@ -48,14 +45,24 @@ def by_class(model: ModelResult, key: str) -> SeriesResult | None:
     return next((r for r in model.series if r.series.key == key and r.grouping == "class"), None)
 
 
+def _all_series(models: Sequence[ModelResult]) -> dict[str, Series]:
+    """The series of the fleet by key."""
+    return {r.series.key: r.series for model in reversed(models) for r in model.series if r.grouping == "class"}
+
+
 def _keys(models: Sequence[ModelResult]) -> list[str]:
     return list(dict.fromkeys(r.series.key for model in models for r in model.series if r.grouping == "class"))
 
 
+def _claims(models: Sequence[ModelResult]) -> list[str]:
+    series = _all_series(models)
+    return [key for key in _keys(models) if series[key].evidence is Evidence.CLAIM]
+
+
 def _metrics(key: str, models: Sequence[ModelResult]) -> dict[str, list[float | None]]:
     found = [by_class(model, key) for model in models]
-    names = ("aggregate", "rdi", "nrgc", "wcr", "fp")
-    return {name: [None if r is None else getattr(r, name).value for r in found] for name in names}
+    names = [metric.name for metric in OF_SERIES]
+    return {name: [None if r is None else r.metric(name).value for r in found] for name in names}
 
 
 def _correlations(key: str, models: Sequence[ModelResult]) -> dict[str, float | None]:
@@ -78,8 +85,10 @@ def _against_reference(models: Sequence[ModelResult]) -> dict[str, float | None]
 
 def _reference_notes(models: Sequence[ModelResult]) -> Iterator[str]:
     """How each GREAT score ranks beside the published robust accuracies, where no calibration says so already."""
-    for key, score in _against_reference(models).items():
-        if not key.startswith("great") or score is None:
+    scores = _against_reference(models)
+    for key in _claims(models):
+        score = scores.get(key)
+        if score is None:
             continue
         accuracy = rank_correlation(_clean(key, models), references([model.spec for model in models]))
         beside = "" if accuracy is None else f"; clean accuracy alone {accuracy:.3f}"
@@ -138,8 +147,9 @@ def _norm_notes(models: Sequence[ModelResult]) -> Iterator[str]:
     told = []
     for model in models:
         threat = model.spec.threat_model
-        attacked = {found["norm"] for one in model.series if (found := SURVIVAL.match(one.series.key))}
-        if threat and attacked and threat.norm.lower() not in attacked:
+        balls = [each.series.threat for each in model.series if each.series.attack and each.series.binary]
+        attacked = {ball.norm for ball in balls if ball is not None}
+        if threat and attacked and threat.norm not in attacked:
             told.append(f"{model.spec.name} ({threat.norm} {threat.epsilon:.4g})")
     if told:
         yield (
@@ -150,10 +160,10 @@ def _norm_notes(models: Sequence[ModelResult]) -> Iterator[str]:
 
 def _against_attacks(models: Sequence[ModelResult]) -> dict[str, dict[str, dict[str, float | None]]]:
     """Spearman, over the models, of each GREAT score and of its clean accuracy with what each attack left."""
-    keys = _keys(models)
-    truths = [key for key in keys if SURVIVAL.match(key) or key == DISTANCE]
+    series = _all_series(models)
+    truths = [key for key in _keys(models) if series[key].attack]
     found: dict[str, dict[str, dict[str, float | None]]] = {}
-    for great in (key for key in keys if key.startswith("great")) if truths else ():
+    for great in _claims(models) if truths else ():
         clean = _clean(great, models)
         score = _metrics(great, models)["aggregate"]
         left = {key: _metrics(key, models)["aggregate"] for key in truths}
@@ -171,24 +181,27 @@ def _clean(great: str, models: Sequence[ModelResult]) -> list[float | None]:
 
 def _attack_notes(models: Sequence[ModelResult]) -> Iterator[str]:
     """Whether GREAT ranks the models as each attack does, at the radius that tells them apart best."""
+    series = _all_series(models)
     for great, against in _against_attacks(models).items():
         for key in _telling(list(against), models):
             score, clean = against[key]["score"], against[key]["clean"]
             if score is None:
                 continue
             alike = "like" if score >= LIKE else "unlike" if score > -LIKE else "against"
-            what = "their distances to the nearest adversarials" if key == DISTANCE else f"their survival of {key}"
+            survival = series[key].binary
+            what = f"their survival of {key}" if survival else "their distances to the nearest adversarials"
             beside = "" if clean is None else f"; clean accuracy alone {clean:.2f}"
             yield f"{great} ranks these {len(models)} models {alike} {what}: Spearman {score:.2f}{beside}."
 
 
 def _telling(keys: Sequence[str], models: Sequence[ModelResult]) -> list[str]:
     """Of each attack the key whose aggregates differ most between the models."""
+    series = _all_series(models)
     widest: dict[str, tuple[float, str]] = {}
     for key in keys:
         known = [value for value in _metrics(key, models)["aggregate"] if value is not None]
         spread = max(known) - min(known) if known else 0.0
-        attack = key.partition("/")[0]
+        attack = series[key].label
         if spread > widest.get(attack, (0.0, ""))[0]:
             widest[attack] = (spread, key)
     return [key for _, key in widest.values()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from jobs.fleetfile.tree import GateConfig, gate_text
+from jobs.fleetfile.tree import GateConfig, gate_text, threshold_of
 from services.records import WORST_FIRST, Estimate, GateResult, Outcome
 
 
@@ -28,7 +28,7 @@ def judge(gate: GateConfig, estimate: Estimate, *, against: Sequence[str] = (), 
         unchanged: why model and samples are those that the gate compares with; then nothing can be worse, and the gate
             passes unless the scores fell for certain all the same.
     """
-    judged = _by_bounds(gate, estimate)
+    judged = replace(_by_bounds(gate, estimate), threshold=threshold_of(gate))
     if unchanged and judged.outcome in (Outcome.PASS, Outcome.UNDECIDED):
         return replace(judged, outcome=Outcome.PASS, reason=f"unchanged: {unchanged}")
     if not against or judged.outcome is Outcome.FAIL:
@@ -71,4 +71,4 @@ def _at_most(text: str, threshold: float, estimate: Estimate) -> GateResult:
 def _between(threshold: float, estimate: Estimate) -> str:
     low = "-" if estimate.low is None else f"{estimate.low:.4g}"
     high = "-" if estimate.high is None else f"{estimate.high:.4g}"
-    return f"{threshold:g} lies within the interval [{low}, {high}]; more samples would decide"
+    return f"{threshold:g} lies within the interval [{low}, {high}], so these samples do not decide it"

@@ -1,7 +1,7 @@
 """Is the GREAT score of a model true? Its claims held against the nearest adversarial examples the audit knows.
 
-Every measure that attacks adds to that knowledge: `minimal` gives distances, and a sample that PGD, CW, Square or
-AutoAttack broke within radius e has an adversarial at L2 distance e at most (Linf: ``e * sqrt(d)``, d the pixels of the
+Every measure that attacks adds to that knowledge: `minimal` gives distances, and a sample that an attack broke within
+radius e has an adversarial at L2 distance e at most (Linf: ``e * sqrt(d)``, d the pixels of the
 image times channels).
 """
 
@@ -15,17 +15,12 @@ import numpy as np
 
 from jobs.audit.judging.assemble import Grouping
 from jobs.audit.plan import ModelPlan
-from services.measures.autoattack import AutoAttackSurvival
 from services.measures.base import Measure
-from services.measures.great import Great
-from services.measures.minimal import Minimal
-from services.measures.pgd import Pgd
-from services.measures.square import Square
 from services.numerics.checks import Bools, Floats
 from services.numerics.intervals.means import clopper_pearson
 from services.numerics.refutation import Falsification, falsify
-from services.records import Estimate, FalsifiedResult, GroupScore
-from tracking.bundle.scores import Scores
+from services.records import L2_DISTANCE, Estimate, Evidence, FalsifiedResult, GroupScore, Series
+from tracking.bundle.scores import Scores, beside
 
 ROUNDING = 1e-5
 """Relative allowance for a ball's radius: AutoAttack's package projects in float32 and keeps to it only so far."""
@@ -66,8 +61,8 @@ def falsified_results(
     known = known_distances(measures, scores, math.prod(shape))
     if known is None:
         return ()
-    great = [measure for measure in measures if isinstance(measure, Great)]
-    return tuple(_result(measure.key, known, scores, grouping, delta) for measure in great for grouping in groups)
+    claims = [series.key for series in _all_series(measures) if series.evidence is Evidence.CLAIM]
+    return tuple(_result(key, known, scores, grouping, delta) for key in claims for grouping in groups)
 
 
 def possible_share(result: FalsifiedResult) -> Estimate:
@@ -82,30 +77,32 @@ def possible_share(result: FalsifiedResult) -> Estimate:
 
 def known_distances(measures: Sequence[Measure], scores: Scores, pixels: int) -> Distances | None:
     """The smallest distance that any measure knows of each sample; None without `minimal`."""
-    minimal = next((measure for measure in measures if isinstance(measure, Minimal)), None)
-    if minimal is None:
+    distances = next((one for one in _all_series(measures) if one.attack and one.unit == L2_DISTANCE), None)
+    if distances is None:
         return None
-    (series,) = minimal.series()
-    nearest = np.where(scores[f"{series.key}:censored"] > 0, np.inf, scores[series.key])
-    for key, radius in _radii(measures, pixels):
-        nearest = np.where(scores[key] > 0, nearest, np.minimum(nearest, radius * (1 + ROUNDING)))
-    return Distances(nearest, minimal.search_limit, scores[f"{series.key}:correct"] > 0)
+    key, limit = distances.key, distances.bound
+    nearest = np.where(scores[beside(key, "censored")] > 0, np.inf, scores[key])
+    for ball, radius in _radii(measures, pixels):
+        nearest = np.where(scores[ball] > 0, nearest, np.minimum(nearest, radius * (1 + ROUNDING)))
+    return Distances(nearest, limit, scores[beside(key, "correct")] > 0)
+
+
+def _all_series(measures: Sequence[Measure]) -> Iterator[Series]:
+    return (series for measure in measures for series in measure.series())
 
 
 def _radii(measures: Sequence[Measure], pixels: int) -> Iterator[tuple[str, float]]:
     """Series key and L2 radius of every ball in which an attack looked."""
-    for measure in measures:
-        if isinstance(measure, Pgd | AutoAttackSurvival | Square):
-            norm = "Linf" if isinstance(measure, Square) else measure.norm
-            stretch = 1.0 if norm == "L2" else math.sqrt(pixels)
-            for series, radius in zip(measure.series(), measure.epsilons, strict=True):
-                yield series.key, radius * stretch
+    for series in _all_series(measures):
+        if series.attack and series.binary and series.threat is not None:
+            stretch = 1.0 if series.threat.norm == "L2" else math.sqrt(pixels)
+            yield series.key, series.threat.epsilon * stretch
 
 
 def _result(key: str, known: Distances, scores: Scores, grouping: Grouping, delta: float) -> FalsifiedResult:
     """Samples count that are correctly classified in both measures: a pass in another batch may round otherwise."""
     claims, unknown = scores[key].astype(np.float64), np.isinf(known.nearest)
-    correct = known.correct & (scores[f"{key}:correct"] > 0)
+    correct = known.correct & (scores[beside(key, "correct")] > 0)
     found = falsify(
         claims,
         np.where(unknown, known.limit, known.nearest),

@@ -18,8 +18,9 @@ from jobs.comparison.non_inferiority import ACCEPTED, change_since
 from jobs.fleetfile.tree import FleetConfig, GateConfig, gate_text
 from services.loading.protocols import Samples
 from services.measures.base import Measure
+from services.metrics import METRICS, Unknown
 from services.numerics.adequacy import Adequacy, AttackObservations, adequacy
-from services.numerics.intervals.metrics import with_unknown
+from services.numerics.intervals.metrics import widened
 from services.records import (
     Estimate,
     FairnessResult,
@@ -28,7 +29,6 @@ from services.records import (
     Outcome,
     SeriesResult,
 )
-from services.records.fairness import METRICS as GROUP_METRICS
 from tracking.bundle.scores import Scores
 
 NONE_ACCEPTED = "no audit of this fleet has been accepted yet; once this one is in order, accept it: classwise accept"
@@ -59,15 +59,16 @@ class Case:
 
 def gate_result(gate: GateConfig, case: Case, config: FleetConfig) -> GateResult:
     """Judge one gate. A group without a number, or an attack that could not move, is never a pass."""
-    if gate.metric == "falsified":
-        return _falsified(gate, case)
-    if gate.metric in GROUP_METRICS:
+    needs = METRICS[gate.metric].needs
+    if needs == "claim":
+        return _refuted(gate, case)
+    if needs == "decisions":
         return _group_gap(gate, case)
     against = tuple(_inadequate(gate.measure, case.attacks))
     if gate.not_worse_than is not None:
         return _not_worse(gate, case, config, against)
     result = _over_all(gate, case, config)
-    if gate.metric == "aggregate":
+    if needs == "samples":
         judged = judge(gate, result.aggregate, against=(*_unread(result, case.samples), *against))
     else:
         judged = judge(gate, _of_groups(gate, result, config), against=(*_missing(result), *against))
@@ -99,14 +100,15 @@ def _measure_of(key: str, item: ModelPlan) -> Measure:
 
 def _of_groups(gate: GateConfig, result: SeriesResult, config: FleetConfig) -> Estimate:
     """A metric over groups with the limits that hold whatever the missing groups are."""
-    known: Estimate = getattr(result, gate.metric)
-    if not result.missing:
+    known, unknown = result.metric(gate.metric), METRICS[gate.metric].unknown
+    if not result.missing or known.value is None or unknown is None:
         return known
     low, high = (
         np.array([np.nan if limit is None else limit for limit in limits])
         for limits in zip(*((row.score.low, row.score.high) for row in result.groups), strict=True)
     )
-    return with_unknown(gate.metric, known, low, high, bound=result.series.bound, penalty=config.fp_lambda)
+    bound = result.series.bound
+    return unknown(Unknown(known, *widened(low, high, bound), bound, config.fp_lambda))
 
 
 def _missing(result: SeriesResult) -> Iterator[str]:
@@ -144,12 +146,12 @@ def _inadequate(key: str, attacks: Sequence[AttackObservations]) -> tuple[str, .
     return judgement.reasons if judgement.adequacy is Adequacy.INADEQUATE else ()
 
 
-def _falsified(gate: GateConfig, case: Case) -> GateResult:
+def _refuted(gate: GateConfig, case: Case) -> GateResult:
     """The refuted share is a lower bound: a weaker attack refutes less. Only adequate attacks can clear a claim."""
     results = case.falsified
     share = next((r for r in results if (r.series, r.grouping) == (gate.measure, gate.grouping)), None)
     if share is None:
-        return judge(gate, Estimate(None, reason="falsified needs a GREAT score and a minimal perturbation"))
+        return judge(gate, Estimate(None, reason="refuted needs a GREAT score and a minimal perturbation"))
     return judge(gate, possible_share(share), against=adequacy(case.attacks).reasons)
 
 

@@ -35,11 +35,20 @@ def class_list(spec: ModelSpec, classes: tuple[str, ...]) -> list[Problem]:
         k = next(k for k in range(len(classes)) if spec.classes[k] != classes[k])
         found = f"another order: class {k} is {spec.classes[k]!r} to the model and {classes[k]!r} to the samples"
         return [Problem(where, "the samples' class order", found, "give the samples the model's order with ?classes=")]
-    if len(spec.classes) != len(classes):
-        found = f"{len(spec.classes)} names for {len(classes)} classes of the samples"
-        return [Problem(where, "as many class names as the samples have", found)]
-    foreign = [name for name in spec.classes if name not in classes]
-    return [Problem(where, "the samples' class names", f"{len(foreign)} others: {', '.join(foreign[:SHOWN])}")]
+    return [Problem(where, "the same classes in model and samples", *_other_names(spec.classes, classes))]
+
+
+def _other_names(model: tuple[str, ...], samples: tuple[str, ...]) -> tuple[str, str]:
+    """What differs, and what to do: a folder that is no class of the model is the usual one."""
+    sides = (
+        ("of the samples that the model does not have", samples, model),
+        ("of the model without samples", model, samples),
+    )
+    found = []
+    for what, names, others in sides:
+        if extra := [name for name in names if name not in others]:
+            found.append(f"{len(extra)} {what}: {', '.join(map(repr, extra[:SHOWN]))}")
+    return "; ".join(found), "remove a folder (or label) that is no class of the model, or correct the lists of classes"
 
 
 def empty_classes_note(samples: Samples, facts: dict[str, Any]) -> list[Problem]:
@@ -76,9 +85,7 @@ def logit_problems(
 ) -> list[Problem]:
     """Everything that logits (n, K) with labels (n,) reveal; facts are filled in."""
     if logits.ndim != 2 or logits.shape[1] != len(classes):
-        found = f"shape {logits.shape}"
-        expected = f"logits (n, {len(classes)}), one column a class of the samples"
-        return [Problem(f"{spec.name} (output)", expected, found, "check the class list, or num_classes")]
+        return [_width_problem(spec, logits, labels, classes)]
     if problems := finite_problems(spec, logits):
         return problems
     predicted = logits.argmax(axis=1)
@@ -91,6 +98,20 @@ def logit_problems(
         *prediction_problems(spec, predicted, labels, classes),
         *declared_problems(spec, correct, len(labels)),
     ]
+
+
+def _width_problem(spec: ModelSpec, logits: Logits, labels: Labels, classes: tuple[str, ...]) -> Problem:
+    """Another number of outputs than classes; of too many classes the smallest are named, for a stray folder is one."""
+    found, remedy = f"shape {logits.shape}", "check the class list, or num_classes"
+    surplus = len(classes) - logits.shape[1] if logits.ndim == 2 else 0
+    if surplus > 0:
+        counts = np.bincount(labels, minlength=len(classes))
+        smallest = [classes[k] for k in np.argsort(counts, kind="stable")[: min(surplus, SHOWN)]]
+        found += f"; of the {len(classes)} classes the smallest is {', '.join(smallest)}"
+        remedy = "remove a folder (or label) that is no class of the model; else check num_classes"
+    return Problem(
+        f"{spec.name} (output)", f"logits (n, {len(classes)}), one column a class of the samples", found, remedy
+    )
 
 
 def finite_problems(spec: ModelSpec, logits: Logits) -> list[Problem]:

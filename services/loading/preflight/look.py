@@ -50,7 +50,7 @@ def preflight(
 
 
 def _take(samples: Samples, count: int) -> Probe:
-    rows = select(samples.labels, len(samples.classes), per_class=None, limit=count, seed=0)
+    rows = select(samples.labels, len(samples.classes), per_class=None, limit=count, seed=0, least=0)
     images = np.concatenate([samples.images(int(row), int(row) + 1) for row in rows])
     return Probe(images, samples.labels[rows], samples.ids[rows], samples.classes)
 

@@ -14,7 +14,9 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +52,24 @@ DAMAGE = (
     zlib.error,
 )
 """What Pillow's decoders raise of files that are no images, as each format has it."""
+NOT_DECODED = frozenset({"BUFR", "EPS", "GRIB", "HDF5", "IPTC", "MPEG", "WMF"})
+"""Formats that Pillow names but does not decode itself: they hold no pixels, or need another program."""
+ORIENTATION = 0x0112
+"""The EXIF tag."""
+UPRIGHT = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+"""What turns the stored pixels upright, by orientation (EXIF 2.32, tag 274)."""
+STORED = {**UPRIGHT, 6: Image.Transpose.ROTATE_90, 8: Image.Transpose.ROTATE_270}
+"""What turns them back."""
+PNG_NOTES = (b"eXIf", b"Raw profile type", b"XML:com.adobe.xmp")
+"""Where a PNG may keep an orientation; without them it need not be decoded to know that it has none."""
 
 
 class Unusable(Exception):
@@ -64,8 +84,22 @@ class SmallImage(Unusable):
     """It is smaller than the crop, and as valid as the others: always an error, for who skips it loses samples."""
 
 
-Look = Callable[[bytes], Image.Image]
-Found = tuple[bytes, Image.Image] | Unusable
+class Looked(NamedTuple):
+    """One image as it will be used.
+
+    Attributes:
+        image: its pixels may be unread yet.
+        orientation: its EXIF orientation, 1 to 8, where that decided the pixels; else 1.
+        turned: whether it was turned upright.
+    """
+
+    image: Image.Image
+    orientation: int = 1
+    turned: bool = False
+
+
+Look = Callable[[bytes], Looked]
+Found = tuple[bytes, Looked] | Unusable
 
 
 @dataclass(frozen=True)
@@ -80,6 +114,8 @@ class EncodedStore:
         mode: convert to "L" or "RGB" (alpha is dropped); None demands that all are one of the two already.
         size: (height, width) to resize to, without keeping proportions (bilinear, antialiased); None demands one size.
         resize: shorter side to resize to first, keeping proportions; `crop`: then the central (height, width).
+        orientation: "stored" leaves the pixels as the file has them; otherwise images are turned upright by their EXIF
+            orientation, before anything else.
         prepare: applied before all of these but mode.
     """
 
@@ -92,6 +128,7 @@ class EncodedStore:
     resize: int | None = None
     crop: tuple[int, int] | None = None
     prepare: Callable[[Image.Image], Image.Image] | None = None
+    orientation: Literal["upright", "stored"] | None = None
 
     def __len__(self) -> int:
         return self.count
@@ -112,24 +149,24 @@ class EncodedStore:
                 seen.refuse(self.name(row), found)
                 continue
             seen.add(*found)
-            pixels += [as_array(found[1])] if keep else []
+            pixels += [as_array(found[1].image)] if keep else []
         self._raise(seen, on_corrupt)
         kept = np.array(seen.kept)
         shape = seen.shape()
         read = reader(np.stack(pixels), shape) if keep else self._lazy(rows[kept], shape)
-        return Taken(read, kept, shape, seen.digest.hexdigest())
+        return Taken(read, kept, shape, seen.digest.hexdigest(), tuple(seen.refused), seen.turned)
 
     def _each(self, rows: NDArray[np.int64], look: Look) -> Iterator[tuple[int, Found]]:
         """What is found of each row, in order, by several threads; few images at a time, whatever the set."""
 
         def find(row: int) -> Found:
-            data = self.fetch(row)
             try:
+                data = self.fetch(row)
                 return data, look(data)
             except Unusable as error:
                 return error
 
-        Image.init()  # Pillow registers its formats at the first need, which threads must not do side by side
+        formats()  # Pillow registers its formats at the first need, which threads must not do side by side
         threads = pool(cores(), "decode")
         for start in range(0, len(rows), AT_A_TIME):
             block = rows[start : start + AT_A_TIME].tolist()
@@ -143,7 +180,7 @@ class EncodedStore:
     def _fits(self, rows: NDArray[np.int64]) -> bool:
         for row in rows.tolist():
             try:
-                width, height = self._inspected(self.fetch(row)).size
+                width, height = self._inspected(self.fetch(row)).image.size
             except Unusable:
                 continue
             return 3 * width * height * len(rows) <= KEEP_BYTES
@@ -160,30 +197,28 @@ class EncodedStore:
                     raise SourceError(
                         Problem(self.where, "readable images", f"{self.name(row)} ({found})", remedy)
                     ) from found
-                block.append(as_array(found[1]))
+                block.append(as_array(found[1].image))
             return reader(np.stack(block), shape)(0, len(block)) if block else np.empty((0, *shape), np.float32)
 
         return read
 
-    def _inspected(self, data: bytes) -> Image.Image:
+    def _inspected(self, data: bytes) -> Looked:
         """The image as it will be, opened but with its pixels unread where nothing has to be converted."""
         image = opened(data)
-        asked = (self.prepare, self.mode, self.size, self.resize, self.crop)
-        return image if all(one is None for one in asked) else self._decoded(data)
+        conversions = (self.prepare, self.mode, self.size, self.resize, self.crop)
+        as_it_is = all(step is None for step in conversions) and orientation_of(image, data) == 1
+        return Looked(image) if as_it_is else self._decoded(data)
 
-    def _decoded(self, data: bytes) -> Image.Image:
-        image = opened(data)
-        try:
-            image.load()
-        except DAMAGE as error:
-            raise CorruptImage(str(error) or type(error).__name__) from error
+    def _decoded(self, data: bytes) -> Looked:
+        looked = oriented(opened(data), data, stored=self.orientation == "stored")
+        image = looked.image
         image = image.convert(self.mode) if self.mode and image.mode != self.mode else image
         image = self.prepare(image) if self.prepare else image
         image = with_shorter_side(image, self.resize) if self.resize else image
         image = middle(image, self.crop) if self.crop else image
         if self.size and image.size != (self.size[1], self.size[0]):
             image = image.resize((self.size[1], self.size[0]), Image.Resampling.BILINEAR)
-        return image
+        return looked._replace(image=image)
 
     def _raise(self, seen: _Seen, on_corrupt: str) -> None:
         problems = seen.problems(self.where)
@@ -214,14 +249,21 @@ class _Seen:
         self.corrupt: list[str] = []
         self.small: list[str] = []
         self.kept: list[bool] = []
+        self.refused: list[str] = []
+        self.turned = 0
 
-    def add(self, data: bytes, image: Image.Image) -> None:
+    def add(self, data: bytes, looked: Looked) -> None:
+        """Pixels that differ from those the bytes alone gave to earlier versions are another content."""
         self.digest.update(hashlib.sha256(data).digest())
-        self.sizes[image.size] += 1
-        self.modes[image.mode] += 1
+        if looked.orientation != 1:
+            self.digest.update(f"{looked.orientation} {looked.turned}".encode())
+        self.sizes[looked.image.size] += 1
+        self.modes[looked.image.mode] += 1
+        self.turned += looked.turned
         self.kept.append(True)
 
     def refuse(self, name: str, why: Unusable) -> None:
+        self.refused.append(name)
         (self.small if isinstance(why, SmallImage) else self.corrupt).append(f"{name} ({why})")
         self.kept.append(False)
 
@@ -249,7 +291,7 @@ def opened(data: bytes) -> Image.Image:
         CorruptImage: it is no image, or claims more than `PIXEL_LIMIT` pixels.
     """
     try:
-        image = Image.open(io.BytesIO(data))
+        image = Image.open(io.BytesIO(data), formats=formats())
     except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
         raise CorruptImage("claims too many pixels") from error
     except DAMAGE as error:
@@ -259,6 +301,68 @@ def opened(data: bytes) -> Image.Image:
     if image.mode.startswith(("I", "F")):
         raise CorruptImage(f"mode {image.mode}: more than 8 bits a channel")
     return image
+
+
+def orientation_of(image: Image.Image, data: bytes) -> int:
+    """EXIF orientation of an opened image, 1 to 8; 1 where it has none, or one that cannot be read."""
+    if image.format == "PNG" and not any(note in data for note in PNG_NOTES):
+        return 1
+    try:
+        found = image.getexif().get(ORIENTATION, 1)
+    except (*DAMAGE, UserWarning):
+        return 1
+    return found if found in UPRIGHT else 1
+
+
+def oriented(image: Image.Image, data: bytes, *, stored: bool) -> Looked:
+    """The decoded image, upright or with its pixels as stored; Pillow turns TIFF by itself.
+
+    `orientation` of the answer is 1 where the pixels are those that a plain decoding gives.
+
+    Raises:
+        CorruptImage: it cannot be decoded.
+    """
+    orientation = orientation_of(image, data)
+    try:
+        image.load()
+    except DAMAGE as error:
+        raise CorruptImage(str(error) or type(error).__name__) from error
+    if orientation == 1:
+        return Looked(image)
+    if image.format == "TIFF":
+        return Looked(image.transpose(STORED[orientation]), orientation) if stored else Looked(image, turned=True)
+    return Looked(image) if stored else Looked(image.transpose(UPRIGHT[orientation]), orientation, turned=True)
+
+
+@cache
+def formats() -> tuple[str, ...]:
+    """Formats that Pillow decodes, in the order in which they are tried."""
+    Image.init()
+    return tuple(name for name in Image.ID if name not in NOT_DECODED)
+
+
+@cache
+def sniffed_formats() -> tuple[str, ...]:
+    """Those of `formats` that are known by their first bytes."""
+    return tuple(name for name in formats() if Image.OPEN[name][1] is not None)
+
+
+@cache
+def suffixes() -> frozenset[str]:
+    """Suffixes of the formats that Pillow decodes, in lower case."""
+    return frozenset(suffix for suffix, name in Image.registered_extensions().items() if name in formats())
+
+
+def file_bytes(path: Path) -> bytes:
+    """The bytes of an image file.
+
+    Raises:
+        CorruptImage: it cannot be read from the disk.
+    """
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise CorruptImage(error.strerror or str(error)) from error
 
 
 def with_shorter_side(image: Image.Image, side: int) -> Image.Image:

@@ -7,6 +7,7 @@ rows selected, groups picked, and the digest made, in the same way for every sch
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -19,9 +20,10 @@ from services.loading.factories import DEFAULT_FACTORIES
 from services.loading.samples.attributes import Asked, Groups, asked_attributes, check_shape
 from services.loading.samples.labels import checked_labels
 from services.loading.samples.selection import select
-from services.loading.samples.stores import Read, Shape, Store, Taken
+from services.loading.samples.stores import Read, Shape, Store, Taken, unread_problems
 from services.loading.uris import SourceUri, parse_uri
-from services.records import SampleSpec, digest_of
+from services.records import Intake, SampleSpec, digest_of
+from services.records.intake import suffix_of
 from services.registry import Registry, did_you_mean
 
 
@@ -35,6 +37,8 @@ class Source:
         classes: class names in label order; None when the source does not name them.
         columns: further columns (N,), candidates for groups.
         ids: (N,) identities; None means the row index.
+        unread: by class and suffix, files of the source that are no rows, and should have been.
+        left_out: by kind, files that are no samples.
     """
 
     store: Store
@@ -42,6 +46,8 @@ class Source:
     classes: tuple[str, ...] | None = None
     columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     ids: NDArray[np.int64] | None = None
+    unread: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    left_out: Mapping[str, int] = field(default_factory=dict)
 
 
 class SampleScheme(Protocol):
@@ -81,6 +87,8 @@ class SelectedSamples:
     shape: Shape
     read: Read
     content: str = ""
+    group_names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    intake: Intake = field(default_factory=Intake)
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -100,13 +108,25 @@ def open_samples(spec: SampleSpec, *, allowed_factories: tuple[str, ...] = DEFAU
     uri, measured = asked_attributes(parse_uri(spec.uri))
     source = SCHEMES.get(uri.scheme, where=spec.uri)(uri, allowed_factories=allowed_factories)
     where = f"{spec.uri} (labels)"
+    problems = unread_problems(source.unread, spec.uri, ", or set on_corrupt: skip")
+    if problems and spec.on_corrupt == "error":
+        raise SourceError(problems)
     labels, classes = checked_labels(source.labels, source.classes, count=len(source.store), where=where)
     groups = _groups(source, spec, measured)
+    _check_limit(labels, spec)
     rows = select(labels, len(classes), per_class=spec.per_class, limit=spec.limit, seed=spec.seed)
     taken = source.store.take(rows, on_corrupt=spec.on_corrupt)
     check_shape(measured, taken.shape, spec.uri)
     wanted = tuple(one for one in measured if one.name in spec.groups)
     return _selected(source, labels, classes, groups, wanted, rows, taken, spec)
+
+
+def _check_limit(labels: NDArray[np.int64], spec: SampleSpec) -> None:
+    """Fewer samples than classes would leave classes out of every metric."""
+    classes = len(np.unique(labels))
+    if spec.limit is not None and spec.limit < classes:
+        expected = f"a limit of at least {classes}, one sample of each class"
+        raise SourceError(Problem(f"{spec.uri} (limit)", expected, str(spec.limit), "raise limit, or use per_class: 1"))
 
 
 def _groups(source: Source, spec: SampleSpec, measured: tuple[Asked, ...]) -> dict[str, NDArray[Any]]:
@@ -145,7 +165,8 @@ def _selected(
     taken: Taken,
     spec: SampleSpec,
 ) -> SelectedSamples:
-    lost = np.bincount(labels[rows[~taken.kept]], minlength=len(classes))
+    unread = _unread(source, [classes[k] for k in labels[rows[~taken.kept]]], taken.refused)
+    counts = np.bincount(labels, minlength=len(classes)).tolist()
     rows = rows[taken.kept]
     if not len(rows):
         raise SourceError(
@@ -160,11 +181,21 @@ def _selected(
         classes=classes,
         groups=Groups(picked, measured, taken) if measured else picked,
         digest=digest_of(taken.content, taken.shape, classes, hashes),
-        skipped={name: int(count) for name, count in zip(classes, lost, strict=True) if count},
+        skipped={name: sum(unread[name].values()) for name in classes if name in unread},
+        group_names={name: tuple(np.unique(column.astype(str)).tolist()) for name, column in groups.items()},
+        intake=Intake(tuple(counts), unread, dict(source.left_out), taken.turned),
         shape=taken.shape,
         read=taken.read,
         content=taken.content,
     )
+
+
+def _unread(source: Source, names: list[str], refused: tuple[str, ...]) -> dict[str, dict[str, int]]:
+    """By class and suffix: files that are no rows, and rows of the selection that could not be read."""
+    found = {name: Counter(suffixes) for name, suffixes in source.unread.items()}
+    for name, file in zip(names, refused, strict=True):
+        found.setdefault(name, Counter())[suffix_of(file)] += 1
+    return {name: dict(suffixes) for name, suffixes in found.items()}
 
 
 def _hash(array: NDArray[Any]) -> str:

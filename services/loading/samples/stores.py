@@ -6,7 +6,7 @@ float32 NCHW in [0, 1]. Values stay as stored (uint8) until a batch is asked for
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.errors import Problem, SourceError
+from services.records.intake import unread_sentence
 
 Shape = tuple[int, int, int]
 Read = Callable[[int, int], NDArray[np.float32]]
@@ -28,12 +29,16 @@ class Taken:
         kept: (len(rows),) bool, False where a corrupt image was skipped.
         shape: (C, H, W).
         content: hash of the images' content.
+        refused: names of the rows that are not kept, in order.
+        turned: images that were turned upright.
     """
 
     read: Read
     kept: NDArray[np.bool_]
     shape: Shape
     content: str
+    refused: tuple[str, ...] = ()
+    turned: int = 0
 
 
 class Store(Protocol):
@@ -135,6 +140,13 @@ def array_store(
     if scale == 255 and high <= 1:
         raise SourceError(Problem(where, "values in [0, 255] as declared", seen, "use ?scale=1"))
     return ArrayStore(pixels.astype(np.float32, copy=False), _layout(pixels, layout, where), scale, content)
+
+
+def unread_problems(unread: Mapping[str, Mapping[str, int]], where: str, otherwise: str = "") -> list[Problem]:
+    """One problem that lists files that are not read by class and suffix; none when all are read."""
+    found = "; ".join(unread_sentence(name, unread[name]) for name in sorted(unread))
+    remedy = f"convert them to PNG, or move them away{otherwise}"
+    return [Problem(where, "files that are images", found, remedy)] if unread else []
 
 
 def _layout(pixels: NDArray[Any], declared: str | None, where: str) -> Literal["NHWC", "NCHW", "NHW"]:

@@ -1,4 +1,4 @@
-"""Confidence intervals for group means of scores in [0, bound] (GF 4.2 and tighter; science.md section 3).
+"""Confidence intervals for group means of scores in [0, bound] (GF 4.2, and tighter ones).
 
 ========================  ================================================================  ==========================
 method                    guarantee                                                         samples of a group

@@ -153,7 +153,12 @@ def _relaxed_gain(low: Floats, high: Floats, pull: Floats) -> float:
     return upper + float(pull[~top] @ np.sort(low)[: int((~top).sum())])
 
 
-def wcr_interval(
+def weakest_mean(means: Floats, count: int) -> float:
+    """Mean of the `count` smallest of the means (G,)."""
+    return float(np.sort(means)[:count].mean())
+
+
+def weakest_interval(
     estimate: float,
     scores: NDArray[Any],
     groups: NDArray[np.integer[Any]],
@@ -161,24 +166,28 @@ def wcr_interval(
     *,
     bound: float,
     delta: float,
+    count: int = 1,
     method: Method | None = None,
     binary: bool = False,
     mixed: bool = False,
     seed: int | None = 0,
 ) -> Estimate:
-    """The smallest group mean with limits that each hold with probability at least 1 - delta.
+    """The mean of the m = `count` smallest group means, with limits that each hold with probability at least 1 - delta.
 
-    Low, an intersection-union bound (Berger 1982): the smallest of the groups' own one-sided lower bounds at level
-    delta, with no correction for the number of groups. Let k be the truly worst group; it is fixed, though unknown. If
-    the smallest lower bound exceeds WCR = m_k, then group k's own bound exceeds m_k, which happens with probability
-    delta.
+    One group, m = 1, is WCR. Low: the mean of the m smallest of the groups' one-sided lower bounds at level delta / m.
+    Let S be the m groups that truly are the weakest; they are fixed, though unknown. With probability at least
+    1 - delta the bounds of all m of them hold, and then the mean over S is at least the mean of their bounds, which is
+    at least that of the m smallest bounds. So the correction is for m groups and not for all; for m = 1 there is none,
+    which is an intersection-union test (Berger 1982).
 
-    High: WCR is at most every m_k, so the smallest of upper bounds that hold for all groups at once (delta / G each,
-    one-sided) is one. Here the correction is needed: any group, not only the worst, may supply a bound that fails.
+    High: the mean of the m smallest of upper bounds that hold for all G groups at once (delta / G each, one-sided), for
+    the mean of the m smallest rises with every mean. Here the correction is needed: any group, not only the weakest,
+    may supply a bound that fails.
 
     The interval [low, high] as a whole holds with probability at least 1 - 2 delta.
 
     Args:
+        estimate: the mean of the m smallest means of the scores.
         mixed: samples of a group are independent with *different* means, as those of an attribute's group are when the
             numbers of samples a class were fixed in advance. Exact limits then take `mixed_level`; betting needs one
             mean, so a method that needs independence alone must be asked for.
@@ -188,15 +197,24 @@ def wcr_interval(
     defined = sample.counts > 0
     if not defined.any():
         return Estimate(None, reason=NO_GROUP)
+    if not 1 <= count <= int(defined.sum()):
+        raise fault("count", f"a number of groups from 1 to {int(defined.sum())}", str(count))
     chosen = method_for(method, binary=binary)
-    levels = delta, delta / int(defined.sum())
+    levels = delta / count, delta / int(defined.sum())
     if mixed and chosen == "clopper-pearson":
         levels = mixed_level(levels[0]), mixed_level(levels[1])
     lower, _ = limits(sample, levels[0], chosen)
     _, upper = limits(sample, levels[1], chosen)
-    low = min(estimate, float(lower[defined].min()) * bound)
-    high = max(estimate, float(upper[defined].min()) * bound)
+    low = min(estimate, weakest_mean(lower[defined], count) * bound)
+    high = max(estimate, weakest_mean(upper[defined], count) * bound)
     return _estimate(estimate, (low, high), bound)
+
+
+def wcr_interval(
+    estimate: float, scores: NDArray[Any], groups: NDArray[np.integer[Any]], n_groups: int, **how: Any
+) -> Estimate:
+    """The smallest group mean with its limits: `weakest_interval` of one group, whose options it has."""
+    return weakest_interval(estimate, scores, groups, n_groups, count=1, **how)
 
 
 def mixed_level(alpha: float) -> float:
@@ -221,41 +239,42 @@ def metric_intervals(found: Disparity, box: Intervals, wcr: Estimate) -> MetricI
         none = Estimate(None, reason=NO_GROUP)
         return MetricIntervals(none, none, none, none)
     low, high = box.low[box.defined], box.high[box.defined]
-    size = low.size
-    ratio = nrgc_range(low, high)
-    fp = fp_range(low, high, found.penalty)
     return MetricIntervals(
-        rdi=_estimate(found.rdi.value, rdi_range(low, high), box.bound),
-        nrgc=_nrgc_estimate(found.nrgc, ratio, (size - 1) / size),
+        rdi=rdi_over(found.rdi, low, high, box.bound),
+        nrgc=nrgc_over(found.nrgc, low, high),
         wcr=wcr,
-        fp=_estimate(found.fp.value, fp, box.bound, least=-found.penalty * box.bound * (size > 1)),
+        fp=fp_over(found.fp, low, high, box.bound, found.penalty),
     )
 
 
-def with_unknown(metric: str, known: Estimate, low: Floats, high: Floats, *, bound: float, penalty: float) -> Estimate:
-    """A metric's limits when the groups without a score may have any mean in [0, bound].
+def rdi_over(value: Estimate, low: Floats, high: Floats, bound: float) -> Estimate:
+    """RDI with its range over the box."""
+    return _estimate(value.value, rdi_range(low, high), bound)
 
-    What holds for the groups that are there need not hold for all: a missing group may be the worst. The box of means
-    is widened to [0, bound] in the places of the missing groups, and the metric's exact range over it keeps the
-    guarantee of the box. WCR's upper limit stays, as the smallest of more means is no larger; its lower one is 0.
 
-    Args:
-        metric: "rdi", "nrgc", "wcr" or "fp".
-        known: the metric over the groups that are there; its value stays.
-        low, high: (G,) simultaneous limits of the group means; NaN for a group without a score.
-        penalty: lambda of FP.
+def nrgc_over(value: Estimate, low: Floats, high: Floats) -> Estimate:
+    """NRGC with its range over the box."""
+    return _nrgc_estimate(value, nrgc_range(low, high), (low.size - 1) / low.size)
+
+
+def fp_over(value: Estimate, low: Floats, high: Floats, bound: float, penalty: float) -> Estimate:
+    """FP with its range over the box."""
+    least = -penalty * bound * (low.size > 1)
+    return _estimate(value.value, fp_range(low, high, penalty), bound, least=least)
+
+
+def weakest_over(value: Estimate, low: Floats, high: Floats, bound: float, count: int) -> Estimate:
+    """The mean of the `count` smallest means with its range over the box: it rises with every mean."""
+    return _estimate(value.value, (weakest_mean(low, count), weakest_mean(high, count)), bound)
+
+
+def widened(low: Floats, high: Floats, bound: float) -> tuple[Floats, Floats]:
+    """The box of group means (G,) with [0, bound] in the places of groups without a score, which are NaN.
+
+    What holds for the groups that are there need not hold for all: a missing group may be the worst. A metric's exact
+    range over the wider box keeps the guarantee of the box.
     """
-    if known.value is None:
-        return known
-    least, most = np.where(np.isnan(low), 0.0, low), np.where(np.isnan(high), bound, high)
-    if metric == "wcr":
-        return _estimate(known.value, (0.0, bound if known.high is None else known.high), bound)
-    if metric == "fp":
-        return _estimate(known.value, fp_range(least, most, penalty), bound, least=-penalty * bound)
-    if metric == "rdi":
-        return _estimate(known.value, rdi_range(least, most), bound)
-    size = least.size
-    return _nrgc_estimate(known, nrgc_range(least, most), (size - 1) / size)
+    return np.where(np.isnan(low), 0.0, low), np.where(np.isnan(high), bound, high)
 
 
 def _nrgc_estimate(value: Estimate, ratio: Range | None, most: float) -> Estimate:

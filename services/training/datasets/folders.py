@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from services.errors import Problem, SourceError
-from services.loading.samples.encoded import KEEP_BYTES, EncodedStore
-from services.loading.samples.schemes.imagefolder import images_in
+from services.loading.samples.encoded import KEEP_BYTES, EncodedStore, file_bytes
+from services.loading.samples.listing import class_folders, only_images
 from services.training.datasets import Dataset, Part, Split
 
 BLOCK = 256
@@ -24,8 +24,8 @@ IMAGENET_SHORT = 256 / 224
 def read_cinic10(root: Path, split: Split, size: int | None = None) -> Part:
     """`train`, or `test`; the authors' `valid` is theirs to be merged or not, so it is left alone."""
     folder = _folder(root / split)
-    names = _class_folders(folder)
-    return _part([(path, k) for k, name in enumerate(names) for path in images_in(folder / name)], names, folder)
+    names, _ = class_folders(folder)
+    return _part(only_images([(name, folder / name) for name in names], str(folder)), names, folder)
 
 
 def read_tinyimagenet(root: Path, split: Split, size: int | None = None) -> Part:
@@ -41,11 +41,11 @@ def read_tinyimagenet(root: Path, split: Split, size: int | None = None) -> Part
 def read_imagenet50(root: Path, split: Split, size: int | None = None) -> Part:
     """Shorter side to 256/224 of `size`, then the centre; the classes of `train` and `val` must be the same."""
     train, val = _folder(root / "train"), _folder(root / "val")
-    names, others = _class_folders(train), _class_folders(val)
+    names, others = class_folders(train)[0], class_folders(val)[0]
     if odd := sorted(set(names) ^ set(others)):
         raise SourceError(Problem(str(root), "the same classes in train and val", f"only in one: {', '.join(odd[:5])}"))
     folder, edge = train if split == "train" else val, size or IMAGENET_SIZE
-    pairs = [(path, k) for k, name in enumerate(names) for path in images_in(folder / name)]
+    pairs = only_images([(name, folder / name) for name in names], str(folder))
     return _part(pairs, names, folder, crop=edge)
 
 
@@ -63,7 +63,7 @@ def _tiny_train(root: Path, names: tuple[str, ...]) -> list[tuple[Path, int]]:
     if missing:
         found = f"{len(missing)} missing, for example {missing[0]}"
         raise SourceError(Problem(str(root / "train"), "a folder for every class of wnids.txt", found))
-    return [(path, k) for k, name in enumerate(names) for path in images_in(root / "train" / name / "images")]
+    return only_images([(name, root / "train" / name / "images") for name in names], str(root / "train"))
 
 
 def _tiny_validation(root: Path, names: tuple[str, ...]) -> list[tuple[Path, int]]:
@@ -85,7 +85,7 @@ def _part(pairs: list[tuple[Path, int]], names: tuple[str, ...], root: Path, *, 
     paths = [path for path, _ in pairs]
     mode: Literal["RGB"] = "RGB"
     store = EncodedStore(
-        lambda row: paths[row].read_bytes(),
+        lambda row: file_bytes(paths[row]),
         lambda row: str(paths[row].relative_to(root)),
         len(paths),
         str(root),
@@ -111,10 +111,6 @@ def _folder(path: Path) -> Path:
     if not path.is_dir():
         raise SourceError(Problem(str(path), "a folder", "nothing there"))
     return path
-
-
-def _class_folders(folder: Path) -> tuple[str, ...]:
-    return tuple(sorted(path.name for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")))
 
 
 CINIC10 = Dataset(read_cinic10, (3, 32, 32), 10)

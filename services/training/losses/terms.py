@@ -31,7 +31,7 @@ def from_uniform(logits: Tensor) -> Tensor:
 
 
 def softmax_distance(clean: Tensor, robust: Tensor) -> Tensor:
-    """`|softmax(clean) - softmax(robust)|_2^2`, (n,), in [0, 2] (science.md section 10: ALP and CLP)."""
+    """`|softmax(clean) - softmax(robust)|_2^2`, (n,), in [0, 2] (PRB Table 2: ALP and CLP)."""
     return (F.softmax(clean, dim=1) - F.softmax(robust, dim=1)).square().sum(1)
 
 

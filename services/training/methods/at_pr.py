@@ -23,7 +23,7 @@ class AtPr(Method):
     `step +- step_spread` and their number of steps from `steps + steps_spread`, once for the batch. Of candidates that
     are equally far the first is kept, so an image that none of them gets wrong has that of the budget.
 
-    Source: Zhang et al., "Adversarial Training for Probabilistic Robustness", ICCV 2025, and science.md section 10 (PRB
+    Source: Zhang et al., "Adversarial Training for Probabilistic Robustness", ICCV 2025, and PRBench (its
     Table 2) for the five candidates. Of the paper only the abstract was to be had; the search, the distance and the
     constants are those of the authors' code. We depart from that code in two ways: each sample goes back until it is
     right, where the code stops all of them when nine in ten are, so that samples do not depend on their batch; and the

@@ -24,7 +24,7 @@ class Filtered(Method):
     1 nothing is filtered and the loss is that of TRADES.
 
     Source: Chen & Lee, "Data filtering for efficient adversarial training", Pattern Recognition 2024, named by
-    science.md section 10. Of the paper only the abstract was to be had: it removes adversarial examples that are "less
+    PRBench (Table 2). Of the paper only the abstract was to be had: it removes adversarial examples that are "less
     important", found "at a minimal cost". The rule by loss is that of `trades_loss_efficient_2` in PRBench's public
     code, whose name suggests that it stands for this paper but which does not say so; it compares the means of a whole
     batch after one step and filters all samples or none, here each sample is compared. The rule by lead is our own.

@@ -20,7 +20,7 @@ class Mart(Method):
     `1 - p_y` too.
 
     Source: Wang et al., "Improving Adversarial Robustness Requires Revisiting Misclassified Examples", ICLR 2020, and
-    science.md section 10 for the weight 5. The paper's text was not to be had; the terms, the direction of KL and the
+    PRBench (Table 2) for the weight 5. The paper's text was not to be had; the terms, the direction of KL and the
     weight are those of the authors' code. That code has `log(1.0001 - p)` where `log(1 - p)` is exact here down to
     `losses.MART_FLOOR`, and starts its attack at 0.001 times a normal variable, here uniformly in the ball.
     """

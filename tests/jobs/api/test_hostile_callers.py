@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import json
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,9 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
-from jobs.api.allow import admitted
+from jobs.api.admission import admitted
 from jobs.api.serve import build
 from jobs.api.settings import Settings, digests, load_settings, plain
+from jobs.submission.signing import KEY, KEY_PATH
 from jobs.web import guard
 from jobs.web.guard import Rates
 from services.errors import ConfigError, NotAllowed
@@ -94,7 +96,7 @@ def test_samples_that_are_not_granted_are_refused(fleet: dict[str, Any], setting
 
 @given(st.text(max_size=40))
 def test_no_text_is_a_path_outside_what_is_granted(text: str) -> None:
-    from jobs.api.allow import path_refusals
+    from jobs.submission.allow import path_refusals
 
     granted = ("/srv/granted",)
     if not list(path_refusals("x", f"/srv/granted/{text}", granted)):
@@ -132,6 +134,26 @@ def test_what_follows_an_audit_is_the_servers_to_grant(fleet: dict[str, Any], se
     for url in ("https://internal.example.org.evil.org/", "https://internal.example.org@evil.org/"):
         with pytest.raises((NotAllowed, ConfigError)):
             admitted({**asked, "notify": [{"url": url}]}, generous)
+
+
+def test_what_a_caller_submits_is_signed_with_what_was_granted(
+    fleet: dict[str, Any], settings: Settings, caller: TestClient
+) -> None:
+    """Whoever writes to the storage afterwards changes neither the fleet nor the allow-list that its audit checks."""
+    name = caller.post("/v1/audits", json=fleet).json()["id"]
+    body = json.loads((Path(settings.storage) / "submissions" / name / "fleet.json").read_text())
+    assert len(body["signature"]) == 64 and body["allow"] == settings.allow.model_dump(mode="json")
+    caller.post(f"/v1/audits/{name}/cancel")
+
+
+def test_a_server_whose_audits_run_elsewhere_needs_a_key(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    remote = {**plain(settings), "address": "http://127.0.0.1:9"}
+    monkeypatch.delenv(KEY, raising=False)
+    monkeypatch.delenv(KEY_PATH, raising=False)
+    with pytest.raises(ConfigError, match=KEY_PATH):
+        build(remote, {})
+    monkeypatch.setenv(KEY, "0123456789abcdef" * 2)
+    build(remote, {})
 
 
 def test_a_server_without_an_allow_list_audits_nothing(fleet: dict[str, Any], settings: Settings) -> None:

@@ -23,6 +23,7 @@ from services.records import (
     ProjectedGroup,
     ProjectionResult,
     TaskGaps,
+    Threshold,
 )
 from services.records.fairness import METRICS
 from services.storage.traversals import Traversal
@@ -165,7 +166,13 @@ def test_a_gap_is_called_the_same_in_tables_pictures_and_gates(audit: AuditResul
     (table, *_), dots = attribute_tables(audit), pictures.group_gaps(audit, "sex")
     assert dots is not None
     for metric, (short, meaning), panel in zip(METRICS, table["heads"][1:], dots.panels, strict=True):
-        gate = GateResult(f"clean {metric} by sex <= 0.1", Outcome.PASS, Estimate(0.05), "")
+        gate = GateResult(
+            f"clean {metric} by sex <= 0.1",
+            Outcome.PASS,
+            Estimate(0.05),
+            "",
+            Threshold("clean", metric, "sex", "<=", 0.1),
+        )
         of = meaning.removeprefix("gap in ")
         assert panel.label == f"{short}: {of}"
         assert gate_words(audit, gate) == f"clean accuracy, largest gap between groups of sex in {of}: at most 0.1"

@@ -65,6 +65,7 @@ def test_a_bundle_of_version_1_gets_typed_series(small_audit: AuditResult, tmp_p
     for result in (result for model in raw["models"] for result in model["series"]):
         for new in ("evidence", "family", "label", "threat", "noise", "version"):
             del result["series"][new]
+        result |= result.pop("metrics")
     del raw["checks"], raw["baseline"]
     (tmp_path / "bundle.json").write_text(json.dumps({**raw, "schema_version": 1}))
     assert bundle.read_bundle(str(tmp_path)) == small_audit

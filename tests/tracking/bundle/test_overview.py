@@ -28,7 +28,7 @@ def test_a_bundle_has_its_overview_beside_it(attacked_audit: AuditResult, tmp_pa
     model, made = attacked_audit.models[0], found.models[0]
     assert (made.name, made.outcome, made.gates) == (model.spec.name, model.outcome, model.gates)
     series = made.find("great")
-    assert series is not None and series.wcr == model.series[0].wcr and series.worst == model.series[0].worst
+    assert series is not None and series.metrics == model.series[0].metrics and series.worst == model.series[0].worst
     assert series.refuted == model.falsified[0].overall and series.groups == 6
     assert made.find("none") is None
 

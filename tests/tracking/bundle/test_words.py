@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from services.records import AuditResult, CalibrationResult, Estimate, GateResult, Outcome
+from services.records import AuditResult, CalibrationResult, Estimate, GateResult, Outcome, Threshold
 from tracking.bundle.words import (
     calibration_words,
     fleet_words,
@@ -74,17 +75,21 @@ def test_a_class_that_is_never_right_is_not_said_to_have_no_samples(gf_audit: Au
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("threshold", "words"),
     [
-        ("great wcr >= 0.3", "GREAT score (sigmoid, T=1), worst class: at least 0.3"),
-        ("clean rdi by sex <= 0.1", "clean accuracy, gap between best and worst group of sex: at most 0.1"),
-        ("great falsified <= 0.1", "GREAT score (sigmoid, T=1), share of claims that attacks refute: at most 0.1"),
-        ("great wcr not worse than last by more than 0.1", ""),
-        ("great unknown >= 1", ""),
+        (("great", "wcr", "class", ">=", 0.3), "GREAT score (sigmoid, T=1), worst class: at least 0.3"),
+        (("clean", "rdi", "sex", "<=", 0.1), "clean accuracy, gap between best and worst group of sex: at most 0.1"),
+        (
+            ("great", "refuted", "class", "<=", 0.1),
+            "GREAT score (sigmoid, T=1), share of claims that attacks refute: at most 0.1",
+        ),
+        (None, ""),
+        (("great", "unknown", "class", ">=", 1.0), ""),
     ],
 )
-def test_gates_spelled_out(text: str, words: str, gf_audit: AuditResult) -> None:
-    assert gate_words(gf_audit, GateResult(text, Outcome.PASS, Estimate(1.0), "")) == words
+def test_gates_spelled_out(threshold: Any, words: str, gf_audit: AuditResult) -> None:
+    asked = Threshold(*threshold) if threshold else None
+    assert gate_words(gf_audit, GateResult("", Outcome.PASS, Estimate(1.0), "", asked)) == words
 
 
 def test_shares_in_words() -> None:
@@ -103,7 +108,8 @@ def test_one_series_in_words(gf_audit: AuditResult) -> None:
     close = " ".join(series_words(replace(great, not_separated=("dog",))))
     assert "do not separate cat from dog" in close
     assert "No samples of frog" in " ".join(series_words(replace(great, missing=("frog",))))
-    empty = replace(great, worst=(), wcr=Estimate(None, reason="no samples"))
+    none = {**great.metrics, "wcr": Estimate(None, reason="no samples")}
+    empty = replace(great, worst=(), metrics=none)
     assert list(series_words(empty)) == ["GREAT score (sigmoid, T=1): no worst class, because no samples."]
     note = "98 % of margins saturate."
     noted = replace(gf_audit.models[0], series=(replace(great, notes=(note,)),), notes=(note, "A note of its own."))

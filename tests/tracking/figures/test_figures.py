@@ -102,7 +102,9 @@ def test_undefined_scores_stay_gaps(small_audit: AuditResult) -> None:
     for model in small_audit.models:
         great = model.series[0]
         groups = (replace(great.groups[0], n=0, score=Estimate(None, reason="no samples")), *great.groups[1:])
-        models.append(replace(model, series=(replace(great, groups=groups, nrgc=Estimate(None)),)))
+        models.append(
+            replace(model, series=(replace(great, groups=groups, metrics={**great.metrics, "nrgc": Estimate(None)}),))
+        )
     audit = replace(small_audit, models=tuple(models))
     charts = fleet_charts(audit, "great")
     heatmap = charts["heatmap"]
@@ -119,7 +121,7 @@ def test_reranking_by_hand(small_audit: AuditResult) -> None:
     for line in chart.lines:
         mine = scores[line.name]
         better = sum((other.aggregate.value or 0) > (mine.aggregate.value or 0) for other in scores.values())
-        fairer = sum((other.nrgc.value or 0) < (mine.nrgc.value or 0) for other in scores.values())
+        fairer = sum((other.metric("nrgc").value or 0) < (mine.metric("nrgc").value or 0) for other in scores.values())
         assert (line.y[0], line.y[3]) == (1 + better, 1 + fairer)
 
 

@@ -21,7 +21,7 @@ from tracking.mlflow.layout import (
 def test_a_child_carries_aggregates_and_the_five_worst_classes(gf_audit: AuditResult) -> None:
     metrics = child_content(gf_audit, 0).metrics
     great = gf_audit.models[0].series[0]
-    assert metrics["great/rdi"] == great.rdi.value and metrics["great/wcr_low"] == great.wcr.low
+    assert metrics["great/rdi"] == great.metric("rdi").value and metrics["great/wcr_low"] == great.wcr.low
     assert {"great/aggregate", "great/nrgc", "great/fp", "clean/aggregate", "undefined"} <= set(metrics)
     classes = {key: value for key, value in metrics.items() if key.startswith("great/class/")}
     assert len(classes) == 5 and classes["great/class/c003_cat"] == great.groups[3].score.value
@@ -32,7 +32,11 @@ def test_undefined_is_a_tag_and_a_count_and_never_a_number(small_audit: AuditRes
     model = small_audit.models[0]
     series = model.series[0]
     groups = (replace(series.groups[0], n=0, score=Estimate(None, reason="no samples")), *series.groups[1:])
-    broken = replace(series, nrgc=Estimate(None, reason="all scores are 0"), fp=Estimate(float("nan")), groups=groups)
+    broken = replace(
+        series,
+        metrics={**series.metrics, "nrgc": Estimate(None, reason="all scores are 0"), "fp": Estimate(float("nan"))},
+        groups=groups,
+    )
     audit = replace(small_audit, models=(replace(model, series=(broken, *model.series[1:])),))
     content = child_content(audit, 0)
     assert content.metrics["undefined"] == 3

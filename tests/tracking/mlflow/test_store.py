@@ -46,7 +46,7 @@ def test_parent_and_children_are_finished_and_linked(logged: LoggedRuns, client:
         assert run.data.tags["classwise.model_digest"] == model.digest
         assert run.data.tags["classwise.reasons"] == model.reasons[0]
         assert run.data.tags["classwise.threat_model"] == "L2 0.5"
-        assert run.data.metrics["great/nrgc"] == model.series[0].nrgc.value
+        assert run.data.metrics["great/nrgc"] == model.series[0].metric("nrgc").value
         assert run.data.params["uri"] == model.spec.uri
 
 

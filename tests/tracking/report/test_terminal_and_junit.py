@@ -71,4 +71,4 @@ def test_long_names_give_way_to_the_numbers(gf_audit: AuditResult) -> None:
     heads = next(line for line in lines if "verdict" in line)
     assert heads.split()[-6:] == ["score", "worst", "mean", "low", "RDI", "NRGC"]
     row = lines[lines.index(heads) + 2]
-    assert len(row) <= 80 and row.split()[-1] == f"{series[0].nrgc.value:.3f}"
+    assert len(row) <= 80 and row.split()[-1] == f"{series[0].metric('nrgc').value:.3f}"

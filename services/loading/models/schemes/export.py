@@ -64,10 +64,10 @@ def open_exported(path: Path, request: Request) -> Opened:
     try:
         with nullcontext() if unsafe else tensors_only():
             program = torch.export.load(path if unsafe else archive_of(found))
+            facts = {"weights_sha256": sha256(path), **({"unpickled": True} if unsafe else {})}
+            return opened_program(program, request.device, facts)
     except Exception as error:
         raise SourceError(_no_graph(name, path, error)) from error
-    facts = {"weights_sha256": sha256(path), **({"unpickled": True} if unsafe else {})}
-    return opened_program(program, request.device, facts)
 
 
 def opened_program(program: Any, device: str, facts: dict[str, Any]) -> Opened:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from services.errors import Problem, SourceError
 from services.loading.fingerprint import existing
-from services.loading.samples.encoded import EncodedStore
+from services.loading.samples.encoded import EncodedStore, file_bytes
 from services.loading.samples.schemes.imagefolder import height_width
 from services.loading.samples.source import Source
 from services.loading.uris import SourceUri, one_of
@@ -56,7 +56,7 @@ def open_celeba(uri: SourceUri, *, allowed_factories: tuple[str, ...]) -> Source
     column = faces.names.index(target)
     folder = existing(root / IMAGES, uri.text, folder=True)
     store = EncodedStore(
-        lambda row: _bytes(folder / faces.files[row], uri.text),
+        lambda row: file_bytes(folder / faces.files[row]),
         lambda row: faces.files[row],
         len(faces.files),
         uri.text,
@@ -101,7 +101,3 @@ def _lines(path: Path) -> list[str]:
         return existing(path, str(path)).read_text(encoding="utf-8").splitlines()
     except UnicodeDecodeError as error:
         raise SourceError(Problem(str(path), "UTF-8", str(error), "use the published file")) from error
-
-
-def _bytes(path: Path, where: str) -> bytes:
-    return existing(path, where).read_bytes()

@@ -1,13 +1,15 @@
-"""`imagefolder:DIR?mode=RGB|L&resize=N&crop=HxW&size=HxW&classes=a,b`: one folder a class, groups from `metadata.csv`.
+"""`imagefolder:DIR?mode=RGB|L&resize=N&crop=HxW&size=HxW&orientation=stored&classes=a,b`: one folder a class.
 
 `resize` is of the shorter side, `crop` of the centre: `?resize=256&crop=224` is the usual preparation of ImageNet.
-Classes are the folder names, sorted, unless listed; a folder without images stays a class. `metadata.csv` has a column
+Classes are the folder names, sorted, unless listed; a folder without images stays a class. Every file is accounted for:
+read, an error or counted where it is not, or left out as none of the samples (`listing`). `metadata.csv` has a column
 `file_name` (relative to DIR) and further columns that give groups.
 """
 
 from __future__ import annotations
 
 import csv
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -16,24 +18,39 @@ from numpy.typing import NDArray
 
 from services.errors import Problem, SourceError
 from services.loading.fingerprint import existing
-from services.loading.samples.encoded import EncodedStore
+from services.loading.samples.encoded import EncodedStore, file_bytes
+from services.loading.samples.listing import class_folders, listing
 from services.loading.samples.source import Source
 from services.loading.uris import Converter, SourceUri, extent, names, one_of
+from services.records.intake import NO_CLASS, suffix_of
 
-SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".webp", ".ppm", ".pgm", ".tif", ".tiff", ".gif"}
+METADATA = "metadata.csv"
+SPLITS = frozenset({"train", "training", "val", "valid", "validation", "test"})
 
 
 def open_imagefolder(uri: SourceUri, *, allowed_factories: tuple[str, ...]) -> Source:
     """Open a folder of class folders; row i is the i-th file in order of class folder and path."""
     options = uri.options(**CONVERSIONS, classes=names)
     root = existing(uri.path(), uri.text, folder=True)
-    folders = sorted(path.name for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
-    classes = options.get("classes") or tuple(folders)
+    folders, left_out = class_folders(root)
+    classes = options.get("classes") or folders
     _check_classes(classes, folders, uri.text)
-    files = [(path, k) for k, name in enumerate(classes) for path in images_in(root / name)]
-    labels = np.array([k for _, k in files], dtype=np.int64)
+    listings = {name: listing(root / name) for name in classes}
+    beside = listing(root, nested=False)
+    unread = {name: dict(found.unread) for name, found in listings.items() if found.unread}
+    if stray := Counter(suffix_of(path.name) for path in beside.images) + Counter(beside.unread):
+        unread[NO_CLASS] = dict(stray)
+    for found in (beside, *listings.values()):
+        left_out.update(found.left_out)
+    left_out["descriptions"] -= (root / METADATA).is_file()
+    files = [(path, k) for k, name in enumerate(classes) for path in listings[name].images]
     return Source(
-        file_store([path for path, _ in files], uri.text, options, root), labels, classes, _groups(root, files)
+        file_store([path for path, _ in files], uri.text, options, root),
+        np.array([k for _, k in files], dtype=np.int64),
+        classes,
+        _groups(root, files),
+        unread=unread,
+        left_out=dict(+left_out),
     )
 
 
@@ -43,7 +60,7 @@ def file_store(paths: list[Path], where: str, options: dict[str, Any], root: Pat
     def name(row: int) -> str:
         return str(paths[row].relative_to(root)) if root else paths[row].name
 
-    return EncodedStore(lambda row: paths[row].read_bytes(), name, len(paths), where, **conversions(options))
+    return EncodedStore(lambda row: file_bytes(paths[row]), name, len(paths), where, **conversions(options))
 
 
 def conversions(options: dict[str, Any]) -> dict[str, Any]:
@@ -72,18 +89,17 @@ CONVERSIONS: dict[str, Converter] = {
     "resize": one_side,
     "crop": height_width,
     "size": height_width,
+    "orientation": one_of("upright", "stored"),
 }
-"""Options of every source of encoded images, in the order in which they are done."""
+"""Options of every source of encoded images."""
 
 
-def images_in(folder: Path) -> list[Path]:
-    """Image files below a folder, sorted; anything else is left alone."""
-    return sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
-
-
-def _check_classes(classes: tuple[str, ...], folders: list[str], where: str) -> None:
+def _check_classes(classes: tuple[str, ...], folders: tuple[str, ...], where: str) -> None:
     if not folders:
         raise SourceError(Problem(where, "one folder a class", "no folders"))
+    if classes == folders and SPLITS.issuperset(folders):
+        remedy = f"give the folder of one of them, or ?classes={','.join(folders)} if they are classes"
+        raise SourceError(Problem(where, "one folder a class", f"folders of splits: {', '.join(folders)}", remedy))
     absent = [name for name in classes if name not in folders]
     surplus = [name for name in folders if name not in classes]
     problems = [
@@ -96,7 +112,7 @@ def _check_classes(classes: tuple[str, ...], folders: list[str], where: str) -> 
 
 
 def _groups(root: Path, files: list[tuple[Path, int]]) -> dict[str, NDArray[Any]]:
-    description = root / "metadata.csv"
+    description = root / METADATA
     if not description.is_file():
         return {}
     where = str(description.name)

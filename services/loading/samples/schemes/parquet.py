@@ -1,4 +1,4 @@
-"""`parquet:FILE|DIR?image=&label=&classes=&mode=&resize=&crop=&size=&shape=&scale=`: a table of images and labels.
+"""`parquet:FILE|DIR?image=&label=&classes=&mode=&resize=&crop=&size=&orientation=&shape=&scale=`: a table of images.
 
 The image column holds encoded bytes, a struct with a field `bytes` (as Hugging Face writes), or fixed-size lists of
 pixels: nested ones have their shape, flat ones need `?shape=HxWxC`. Class names come from `?classes=`, from Hugging

@@ -32,7 +32,7 @@ def test_a_conditional_series_counts_the_correct_samples_and_keeps_both_counts()
 
 def test_a_model_that_is_never_right_has_no_conditional_score() -> None:
     found = series_result(PR, VALUES, {"correct": np.zeros(4)}, GROUPING, config())
-    assert (found.aggregate.value, found.wcr.value, found.rdi.value) == (None, None, None)
+    assert (found.aggregate.value, found.wcr.value, found.metric("rdi").value) == (None, None, None)
     assert found.aggregate.reason == "no correctly classified samples"
 
 

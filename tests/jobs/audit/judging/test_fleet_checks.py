@@ -28,8 +28,7 @@ def model(name: str, robust: float | None, threat: ThreatModel | None, **values:
         SeriesResult(
             series_of(key, key, 1.0),
             "class",
-            Estimate(value),
-            *(none, none, none, none),
+            {"aggregate": Estimate(value), **dict.fromkeys(("rdi", "nrgc", "wcr", "fp"), none)},
             *((), (), (), ()),
             method="betting",
             delta=0.05,

@@ -26,7 +26,7 @@ def gate(**fields: object) -> GateConfig:
         ({"at_least": 0.5}, Estimate(0.7), Outcome.UNDECIDED, r"interval \[-, -\]"),
         ({"at_most": 0.5}, Estimate(0.4, 0.3, 0.45), Outcome.PASS, "upper bound 0.45 is within 0.5"),
         ({"at_most": 0.5}, Estimate(0.7, 0.6, 0.8), Outcome.FAIL, "lower bound 0.6 exceeds 0.5"),
-        ({"at_most": 0.5}, Estimate(0.5, 0.4, 0.6), Outcome.UNDECIDED, "more samples would decide"),
+        ({"at_most": 0.5}, Estimate(0.5, 0.4, 0.6), Outcome.UNDECIDED, "do not decide"),
         ({"at_least": 0.0}, Estimate(None, reason="no group has samples"), Outcome.ERROR, "no group has samples"),
     ],
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -15,6 +15,9 @@ from services.measures.cw import Cw
 from services.measures.great import Great
 from services.measures.minimal import Minimal
 from services.measures.pgd import Pgd
+from services.measures.probabilistic import Pr, ProbAcc
+from services.measures.radius import Radius
+from services.measures.rare import Rare
 from services.measures.square import Square
 from services.records import ModelSpec, SampleSpec
 from tracking.bundle.scores import Scores
@@ -66,19 +69,28 @@ def test_zero_gradients_are_told_once_a_measure() -> None:
 
 
 @pytest.mark.parametrize("kind", ["uniform", "gaussian", "laplace"])
-def test_noise_in_the_same_ball(kind: str) -> None:
-    noise = np.where(np.arange(N) < 10, 0.98, 1.0)
-    assert signs([Pgd()], **{f"pr/{kind}-0.03137": noise}) == [(f"pgd20/{BALL}", "weaker-than-noise", 10)]
-    assert signs([Cw(), Pgd(norm="L2", epsilons=8 / 255)], **{f"pr/{kind}-0.03137": noise}) == [
+def test_noise_in_the_same_ball(kind: Literal["uniform", "gaussian", "laplace"]) -> None:
+    noise, draws = np.where(np.arange(N) < 10, 0.98, 1.0), Pr(noise=kind, radii=(8 / 255,))
+    (series,) = draws.series()
+    assert signs([Pgd(), draws], **{series.key: noise}) == [(f"pgd20/{BALL}", "weaker-than-noise", 10)]
+    assert signs([Cw(), Pgd(norm="L2", epsilons=8 / 255), draws], **{series.key: noise}) == [
         (f"cw20/{BALL}", "weaker-than-noise", 10)
     ]
 
 
 @pytest.mark.parametrize(
-    "key", ["pr/uniform-0.06275", "pr/rotation-0.03137", "radius/sigma-0.03137", "pr/uniform-0.03137/draws"]
+    "measure",
+    [
+        Pr(radii=(16 / 255,)),
+        Pr(perturbation="rotation", radii=(8 / 255,)),
+        Radius(sigma=8 / 255),
+        ProbAcc(radii=(8 / 255,)),
+        Rare(radii=(8 / 255,)),
+    ],
+    ids=lambda measure: str(measure.name),
 )
-def test_noise_elsewhere_says_nothing(key: str) -> None:
-    assert signs([Pgd()], **{key: 0 * ONES}) == []
+def test_noise_elsewhere_and_other_numbers_of_noise_say_nothing(measure: Measure) -> None:
+    assert signs([Pgd(), measure], **{series.key: 0 * ONES for series in measure.series()}) == []
 
 
 def test_black_box_in_the_same_ball() -> None:

@@ -164,7 +164,7 @@ GATE = {"measure": "great", "metric": "falsified", "at_most": 0.1}
 
 
 def test_a_falsified_gate_needs_a_claim_and_distances() -> None:
-    assert validate_fleet(fleet_of(["great", "minimal"], GATE)).config.gates[0].metric == "falsified"
+    assert validate_fleet(fleet_of(["great", "minimal"], GATE)).config.gates[0].metric == "refuted"
     with pytest.raises(
         ConfigError, match=r"gates\[0\].metric: expected the measure minimal .* add minimal to measures"
     ):
@@ -172,7 +172,7 @@ def test_a_falsified_gate_needs_a_claim_and_distances() -> None:
     with pytest.raises(ConfigError) as caught:
         validate_fleet(fleet_of(["clean", "great"], {**GATE, "measure": "clean"}))
     told = [str(problem) for problem in caught.value.problems]
-    assert len(told) == 2 and "expected a GREAT score (great) for metric falsified, found 'clean'" in told[0]
+    assert len(told) == 2 and "expected a GREAT score (great) for metric refuted, found 'clean'" in told[0]
 
 
 # --- fleet-wide -------------------------------------------------------------------------------------------------
@@ -180,11 +180,8 @@ def test_a_falsified_gate_needs_a_claim_and_distances() -> None:
 
 def model_of(name: str, great: float, clean: float, left: dict[str, float]) -> ModelResult:
     def result(key: str, value: float, **extras: float) -> SeriesResult:
-        none = Estimate(None)
-        series = series_of(key, key, 1.0)
-        return SeriesResult(
-            series, "class", Estimate(value), none, none, none, none, (), (), (), (), "betting", 0.05, dict(extras)
-        )
+        metrics = {"aggregate": Estimate(value), **dict.fromkeys(("rdi", "nrgc", "wcr", "fp"), Estimate(None))}
+        return SeriesResult(series_of(key), "class", metrics, (), (), (), (), "betting", 0.05, dict(extras))
 
     series = (result("great-softmax", great, correct=clean), *(result(key, value) for key, value in left.items()))
     refuted = FalsifiedResult("great-softmax", "class", Estimate(great / 2), (), 1, 2, 0, 0.05)

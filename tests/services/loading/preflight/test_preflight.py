@@ -85,8 +85,8 @@ def test_class_lists_are_compared() -> None:
     assert "another order: class 0 is 'green' to the model and 'red' to the samples" in text(
         Colours(), classes=("green", "red", "blue")
     )
-    assert "found 2 names for 3 classes" in text(Colours(), classes=("red", "green"))
-    assert "found 1 others: teal" in text(Colours(), classes=("red", "green", "teal"))
+    assert "1 of the samples that the model does not have: 'blue'" in text(Colours(), classes=("red", "green"))
+    assert "1 of the model without samples: 'teal'" in text(Colours(), classes=("red", "green", "teal"))
 
 
 def test_a_permuted_class_order_is_no_low_robustness() -> None:

@@ -34,7 +34,7 @@ def random_boundaries(size: int, seed: int = 0) -> Boundaries:
 
 
 def by_definition(found: Boundaries) -> tuple[float, float, float]:
-    """A loop over samples and dimensions, as science.md section 11 writes it."""
+    """A loop over samples and dimensions, as APPS Algorithm 1 defines it."""
     tol = dev = 0.0
     size, dimensions, _ = found.positions.shape
     means = [0.0] * dimensions

@@ -18,7 +18,6 @@ from services.numerics.intervals import metrics as mi
 from services.numerics.intervals.means import Intervals, hoeffding_half_width, simultaneous
 from services.numerics.profile import Profile
 from services.numerics.scores import GREAT_BOUND
-from services.records import Estimate
 
 BOXES = st.lists(st.tuples(st.floats(0, 1), st.floats(0, 0.5)), min_size=2, max_size=6).map(
     lambda rows: (np.array([r[0] for r in rows]), np.array([r[0] + r[1] for r in rows]))
@@ -275,31 +274,3 @@ def test_an_exact_interval_of_unequal_means_keeps_delta_with_both_sides(delta: f
                 chance = np.where(np.arange(n) < max(1, n // 2 if rest == 0.5 else 1), p, rest)
                 wrong = [not one.low - 1e-12 <= chance.mean() <= one.high + 1e-12 for one in limits]
                 assert poisson_binomial(chance) @ wrong <= delta + 1e-9
-
-
-@settings(deadline=None)
-@given(BOXES, st.integers(1, 2), st.sampled_from([0.0, 0.5, 2.0]))
-def test_a_group_that_is_unknown_may_have_any_mean(
-    box: tuple[np.ndarray, np.ndarray], unknown: int, penalty: float
-) -> None:
-    """The widened limits hold every profile of the box whatever the unknown groups' means are."""
-    low, high = (np.r_[side, np.full(unknown, np.nan)] for side in box)
-    points = inside(np.nan_to_num(low), np.where(np.isnan(high), 1.5, high))
-    ginis = [value for row in points if (value := nrgc(row)) is not None]
-    truths = {"rdi": np.ptp(points, axis=1), "nrgc": ginis, "wcr": points.min(axis=1)}
-    truths["fp"] = points.mean(axis=1) - penalty * np.ptp(points, axis=1)
-    for metric, values in truths.items():
-        known = Estimate(0.1, 0.1, float(box[1].min()) if metric == "wcr" else 0.1)
-        found = mi.with_unknown(metric, known, low, high, bound=1.5, penalty=penalty)
-        assert found.low is not None and found.high is not None and found.value == 0.1
-        assert found.low <= min(values) + 1e-9 and max(values) <= found.high + 1e-9, metric
-
-
-def test_what_the_known_groups_prove_stays_proven() -> None:
-    low, high = np.array([0.9, 0.1, np.nan]), np.array([1.0, 0.2, np.nan])
-    rdi = mi.with_unknown("rdi", Estimate(0.8, 0.7, 0.9), low, high, bound=1.0, penalty=0.5)
-    wcr = mi.with_unknown("wcr", Estimate(0.15, 0.1, 0.2), low, high, bound=1.0, penalty=0.5)
-    assert (rdi.low, rdi.high) == (pytest.approx(0.7), 1.0)
-    assert (wcr.low, wcr.high) == (0.0, 0.2)
-    none = Estimate(None, reason="all zero")
-    assert mi.with_unknown("nrgc", none, low, high, bound=1.0, penalty=0.5) == none

@@ -11,13 +11,15 @@ import os
 import re
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
-from pathlib import PurePosixPath
-from typing import Any
+from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
-from jobs.api.settings import Settings
+from pydantic import Field, field_validator
+
+from jobs.fleetfile.followups import EnvName
 from jobs.fleetfile.promotions import targets
-from jobs.fleetfile.reading import Fleet, validate_fleet
+from jobs.fleetfile.reading import Fleet
+from jobs.fleetfile.tree import Part
 from services.errors import ClasswiseError, NotAllowed, Problem
 from services.loading.factories import factory_name
 from services.loading.uris import SourceUri, parse_uri
@@ -34,61 +36,59 @@ PUBLISHED = r"[A-Z0-9_]+|none"
 """Weights that torchvision publishes; anything else is a file."""
 
 
-def admitted(data: dict[str, Any], settings: Settings) -> Fleet:
-    """The fleet that the server audits for a caller.
+class AllowConfig(Part):
+    """What fleets of callers may name."""
+
+    models: tuple[str, ...] = Field(
+        (), description="Model schemes: export, onnx, mlflow ...; torchscript and factory run code."
+    )
+    samples: tuple[str, ...] = Field((), description="Sample schemes: npz, imagefolder ...")
+    paths: tuple[str, ...] = Field((), description="Folders, absolute, below which models and samples may lie.")
+    factories: tuple[str, ...] = Field((), description="Modules that factory: and generator: may import.")
+    unpickling: bool = Field(False, description="Whether a model may say allow_unpickling.")
+    notify: tuple[str, ...] = Field((), description="Hosts that fleets may notify.")
+    secrets: tuple[EnvName, ...] = Field((), description="Variables that may sign what they are told.")
+    promote: bool = Field(False, description="Whether a fleet may move aliases of the registry.")
+    accept: bool = Field(False, description="Whether a fleet may say accept: passed.")
+
+    @field_validator("paths")
+    @classmethod
+    def _absolute(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if relative := [path for path in value if not Path(path).is_absolute() or ".." in Path(path).parts]:
+            raise ValueError(f"absolute paths without '..' (one is {relative[0]!r})")
+        return value
+
+
+def require_allowed(fleet: Fleet, allow: AllowConfig) -> None:
+    """Check a fleet where and when it is audited against what was granted at its submission: links may lead elsewhere.
 
     Raises:
-        ConfigError: it is no valid fleet file.
-        NotAllowed: it names what the settings do not grant; all such things at once.
+        NotAllowed: it names what is not granted; all such things at once.
     """
-    fleet = validate_fleet({**data, "storage": settings.storage}, source="body")
-    problems = list(_refusals(fleet, settings))
-    if problems:
+    if problems := list(refusals(fleet, allow)):
         raise NotAllowed(problems)
-    return Fleet(validate_fleet(_overruled(fleet, settings), source="body").config, fleet.measures)
 
 
-def _overruled(fleet: Fleet, settings: Settings) -> dict[str, Any]:
-    """The caller's fleet with the server's decisions, and his resources within the server's limits."""
-    data: dict[str, Any] = fleet.config.model_dump(mode="json", exclude_defaults=True)
-    asked, most = fleet.config.resources, settings.resources
-    workers = most.workers if asked.workers == "auto" else min(asked.workers, most.workers)
-    data["resources"] = {
-        "runner": most.runner,
-        "workers": workers,
-        "cpus": min(asked.cpus, most.cpus),
-        "gpus": min(asked.gpus, most.gpus),
-        "batch": min(asked.batch, most.batch),
-        "shard": asked.shard,
-        "deadline": min((each for each in (asked.deadline, most.deadline) if each is not None), default=None),
-    }
-    data["tracking"] = settings.tracking.model_dump(mode="json")
-    data["storage"] = settings.storage
-    data["factories"] = list(settings.allow.factories)
-    return data
-
-
-def _refusals(fleet: Fleet, settings: Settings) -> Iterator[Problem]:
-    config, allow = fleet.config, settings.allow
-    if len(config.models) > settings.limits.models:
-        yield Problem("models", f"at most {settings.limits.models}", str(len(config.models)))
+def refusals(fleet: Fleet, allow: AllowConfig) -> Iterator[Problem]:
+    """Everything that a fleet names and the list does not grant."""
+    config = fleet.config
     for index, model in enumerate(config.models):
         where = f"models[{index}]"
         if model.allow_unpickling and not allow.unpickling:
             yield Problem(f"{where}.allow_unpickling", "false", "true", "it runs code of the checkpoint's author")
-        yield from _source_refusals(f"{where}.uri", model.uri, allow.models, settings, is_model=True)
+        yield from _source_refusals(f"{where}.uri", model.uri, allow.models, allow, is_model=True)
     for index, measure in enumerate(fleet.measures):
         for name, uri in measure.sources().items():
-            yield from _source_refusals(f"measures[{index}].{name}", uri, allow.models, settings, is_model=True)
-    yield from _source_refusals("samples.uri", config.samples.uri, allow.samples, settings, is_model=False)
+            yield from _source_refusals(f"measures[{index}].{name}", uri, allow.models, allow, is_model=True)
+    yield from _source_refusals("samples.uri", config.samples.uri, allow.samples, allow, is_model=False)
     if config.generated is not None:
-        yield from _source_refusals("generated.uri", config.generated.uri, allow.samples, settings, is_model=False)
-    yield from _aftermath_refusals(fleet, settings)
+        yield from _source_refusals("generated.uri", config.generated.uri, allow.samples, allow, is_model=False)
+    yield from _aftermath_refusals(fleet, allow)
 
 
-def _aftermath_refusals(fleet: Fleet, settings: Settings) -> Iterator[Problem]:
+def _aftermath_refusals(fleet: Fleet, allow: AllowConfig) -> Iterator[Problem]:
     """What would follow the audit: requests from the server's network, signed by it; aliases and baselines of all."""
-    config, allow = fleet.config, settings.allow
+    config = fleet.config
     for index, hook in enumerate(config.notify):
         where = f"notify[{index}]"
         host = urlsplit(hook.url or "").hostname
@@ -105,7 +105,7 @@ def _aftermath_refusals(fleet: Fleet, settings: Settings) -> Iterator[Problem]:
 
 
 def _source_refusals(
-    where: str, text: str, schemes: tuple[str, ...], settings: Settings, *, is_model: bool
+    where: str, text: str, schemes: tuple[str, ...], allow: AllowConfig, *, is_model: bool
 ) -> Iterator[Problem]:
     try:
         uri = parse_uri(text)
@@ -115,12 +115,11 @@ def _source_refusals(
     if uri.scheme not in schemes:
         yield Problem(where, f"one of the schemes {', '.join(schemes) or '(none)'}", uri.scheme, _ASK)
         return
-    yield from _first_part(where, uri, settings)
-    yield from _options(where, uri, settings, is_model=is_model)
+    yield from _first_part(where, uri, allow)
+    yield from _options(where, uri, allow, is_model=is_model)
 
 
-def _first_part(where: str, uri: SourceUri, settings: Settings) -> Iterator[Problem]:
-    allow = settings.allow
+def _first_part(where: str, uri: SourceUri, allow: AllowConfig) -> Iterator[Problem]:
     if uri.scheme in FILES:
         yield from path_refusals(where, uri.rest, allow.paths)
     elif uri.scheme in CODE:
@@ -142,8 +141,8 @@ def _first_part(where: str, uri: SourceUri, settings: Settings) -> Iterator[Prob
         yield from path_refusals(where, uri.rest, allow.paths)
 
 
-def _options(where: str, uri: SourceUri, settings: Settings, *, is_model: bool) -> Iterator[Problem]:
-    paths = settings.allow.paths
+def _options(where: str, uri: SourceUri, allow: AllowConfig, *, is_model: bool) -> Iterator[Problem]:
+    paths = allow.paths
     folder = (MODEL_FOLDERS if is_model else SAMPLE_FOLDERS).get(uri.scheme, "")
     if is_model and uri.scheme == "mlflow" and uri.query:
         yield Problem(where, "no options", ", ".join(uri.query), "the registry is the server's")

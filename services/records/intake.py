@@ -1,0 +1,67 @@
+"""What became of everything a source of samples holds: what was not read, left out, turned, or not drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePath
+
+SHOWN = 5
+NO_SUFFIX = "no suffix"
+NO_CLASS = "no class"
+"""Where files are counted that lie beside the class folders."""
+
+
+@dataclass(frozen=True, slots=True)
+class Intake:
+    """The account of a source; with the samples it makes up all that is there.
+
+    Attributes:
+        available: samples of each class in the whole source, before the draw; empty where a record has none.
+        unread: by class, then by suffix: files or rows that are not read and should have been.
+        left_out: by kind ("hidden", "system", "thumbnails", "descriptions"): files that are no samples.
+        turned: images turned upright by their EXIF orientation.
+    """
+
+    available: tuple[int, ...] = ()
+    unread: dict[str, dict[str, int]] = field(default_factory=dict)
+    left_out: dict[str, int] = field(default_factory=dict)
+    turned: int = 0
+
+
+def suffix_of(name: str) -> str:
+    """Lower-case suffix of a file's name, or words for none."""
+    return PurePath(name).suffix.lower() or NO_SUFFIX
+
+
+def unread_sentence(name: str, suffixes: Mapping[str, int]) -> str:
+    """`36 files of cat not read: .avif`."""
+    count = sum(suffixes.values())
+    return f"{count} file{'s' * (count != 1)} of {name} not read: {', '.join(sorted(suffixes))}"
+
+
+def intake_notes(intake: Intake, classes: Sequence[str], counts: Sequence[int]) -> Iterator[str]:
+    """Plain sentences for readers of an audit with `counts` samples of each class."""
+    yield from (f"{unread_sentence(name, intake.unread[name])}." for name in sorted(intake.unread))
+    if intake.left_out:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(intake.left_out.items()))
+        yield f"Files that are no samples were left out: {kinds}."
+    if intake.turned:
+        share = f"{intake.turned} of {sum(counts)} images were turned upright by their EXIF orientation"
+        yield f"{share}; ?orientation=stored leaves the pixels as stored."
+    yield from _draw_notes(intake.available, classes, counts)
+
+
+def _draw_notes(available: Sequence[int], classes: Sequence[str], counts: Sequence[int]) -> Iterator[str]:
+    """Classes that the draw holds more of than their share, for the least number: the aggregate weighs them so."""
+    if not available or sum(counts) >= sum(available):
+        return
+    ratio = sum(counts) / sum(available)
+    raised = [k for k, (n, of) in enumerate(zip(counts, available, strict=True)) if n == 1 and of * ratio < 0.5]
+    if raised:
+        named = ", ".join(f"{classes[k]} (1 of {available[k]})" for k in raised[:SHOWN])
+        more = f" and {len(raised) - SHOWN} more" if len(raised) > SHOWN else ""
+        yield (
+            f"The draw holds one sample of classes that have less than half a sample in proportion: {named}{more}; "
+            "the aggregate weighs every class by its samples in the draw."
+        )
