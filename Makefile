@@ -42,6 +42,9 @@ UNITS := not (slow or gpu or ray or server or browser or process or fleet)
 check test test-all: install
 	@$(MAKE) --no-print-directory --jobs 2 lint types contracts tests-of-$@
 
+# Libraries read it when they are loaded, before any test.
+tests-of-check tests-of-test tests-of-test-all: export OMP_NUM_THREADS := 1
+
 tests-of-check: install
 	$(PYTEST) -m "$(UNITS)"
 

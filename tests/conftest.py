@@ -75,6 +75,15 @@ def _marks(item: pytest.Item) -> Iterator[str]:
     yield from (mark for mark, folders in FOLDERS.items() if place.startswith(folders))
 
 
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """An audit in this process sets torch's threads for its machine; the next test begins with one again."""
+    yield
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.get_num_threads() != 1:
+        torch.set_num_threads(1)
+
+
 def _define_missing_torchvision_operators() -> None:
     """Beside a CPU wheel of torch, torchvision's compiled operators may be missing; two schemas let it import."""
     import torch
