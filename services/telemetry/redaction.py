@@ -22,6 +22,8 @@ _WORD = r"token|password|passwd|secret|api_?key|access_?key(?:_?id)?|private_?ke
 _NAME = rf"(?:{_WORD}|secret_?key|pwd|signature)"
 _VALUE = r"[^\s&'\"]{1,4000}"
 _PASSWORD = re.compile(r"(?P<head>[A-Za-z][A-Za-z0-9+.-]{0,40}:/{1,3}[^\s/:@'\"]{0,200}:)[^\s/@'\"]{1,1000}(?=@)")
+_QUOTED_PASSWORD = re.compile(r"(?P<head>['\"][^\s/:@'\"]{1,200}:)[^\s/@'\"]{1,1000}(?=@)")
+"""A library may quote the part behind the scheme alone: ``Invalid bucket name "bob:hunter2@bucket"``."""
 _SECRET = re.compile(rf"{_NAME}$", re.IGNORECASE)
 _OPTION = re.compile(rf"(?P<head>\b[\w.-]{{0,40}}?{_NAME}(?:=|['\"]: ?['\"])){_VALUE}", re.IGNORECASE)
 
@@ -41,6 +43,8 @@ def redacted(text: str) -> str:
     """The text with `HIDDEN` in the place of each secret; the same text when it has none."""
     if "=" in text or ":" in text:
         text = _hidden(_OPTION, text)
+    if "@" in text:
+        text = _hidden(_QUOTED_PASSWORD, text)
     return _hidden(_PASSWORD, text) if ":/" in text else text
 
 

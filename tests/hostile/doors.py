@@ -188,7 +188,7 @@ def _weights(file: str) -> Callable[[Path], Any]:
 
 def _image_folder(folder: Path) -> Any:
     (folder / "a").mkdir(exist_ok=True)
-    (folder / "a" / "0.png").write_bytes((folder / "0.png").read_bytes())
+    (folder / "0.png").replace(folder / "a" / "0.png")  # an image of no class is a fault of its own
     return _samples("imagefolder:{}?classes=a")(folder)
 
 

@@ -57,7 +57,7 @@ def test_the_table_names_every_model_and_says_where_to_look(fleet_file: Path) ->
 def test_exit_codes_tell_pass_fail_and_undecided_apart(fleet_file: Path) -> None:
     models = [model for model in yaml.safe_load(fleet_file.read_text())["models"] if model["name"] == "good"]
     first = json.loads(run("audit", str(write(fleet_file, models=models)), "--json").stdout)
-    estimate = first["models"][0]["series"][0]["aggregate"]["value"]
+    estimate = first["models"][0]["series"][0]["metrics"]["aggregate"]["value"]
     for at_least, code, outcome in ((0.05, 0, "pass"), (0.9999, 1, "fail"), (estimate, 3, "undecided")):
         ran = run("audit", str(write(fleet_file, gates=gate(at_least))), "--json")
         body = json.loads(ran.stdout)

@@ -21,6 +21,7 @@ from ports import free_port
 
 from jobs.submission import ray_jobs
 from jobs.submission.ray_jobs import RayJobs
+from jobs.submission.signing import KEY
 from services.errors import ServiceError
 
 from .conftest import TOKEN
@@ -61,7 +62,7 @@ def api(stopped: str, tmp_path: Path, digit_weights: dict[str, str]) -> Iterator
     settings["allow"]["paths"] = [str(Path(digit_weights["good"]).parent)]  # type: ignore[index]
     (tmp_path / "settings.yaml").write_text(yaml.safe_dump(settings))
     command = [sys.executable, "-m", "jobs.cli", "serve", str(tmp_path / "settings.yaml"), "--here"]
-    environment = {**os.environ, "CI_TOKEN": TOKEN}
+    environment = {**os.environ, "CI_TOKEN": TOKEN, KEY: "a-key-of-the-tests-and-of-nothing-else"}
     with (tmp_path / "log").open("wb") as log:
         process = subprocess.Popen(
             [*command, "--port", str(port)], env=environment, stdout=log, stderr=log, cwd=tmp_path

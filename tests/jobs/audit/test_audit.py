@@ -21,7 +21,7 @@ from jobs.terminal.progress import Quiet
 from services.errors import ClasswiseError, DeadlinePassed, Interrupted, PreflightError, SourceError, StorageError
 from services.loading.samples.source import open_samples
 from services.numerics.scores import great_scores
-from services.records import Outcome, Receipt, SampleSpec, SeriesResult, ShardTask, TaskFailure
+from services.records import AUDIT_VERSION, Outcome, Receipt, SampleSpec, SeriesResult, ShardTask, TaskFailure
 from services.running.runners import LocalRunner
 from services.running.workers import Worker
 from services.storage.shards import read_shard
@@ -57,7 +57,7 @@ def test_the_numbers_are_those_of_a_direct_computation(digits_fleet: dict[str, A
         means = [float(scores[labels == k].mean()) for k in range(10)]
         found = series(finished, name, "great-softmax")
         np.testing.assert_allclose([row.score.value for row in found.groups], means, atol=1e-5)
-        assert found.rdi.value == pytest.approx(max(means) - min(means), abs=1e-5)
+        assert found.metric("rdi").value == pytest.approx(max(means) - min(means), abs=1e-5)
         assert found.worst == tuple(str(k) for k in range(10) if means[k] <= min(means) + 1e-12)
         weighted = sum(row.n * (row.score.value or 0.0) for row in found.groups) / len(labels)
         assert found.aggregate.value == pytest.approx(weighted, abs=1e-12)
@@ -405,7 +405,7 @@ def test_the_bundle_is_plain_json_without_nan(digits_fleet: dict[str, Any]) -> N
     def refuse(constant: str) -> float:
         raise AssertionError(constant)
 
-    assert json.loads(text, parse_constant=refuse)["schema_version"] == 1
+    assert json.loads(text, parse_constant=refuse)["schema_version"] == AUDIT_VERSION
 
 
 def test_measures_a_model_cannot_serve_are_told_before_any_work(

@@ -257,7 +257,7 @@ def test_the_command_prints_json(board_store: str) -> None:
         (["--experiment", "swep"], "it has 'Default', 'digits', 'sweep'"),
         (["--metric", "pgd20/linf-0.3137"], "did you mean 'pgd20/linf-0.03137'?"),
         (["--weight", "acc=-1"], "--weight acc: expected a number of at least 0, found -1"),
-        (["--weight", "acc=nan"], "found nan"),
+        (["--weight", "acc=nan"], "found 'nan'"),
         (["--weight", "acc"], "expected NAME=NUMBER, found 'acc'"),
         (["--since", "someday"], "a date or time such as 2026-11-28, found 'someday'"),
         (["--since", "2999-01-01"], "none since then"),

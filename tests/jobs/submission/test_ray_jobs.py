@@ -22,6 +22,7 @@ import yaml
 
 from jobs.submission.client import AuditClient
 from jobs.submission.ray_jobs import RayJobs, token_of
+from jobs.submission.signing import KEY
 from jobs.submission.status import State
 from services.errors import ServiceError, UnknownAudit
 from services.records import Outcome
@@ -35,8 +36,10 @@ pytestmark = pytest.mark.filterwarnings("default::DeprecationWarning", "default:
 
 @pytest.fixture(scope="module")
 def ray_head(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with cluster(tmp_path_factory.mktemp("ray") / "log") as head:
-        yield head
+    with pytest.MonkeyPatch.context() as patch:  # what audits run is signed, on the head and by every submitter
+        patch.setenv(KEY, "a-key-of-the-tests-and-of-nothing-else")
+        with cluster(tmp_path_factory.mktemp("ray") / "log") as head:
+            yield head
 
 
 @pytest.fixture

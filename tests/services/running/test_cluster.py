@@ -101,7 +101,7 @@ def test_a_result_that_is_lost_without_a_death_is_made_again(tmp_path: Path) -> 
         for receipt in runner.run(tasks(tmp_path)):
             seen.append(receipt.task)
             if len(seen) == 1:
-                for ref in [ref for slot in runner.slots for ref in slot.flying]:
+                for ref in [ref for slot in runner.slots for ref in slot.pending]:
                     ray.cancel(ref)
     assert sorted(seen, key=str) == sorted(tasks(tmp_path), key=str)
 

@@ -76,3 +76,8 @@ def test_a_message_is_of_bounded_length_and_turns_no_text_around() -> None:
     told = Problem("a\x1b[2J", "b\u202egnp", "c" * 5_000, "d\ne")
     assert (told.where, told.expected, told.remedy) == ("a\\x1b[2J", "b\\u202egnp", "d\ne")
     assert len(told.found) == MOST
+
+
+def test_a_password_that_a_library_quotes_without_its_scheme() -> None:
+    assert redacted('Invalid bucket name "bob:hunter2@bucket"') == 'Invalid bucket name "bob:***@bucket"'
+    assert redacted("'mlflow:models:/name@alias'") == "'mlflow:models:/name@alias'"
