@@ -7,6 +7,7 @@ here: the content policy allows no inline script and no other source. Styles may
 from __future__ import annotations
 
 import gzip
+import json
 from functools import cache
 from hashlib import sha256
 from html import escape
@@ -14,6 +15,7 @@ from pathlib import Path
 
 from fastapi import APIRouter, Request, Response
 
+from services.metrics import OF_SERIES
 from tracking.figures.palette import LINES
 from tracking.report.page import source
 
@@ -88,4 +90,6 @@ def _content(name: str) -> tuple[bytes, bytes, str]:
 
 
 def _page() -> str:
-    return (STATIC / "page.html").read_text(encoding="utf-8").replace("PALETTE", escape(" ".join(LINES)))
+    words = {each.name: [each.short, each.phrase.format(group="class", groups="classes")] for each in OF_SERIES}
+    page = (STATIC / "page.html").read_text(encoding="utf-8")
+    return page.replace("PALETTE", escape(" ".join(LINES))).replace("METRICS", escape(json.dumps(words)))

@@ -2,17 +2,13 @@
 import { get } from "./api.js";
 import { cell, dots, figure, heatmap } from "./charts.js";
 import { chip, chips, count, cut, el, estimate, filters, list, name, number, problem, search, section, select, table, waiting, when } from "./dom.js";
-import { named } from "./fleet.js";
+import { ABOUT, named } from "./fleet.js";
 
 const base = (fleet, audit) => `#/fleet/${encodeURIComponent(fleet)}/${encodeURIComponent(audit)}`;
 export const trail = (...steps) => el("p", { class: "trail" }, steps.flatMap(([text, href], place) => [place ? " › " : "", el("a", { href }, text)]));
 // Only addresses of the web become links: a bundle is a file that anyone may have written.
 const web = (address) => /^https?:\/\//.test(address);
 const share = (one) => !one || one.value === null ? "–" : `${(100 * one.value).toFixed(1)} %`;
-export const ABOUT = {
-  aggregate: ["score", "mean over all samples"], wcr: ["worst", "score of the weakest class (WCR)"], rdi: ["RDI", "gap between the best and the worst class"],
-  nrgc: ["NRGC", "inequality between the classes relative to their mean, 0 is equal"], fp: ["FP", "mean of the classes less a penalty for disparity"],
-};
 const metric = (key) => ({ title: ABOUT[key][0], about: ABOUT[key][1], kind: "number", get: (row) => row.metrics[key]?.value ?? null, cell: (row) => estimate(row.metrics[key]) });
 
 const modelsTable = (fleet, audit, found) => {

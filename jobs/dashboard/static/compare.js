@@ -2,8 +2,8 @@
 import { get } from "./api.js";
 import { LINES, cell, dots, figure } from "./charts.js";
 import { chip, chips, cut, el, estimate, filters, list, name, number, section, select, signed, table, when } from "./dom.js";
-import { ABOUT, trail } from "./audit.js";
-import { named } from "./fleet.js";
+import { trail } from "./audit.js";
+import { ABOUT, named } from "./fleet.js";
 
 const overlap = (one) => one.overlap === null ? "unknown: one-sided" : one.overlap ? "overlap" : el("span", { class: "apart" }, "do not overlap");
 const columns = (get) => [

@@ -3,7 +3,9 @@ import { get } from "./api.js";
 import { figure, lines } from "./charts.js";
 import { chip, chips, count, el, filters, name, number, limits, problem, search, section, select, table, waiting, when } from "./dom.js";
 
-export const METRICS = [["wcr", "worst class (WCR)"], ["aggregate", "score (mean)"], ["rdi", "gap between classes (RDI)"], ["nrgc", "inequality (NRGC)"], ["fp", "mean less a penalty (FP)"]];
+// The table of metrics, which the page carries: the worst class first.
+export const ABOUT = JSON.parse(document.querySelector("meta[name=classwise-metrics]").content);
+export const METRICS = ["wcr", ...Object.keys(ABOUT).filter((key) => key !== "wcr")].map((key) => [key, `${ABOUT[key][1]} (${ABOUT[key][0]})`]);
 const PART = 100;
 export const told = (audit) => audit.started ? audit.started.slice(0, 16).replace("T", " ") : audit.id;
 const link = (fleet, audit) => `#/fleet/${encodeURIComponent(fleet)}/${encodeURIComponent(audit)}`;

@@ -93,13 +93,16 @@ class Page:
         )
 
     def rows(self, caption: str) -> list[list[str]]:
-        found: list[list[str]] = self.js(
-            "const table = [...document.querySelectorAll('main table')]"
-            ".find(t => t.caption.textContent.startsWith(arguments[0]));"
-            "return [...table.tBodies[0].rows].map(r => [...r.cells].map(c => c.textContent.trim()))",
-            caption,
+        """The cells of a table, once it is there: parts of a page come one after the other."""
+        table = (
+            "[...document.querySelectorAll('main table')]"
+            f".find(t => t.caption.textContent.startsWith({json.dumps(caption)}))"
         )
-        return found
+        self.until(table)
+        cells: list[list[str]] = self.js(
+            f"return [...{table}.tBodies[0].rows].map(r => [...r.cells].map(c => c.textContent.trim()))"
+        )
+        return cells
 
     def drawn(self) -> None:
         """Wait until the first figure, which is brought into view, is drawn."""
@@ -176,8 +179,8 @@ def test_over_time_follows_its_choices_and_has_its_numbers_as_a_table(page: Page
     page.ids()
     page.drawn()
     page.choose("Measure", "clean")
-    page.choose("Number", "score (mean)")
-    page.until("document.querySelector('main figure h3')?.textContent === 'clean: score (mean)'")
+    page.choose("Number", "mean over all samples (score)")
+    page.until("document.querySelector('main figure h3')?.textContent === 'clean: mean over all samples (score)'")
     rows = {row[0]: row[1:] for row in page.rows("The same numbers")}
     assert [cell[:5] for cell in rows["second"]] == ["0.900", "0.800", "0.700", "–"]
     assert "0.680 to 0.720" in rows["second"][2] and "fail" in rows["second"][2]

@@ -12,6 +12,7 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from moto.server import ThreadedMotoServer
 from ports import free_port
+from s3fs import S3FileSystem
 
 from services.errors import StorageError
 from services.storage import files
@@ -94,8 +95,10 @@ def s3() -> Iterator[tuple[str, ThreadedMotoServer]]:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in known.items():
             patch.setenv(name, value)
+        S3FileSystem.clear_instance_cache()  # a test before may have opened one at another endpoint
         fsspec.filesystem("s3").mkdir("runs")
         yield "s3://runs/x", server
+        S3FileSystem.clear_instance_cache()
 
 
 @pytest.mark.filterwarnings("ignore")
