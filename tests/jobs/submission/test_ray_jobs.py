@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.server
 import json
 import os
+import re
 import shutil
 import signal
 import ssl
@@ -180,8 +181,12 @@ def test_ray_serve_serves_the_api(ray_head: Cluster, quick_fleet: dict[str, Any]
 
 @pytest.mark.parametrize(("token", "said"), [("", "Authentication required"), ("wrong" * 8, "Authentication failed")])
 def test_a_missing_or_wrong_token_says_what_to_set(ray_head: Cluster, token: str, said: str) -> None:
-    with pytest.raises(ServiceError, match=f"{said}.*RAY_AUTH_TOKEN"):
-        RayJobs(ray_head.address, token=token).check()
+    """In a process of its own: Ray's client adds the token of whatever cluster its process joined before."""
+    check = f"from jobs.submission.ray_jobs import RayJobs; RayJobs({ray_head.address!r}, token={token!r}).check()"
+    variables = {name: value for name, value in environment().items() if not name.startswith("RAY_AUTH")}
+    ran = subprocess.run([sys.executable, "-c", check], env=variables, capture_output=True, text=True, check=False)
+    assert ran.returncode == 1
+    assert re.search(f"ServiceError.*{said}.*RAY_AUTH_TOKEN", ran.stderr), ran.stderr
 
 
 def test_what_ray_does_not_know(client: AuditClient, monkeypatch: pytest.MonkeyPatch) -> None:
