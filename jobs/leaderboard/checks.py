@@ -27,12 +27,12 @@ def measure_notes(
         numbers: what counts for the score.
         measures: the measures of each audit as its fleet file gave them; an audit that is not there is not compared.
     """
-    parameters = {audit: _parameters(given) for audit, given in measures.items()}
+    parameters = {audit: _parameters(specs) for audit, specs in measures.items()}
     audits = list(dict.fromkeys(model.audit_id for model in models))
     notes = []
     for lens, series in {number.lens: number.series for number in numbers if number.series}.items():
         known = [fields for audit in audits if (fields := parameters.get(audit, {}).get(series.key))]
-        differing = sorted({name for one in known for name in one if len({repr(o.get(name)) for o in known}) > 1})
+        differing = sorted({name for own in known for name in own if len({repr(o.get(name)) for o in known}) > 1})
         if differing:
             differences = [
                 f"{name} {' or '.join(dict.fromkeys(json.dumps(o.get(name)) for o in known))}" for name in differing
@@ -45,15 +45,15 @@ def measure_notes(
     return notes
 
 
-def _parameters(given: Sequence[Any]) -> dict[str, dict[str, Any]]:
+def _parameters(specs: Sequence[Any]) -> dict[str, dict[str, Any]]:
     """Parameters of each series of an audit, defaults included; a measure that is not installed here is left out."""
-    found: dict[str, dict[str, Any]] = {}
-    for item in given:
+    by_series: dict[str, dict[str, Any]] = {}
+    for item in specs:
         fields = {"name": item} if isinstance(item, str) else item
         try:
             measure = MEASURES.get(str(fields.get("name"))).model_validate(fields)
             parameters = {key: value for key, value in measure.model_dump(mode="json").items() if key not in _RADII}
-            found |= {series.key: parameters for series in measure.series()}
+            by_series |= {series.key: parameters for series in measure.series()}
         except (AttributeError, ClasswiseError, ValidationError):
             continue
-    return found
+    return by_series

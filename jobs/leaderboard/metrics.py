@@ -119,9 +119,9 @@ def check_choice(choice: Choice, known: Catalogue) -> None:
     if choice.preset not in PRESETS:
         names = list(PRESETS)
         problems.append(Problem("--preset", "a preset", repr(choice.preset), did_you_mean(choice.preset, names)))
-    asked = [_split(text) for text in choice.metrics]
-    problems += [_unknown("--metric", target, known) for _, target in asked if not _is_known(target, known)]
-    names = [name for name, _ in asked]
+    wanted = [_split(text) for text in choice.metrics]
+    problems += [_unknown("--metric", target, known) for _, target in wanted if not _is_known(target, known)]
+    names = [name for name, _ in wanted]
     problems += [
         Problem("--metric", "each name once", f"{name!r} again", "call one of them otherwise: NAME=SERIES")
         for name in dict.fromkeys(names)
@@ -161,10 +161,10 @@ def board_metrics(choice: Choice, entries: Sequence[Entry], threat_model: str) -
 
 def left_out(choice: Choice, metrics: Sequence[Metric]) -> list[str]:
     """Names that were asked for and that no row of the board has."""
-    asked = [name for name, _ in map(_split, choice.metrics)] or list(PRESETS[choice.preset])
-    asked += [name for name, weight in choice.weights.items() if weight > 0]
+    wanted = [name for name, _ in map(_split, choice.metrics)] or list(PRESETS[choice.preset])
+    wanted += [name for name, weight in choice.weights.items() if weight > 0]
     have = {metric.name for metric in metrics}
-    return [name for name in dict.fromkeys(asked) if name not in have]
+    return [name for name in dict.fromkeys(wanted) if name not in have]
 
 
 def resolved(choice: Choice, entries: Sequence[Entry], threat_model: str) -> dict[str, str]:
@@ -181,24 +181,24 @@ def resolved(choice: Choice, entries: Sequence[Entry], threat_model: str) -> dic
     return {name: number.key for name, number in numbers.items()}
 
 
-def numbers(given: Sequence[tuple[str, str]]) -> dict[str, float]:
+def numbers(pairs: Sequence[tuple[str, str]]) -> dict[str, float]:
     """The weights as numbers.
 
     Raises:
         ConfigError: text that is no number, or a weight given twice.
     """
-    found: dict[str, float] = {}
+    values: dict[str, float] = {}
     problems = []
-    for name, text in given:
-        if name in found:
+    for name, text in pairs:
+        if name in values:
             problems.append(Problem(f"--weight {name}", "one weight a metric", "several", "give it once"))
         try:
-            found[name] = limits.number(text)
+            values[name] = limits.number(text)
         except ValueError:
             problems.append(Problem(f"--weight {name}", "a number of at least 0", repr(text)))
     if problems:
         raise ConfigError(problems)
-    return found
+    return values
 
 
 def _counted(entries: Sequence[Entry]) -> dict[Number, int]:

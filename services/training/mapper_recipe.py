@@ -34,8 +34,8 @@ class MapperRecipe(BaseModel):
     reconstruction: float = Field(default=10.0, ge=0, le=1e30)
     regression: float = Field(default=0.2, ge=0, le=1e30)
     critic_rate: float = Field(default=0.2, gt=0, le=1e30)
-    jolt: float = Field(default=0.7, ge=0, le=1e30)
-    pull: float = Field(default=0.05, ge=0, le=1e30)
+    noise_std: float = Field(default=0.7, ge=0, le=1e30)
+    latent_penalty: float = Field(default=0.05, ge=0, le=1e30)
     device: str = "cpu"
 
     def canonical(self) -> str:

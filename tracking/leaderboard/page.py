@@ -43,9 +43,9 @@ def board_data(board: Board) -> dict[str, Any]:
     catalogue, keys = board.catalogue, board.keys
     place = {key: index for index, key in enumerate(keys)}
     metrics = [
-        {"name": one.name, "title": one.title, "column": place[one.key], "weight": one.weight}
-        for one in board.metrics
-        if one.key in place
+        {"name": metric.name, "title": metric.title, "column": place[metric.key], "weight": metric.weight}
+        for metric in board.metrics
+        if metric.key in place
     ]
     classes = [place.get(key, -1) for key in board.class_keys]
     return {
