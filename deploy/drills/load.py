@@ -74,7 +74,7 @@ def load(layout: Layout, *, submissions: int, schedules: int, poll: str, picture
     faults = [] if done else [f"not all over after {seconds:g} s"]
     faults += _faults(layout, ids, submissions, states, firings, schedules)
     faults += [f"the watcher was refused with {status}" for status in sorted(set(watcher.refused))]
-    asked = page.seconds if page else []
+    delays = page.seconds if page else []
     if page:
         faults += [f"the page's console: {line}" for line in page.faults]
         faults += [f"the page was refused with {status}" for status in sorted(set(page.refused))]
@@ -84,7 +84,7 @@ def load(layout: Layout, *, submissions: int, schedules: int, poll: str, picture
         "POST /v1/audits, median / p95 / most": spread([took for took, _, _ in posted]),
         "answers": dict(Counter(status for _, _, status in posted)),
         "watcher's GET, median / p95 / most": f"{spread(watcher.seconds)} ({len(watcher.seconds)} times)",
-        "the page's requests, median / p95 / most": f"{spread(asked)} ({len(asked)} times)",
+        "the page's requests, median / p95 / most": f"{spread(delays)} ({len(delays)} times)",
         "submissions ended": dict(states),
         "firings ended": dict(Counter(f"{each.state} {each.outcome or ''}".strip() for each in firings)),
         "all over after": f"{took:.0f} s",

@@ -28,8 +28,8 @@ def main() -> int:
         with FileLock(folder / "lock", timeout=0):
             return _ACTIONS[options.action](folder, options)
     except Timeout:
-        told = Problem("--dir", "one command at a time on a stack", "another that runs", "wait for it")
-        typer.echo(f"local-stack: {told}", err=True)
+        busy = Problem("--dir", "one command at a time on a stack", "another that runs", "wait for it")
+        typer.echo(f"local-stack: {busy}", err=True)
     except OSError as error:
         typer.echo(f"local-stack: {folder}: {error}", err=True)
     except ClasswiseError as error:

@@ -26,13 +26,13 @@ def binary(name: str) -> str:
         ConfigError: it is not installed.
     """
     folders = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=_version, reverse=True)
-    found = next((str(folder / name) for folder in folders if (folder / name).exists()), shutil.which(name))
-    if found is None:
+    path = next((str(folder / name) for folder in folders if (folder / name).exists()), shutil.which(name))
+    if path is None:
         remedy = "install PostgreSQL (Debian: apt-get install postgresql), or put its programs on the PATH"
         raise ConfigError(
             Problem(name, "PostgreSQL's program", "nothing in /usr/lib/postgresql or on the PATH", remedy)
         )
-    return found
+    return path
 
 
 def owner() -> str | None:

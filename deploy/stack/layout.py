@@ -94,8 +94,8 @@ def existing(folder: Path) -> Layout | None:
         body = json.loads(path.read_text())
         return Layout(folder, body["mark"], body["link"], body["workers"], body["cpus"], body["audits"], body["ports"])
     except (ValueError, KeyError, TypeError) as error:
-        found = f"{type(error).__name__}: {error}"
-        raise ConfigError(Problem(str(path), "the record of a stack", found, "remove the folder")) from error
+        actual = f"{type(error).__name__}: {error}"
+        raise ConfigError(Problem(str(path), "the record of a stack", actual, "remove the folder")) from error
 
 
 def require_ours(folder: Path) -> None:

@@ -127,8 +127,8 @@ def _head(layout: Layout) -> Part:
     words += ["--dashboard-agent-listen-port", str(layout.ports["head-agent"])]
     words += ["--resources", json.dumps({SLOTS: layout.audits})]
     tracking = (KEY_PATH, "MLFLOW_TRACKING_URI", "MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD")
-    told = variables(layout)
-    environment = {**_node_environment(layout), **{name: told[name] for name in tracking}}  # audits are driven there
+    known = variables(layout)
+    environment = {**_node_environment(layout), **{name: known[name] for name in tracking}}  # audits are driven there
     environment["RAY_JOB_START_TIMEOUT_SECONDS"] = str(QUEUE_SECONDS)
     return Part(
         "head",
@@ -196,8 +196,8 @@ def _environment() -> dict[str, str]:
 
 
 def _ray_variables(layout: Layout) -> dict[str, str]:
-    told = variables(layout)
-    return {name: told[name] for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH")}
+    known = variables(layout)
+    return {name: known[name] for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH")}
 
 
 def _submitting(layout: Layout) -> dict[str, str]:

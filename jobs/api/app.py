@@ -30,7 +30,7 @@ from jobs.schedules.place import schedules_uri
 from jobs.submission.client import AuditClient
 from jobs.terminal.remembered import Remembered
 from jobs.web.guard import Guard, Rates
-from jobs.web.problems import error_body, said
+from jobs.web.problems import error_body, refused
 from services.errors import (
     ClasswiseError,
     ConfigError,
@@ -120,12 +120,12 @@ def _add_health(app: FastAPI, client: AuditClient) -> None:
 
     storage, own = Remembered(client.check_storage, READY_SECONDS), CapacityLimiter(2)
 
-    @app.get("/ready/results", summary="Whether results can be read, whatever the cluster does", responses=said(503))
+    @app.get("/ready/results", summary="Whether results can be read, whatever the cluster does", responses=refused(503))
     async def readable() -> HealthBody:
         await to_thread.run_sync(storage.get, limiter=own)
         return HealthBody(status="ready", version=installed)
 
-    @app.get("/ready", summary="Whether audits can be started", responses=said(503))
+    @app.get("/ready", summary="Whether audits can be started", responses=refused(503))
     def ready() -> HealthBody:
         readiness.get()
         return HealthBody(status="ready", version=installed)

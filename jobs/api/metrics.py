@@ -59,13 +59,13 @@ class ApiMetrics:
     def text(self) -> bytes:
         """All of it."""
         try:
-            found = self._by_state.get()
+            counts = self._by_state.get()
         except ClasswiseError:
             self._up.set(0)
         else:
             self._up.set(1)
             for state in State:
-                self._states.labels(state=state.value).set(found[state])
+                self._states.labels(state=state.value).set(counts[state])
         with suppress(ClasswiseError):  # the last heartbeat stays, and grows old
             beats, faulty = self._schedules.get()
             self._faulty.set(faulty)

@@ -136,7 +136,7 @@ def digests(settings: Settings, environment: Mapping[str, str]) -> dict[str, byt
     Raises:
         ConfigError: a token is missing, short, or given to two callers; all of them at once.
     """
-    found: dict[str, bytes] = {}
+    known: dict[str, bytes] = {}
     problems = []
     for index, token in enumerate(settings.tokens):
         where = f"tokens[{index}] ({token.name})"
@@ -147,12 +147,12 @@ def digests(settings: Settings, environment: Mapping[str, str]) -> dict[str, byt
         elif len(text) < TOKEN_LENGTH:
             remedy = "make one with: python -c 'import secrets; print(secrets.token_urlsafe(32))'"
             problems.append(Problem(where, f"a token of at least {TOKEN_LENGTH} characters", f"{len(text)}", remedy))
-        elif token.name in found or digest in found.values():
+        elif token.name in known or digest in known.values():
             problems.append(Problem(where, "another name and another token than those before", "the same"))
-        found[token.name] = digest
+        known[token.name] = digest
     if problems:
         raise ConfigError(problems)
-    return found
+    return known
 
 
 def _text(token: TokenConfig, environment: Mapping[str, str]) -> str | None:

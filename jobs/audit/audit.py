@@ -238,8 +238,8 @@ def _preflight(
         else:
             facts[name] = receipt.facts
             files.write_bytes(paths[name], json.dumps(receipt.facts, allow_nan=False).encode())
-    for name, found in facts.items():
-        unable = [problem for measure in measures for problem in _unable(name, found, measure)]
+    for name, fact in facts.items():
+        unable = [problem for measure in measures for problem in _unable(name, fact, measure)]
         if unable:
             session.fault(name, unable)
     session.check(PreflightError)

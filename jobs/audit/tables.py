@@ -66,9 +66,9 @@ def on_logits(
             return receipts
         receipts = [receipt for receipt in receipts if receipt.task.model.name not in lost]
         fill_logits(todo, context, session)
-    found = f"those of {', '.join(item.spec.name for item in todo[:3])} deleted {ROUNDS} times"
+    actual = f"those of {', '.join(item.spec.name for item in todo[:3])} deleted {ROUNDS} times"
     raise StorageError(
-        Problem(context.cache, "tables that stay", found, "run the audit when nothing empties the cache")
+        Problem(context.cache, "tables that stay", actual, "run the audit when nothing empties the cache")
     )
 
 

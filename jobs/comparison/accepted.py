@@ -76,8 +76,8 @@ def read_accepted(home: str) -> Accepted | None:
     Raises:
         StorageError: the file is damaged, or a newer classwise wrote it.
     """
-    found = _FILE.read(home)
-    return found if found is not None and found.history else None
+    record = _FILE.read(home)
+    return record if record is not None and record.history else None
 
 
 def accept(folder: str, *, by: str, why: str = "", even_though_failed: bool = False) -> Acceptance:

@@ -84,7 +84,7 @@ def _differing(value: Any, other: Any) -> str:
 
 def _alias(then: AuditResult, now: AuditResult, was: ModelResult, model: ModelResult) -> Iterator[Drift]:
     """The alias that both fleet files name points to another version."""
-    before, after = _asked(then, was.spec.name), _asked(now, model.spec.name)
+    before, after = _registered_alias(then, was.spec.name), _registered_alias(now, model.spec.name)
     if before is None or after is None or before[0] != after[0] or not before[3]:
         return
     old, new = _VERSION.match(was.spec.uri), _VERSION.match(model.spec.uri)
@@ -92,7 +92,7 @@ def _alias(then: AuditResult, now: AuditResult, was: ModelResult, model: ModelRe
         yield Drift("alias", f"{model.spec.name}: {before[1]}@{before[3]}", f"version {old[2]}", f"version {new[2]}")
 
 
-def _asked(result: AuditResult, name: str) -> re.Match[str] | None:
+def _registered_alias(result: AuditResult, name: str) -> re.Match[str] | None:
     """The registry address in the fleet file, before its alias was resolved."""
     models = result.config.get("models", [])
     uri = next((str(model.get("uri", "")) for model in models if model.get("name") == name), "")

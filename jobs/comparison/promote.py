@@ -31,14 +31,14 @@ _RESOLVED = re.compile(r"mlflow:models:/([^/@?]+)/(\d+)(?:\?|$)")
 
 def aliases_now(config: FleetConfig) -> dict[str, str | None]:
     """Where the aliases point that may be moved: a version, "" for an alias that is not there, None for unknown."""
-    found: dict[str, str | None] = {}
+    versions: dict[str, str | None] = {}
     for target in targets(config):
         try:
             uri = tracking_uri(config.storage, config.tracking.uri)
-            found[target.key] = alias_version(uri, target.registered, target.alias)
+            versions[target.key] = alias_version(uri, target.registered, target.alias)
         except TrackingError:
-            found[target.key] = None
-    return found
+            versions[target.key] = None
+    return versions
 
 
 def promote(config: FleetConfig, result: AuditResult, folder: str, uri: str) -> tuple[Promotion, ...]:

@@ -34,7 +34,7 @@ def tracking_uri(storage_url: str, configured: str | None) -> str:
 def reads_mlflow(config: FleetConfig) -> bool:
     """Whether the fleet names an `mlflow:` source: of a model, of samples, or in a measure."""
     samples = [part.uri for part in (config.samples, config.generated) if part is not None]
-    options = [value for one in config.measures if isinstance(one, dict) for value in one.values()]
+    options = [value for measure in config.measures if isinstance(measure, dict) for value in measure.values()]
     return any(str(text).startswith("mlflow:") for text in (*samples, *options, *(m.uri for m in config.models)))
 
 

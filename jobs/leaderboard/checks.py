@@ -26,12 +26,12 @@ def measure_notes(
         keys: keys that count for the score.
         measures: the measures of each audit as its fleet file gave them; an audit that is not there is not compared.
     """
-    parameters = {audit: _parameters(given) for audit, given in measures.items()}
+    parameters = {audit: _parameters(specs) for audit, specs in measures.items()}
     audits = list(dict.fromkeys(model.audit_id for model in models))
     notes = []
     for lens in dict.fromkeys(_lens(key) for key in keys):
-        known = [found for audit in audits if (found := _of(lens, parameters.get(audit, {})))]
-        differing = sorted({name for one in known for name in one if len({repr(o.get(name)) for o in known}) > 1})
+        known = [values for audit in audits if (values := _of(lens, parameters.get(audit, {})))]
+        differing = sorted({name for own in known for name in own if len({repr(o.get(name)) for o in known}) > 1})
         if differing:
             differences = [
                 f"{name} {' or '.join(dict.fromkeys(json.dumps(o.get(name)) for o in known))}" for name in differing
@@ -51,18 +51,18 @@ def _lens(key: str) -> str:
     return short_key(key) if short_key(key) != key else key.rpartition("/")[0]
 
 
-def _parameters(given: Sequence[Any]) -> dict[str, dict[str, Any]]:
+def _parameters(specs: Sequence[Any]) -> dict[str, dict[str, Any]]:
     """Parameters of each series of an audit, defaults included; a measure that is not installed here is left out."""
-    found: dict[str, dict[str, Any]] = {}
-    for item in given:
+    by_series: dict[str, dict[str, Any]] = {}
+    for item in specs:
         fields = {"name": item} if isinstance(item, str) else item
         try:
             measure = MEASURES.get(str(fields.get("name"))).model_validate(fields)
             parameters = {key: value for key, value in measure.model_dump(mode="json").items() if key not in _RADII}
-            found |= {series_key(series.key): parameters for series in measure.series()}
+            by_series |= {series_key(series.key): parameters for series in measure.series()}
         except (AttributeError, ClasswiseError, ValidationError):
             continue
-    return found
+    return by_series
 
 
 def _of(lens: str, parameters: Mapping[str, dict[str, Any]]) -> dict[str, Any]:

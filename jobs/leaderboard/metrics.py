@@ -90,9 +90,9 @@ def check_choice(choice: Choice, known: Sequence[str]) -> None:
     if choice.preset not in PRESETS:
         names = list(PRESETS)
         problems.append(Problem("--preset", "a preset", repr(choice.preset), did_you_mean(choice.preset, names)))
-    asked = [_split(text) for text in choice.metrics]
-    problems += [_unknown("--metric", target, known) for _, target in asked if not _is_known(target, known)]
-    names = [name for name, _ in asked]
+    wanted = [_split(text) for text in choice.metrics]
+    problems += [_unknown("--metric", target, known) for _, target in wanted if not _is_known(target, known)]
+    names = [name for name, _ in wanted]
     problems += [
         Problem("--metric", "each name once", f"{name!r} again", "call one of them otherwise: NAME=SERIES")
         for name in dict.fromkeys(names)
@@ -132,23 +132,23 @@ def board_metrics(choice: Choice, entries: Sequence[Entry], threat_model: str) -
 
 def left_out(choice: Choice, metrics: Sequence[Metric]) -> list[str]:
     """Names that were asked for and that no row of the board has."""
-    asked = [name for name, _ in map(_split, choice.metrics)] or list(PRESETS[choice.preset])
-    asked += [name for name, weight in choice.weights.items() if weight > 0]
+    wanted = [name for name, _ in map(_split, choice.metrics)] or list(PRESETS[choice.preset])
+    wanted += [name for name, weight in choice.weights.items() if weight > 0]
     have = {metric.name for metric in metrics}
-    return [name for name in dict.fromkeys(asked) if name not in have]
+    return [name for name in dict.fromkeys(wanted) if name not in have]
 
 
 def resolved(choice: Choice, entries: Sequence[Entry], threat_model: str) -> dict[str, str]:
     """The key that each name stands for on this board, for the names that any row has a number for."""
     counted = _counted([entry for entry in entries if not entry.source] or entries)
     radius = _radius(threat_model)
-    found: dict[str, str] = {}
+    keys: dict[str, str] = {}
     for name, role in ROLES.items():
         wished = choice.series.get(name)
-        key = _key(wished, list(counted)) if wished else _first(role, found, counted, radius)
+        key = _key(wished, list(counted)) if wished else _first(role, keys, counted, radius)
         if key:
-            found[name] = key
-    return found
+            keys[name] = key
+    return keys
 
 
 def keys_of(entries: Sequence[Entry]) -> list[str]:
@@ -156,24 +156,24 @@ def keys_of(entries: Sequence[Entry]) -> list[str]:
     return sorted({key for entry in entries for key in entry.numbers})
 
 
-def numbers(given: Sequence[tuple[str, str]]) -> dict[str, float]:
+def numbers(pairs: Sequence[tuple[str, str]]) -> dict[str, float]:
     """The weights as numbers.
 
     Raises:
         ConfigError: text that is no number, or a weight given twice.
     """
-    found: dict[str, float] = {}
+    values: dict[str, float] = {}
     problems = []
-    for name, text in given:
-        if name in found:
+    for name, text in pairs:
+        if name in values:
             problems.append(Problem(f"--weight {name}", "one weight a metric", "several", "give it once"))
         try:
-            found[name] = limits.number(text)
+            values[name] = limits.number(text)
         except ValueError:
             problems.append(Problem(f"--weight {name}", "a number of at least 0", repr(text)))
     if problems:
         raise ConfigError(problems)
-    return found
+    return values
 
 
 def _counted(entries: Sequence[Entry]) -> dict[str, int]:
@@ -184,10 +184,10 @@ def _counted(entries: Sequence[Entry]) -> dict[str, int]:
     return counts
 
 
-def _first(role: Role, found: Mapping[str, str], counted: Mapping[str, int], radius: str) -> str:
+def _first(role: Role, keys: Mapping[str, str], counted: Mapping[str, int], radius: str) -> str:
     """The key that most rows have, then the preferred kind, then the threat model's radius, then the smallest."""
     if role.like:
-        lens = short_key(found.get(role.like, ""))
+        lens = short_key(keys.get(role.like, ""))
         key = _joined(role, lens) if lens else ""
         return key if key in counted else ""
     ranked = []

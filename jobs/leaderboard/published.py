@@ -69,11 +69,11 @@ def read_published(path: str | Path) -> tuple[list[Entry], list[str]]:
     data = _parsed(Path(path))
     if not isinstance(data, dict):
         raise ConfigError(Problem(str(path), f"a mapping with {KIND.keys}", type(data).__name__))
-    found, problems = validated(data, PublishedFile, where)
-    problems += _range_problems(found, where) if found else []
-    if problems or found is None:
+    file, problems = validated(data, PublishedFile, where)
+    problems += _range_problems(file, where) if file else []
+    if problems or file is None:
         raise ConfigError(problems)
-    return [_entry(row, found) for row in found.rows], [_note(found)]
+    return [_entry(row, file) for row in file.rows], [_note(file)]
 
 
 def imported(paths: Sequence[str], filters: Mapping[str, Sequence[str]]) -> tuple[list[Entry], list[str]]:
@@ -81,8 +81,8 @@ def imported(paths: Sequence[str], filters: Mapping[str, Sequence[str]]) -> tupl
     entries: list[Entry] = []
     notes: list[str] = []
     for path in paths:
-        found, file_notes = read_published(path)
-        kept = [entry for entry in found if _passes(entry, filters)]
+        listed, file_notes = read_published(path)
+        kept = [entry for entry in listed if _passes(entry, filters)]
         entries += kept
         notes += file_notes if kept else [f"published: no row of {path} passes the filters"]
     return entries, notes
@@ -99,14 +99,14 @@ def _passes(entry: Entry, filters: Mapping[str, Sequence[str]]) -> bool:
 
 
 def beside(
-    found: Mapping[tuple[str, str, str], list[AuditedModel]], published: Sequence[Entry], together: bool
+    models_by_setting: Mapping[tuple[str, str, str], list[AuditedModel]], published: Sequence[Entry], together: bool
 ) -> list[tuple[list[AuditedModel], list[Entry]]]:
     """The models of each board with the published rows of the same data set and, where declared, threat model."""
     if together:
-        return [([model for models in found.values() for model in models], list(published))]
+        return [([model for models in models_by_setting.values() for model in models], list(published))]
     boards = []
     placed: set[int] = set()
-    for (dataset, threat, _), models in found.items():
+    for (dataset, threat, _), models in models_by_setting.items():
         mine = [entry for entry in published if _belongs(entry, dataset, threat)]
         placed |= {id(entry) for entry in mine}
         boards.append((models, mine))
@@ -141,13 +141,13 @@ def _range_problems(file: PublishedFile, where: Locator) -> list[Problem]:
     return problems
 
 
-def _note(found: PublishedFile) -> str:
-    rows = "1 row is" if len(found.rows) == 1 else f"{len(found.rows)} rows are"
+def _note(file: PublishedFile) -> str:
+    rows = "1 row is" if len(file.rows) == 1 else f"{len(file.rows)} rows are"
     text = (
-        f"published: {rows} from {found.source} ({found.license}), measured by others on other samples, with other "
+        f"published: {rows} from {file.source} ({file.license}), measured by others on other samples, with other "
         "code and perhaps other radii, and without intervals: a difference to an audited row is not a finding"
     )
-    return f"{text}. {found.note}" if found.note else text
+    return f"{text}. {file.note}" if file.note else text
 
 
 def _entry(row: PublishedRow, file: PublishedFile) -> Entry:

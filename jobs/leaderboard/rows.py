@@ -33,7 +33,7 @@ def rows(
     groups: dict[tuple[object, ...], list[AuditedModel]] = {}
     for model in models:
         groups.setdefault((model.run_id,) if by_seed else _group(model), []).append(model)
-    found: list[Entry] = []
+    entries: list[Entry] = []
     for group in groups.values():
         again = [seed for seed, times in Counter(model.tags.get("seed") for model in group).items() if times > 1]
         if len(group) > 1 and again:
@@ -41,16 +41,16 @@ def rows(
                 f"{_called(group[0])}: {len(group)} models, two or more of seed {again[0]}; they differ in something "
                 "that their tags do not say, so they are not averaged"
             )
-        found += [_alone(model) for model in group] if again or len(group) == 1 else [_pooled(group)]
-    return _distinct([_shortened(entry) if one_architecture else entry for entry in found]), notes
+        entries += [_alone(model) for model in group] if again or len(group) == 1 else [_pooled(group)]
+    return _distinct([_shortened(entry) if one_architecture else entry for entry in entries]), notes
 
 
 def settings(models: Iterable[AuditedModel]) -> dict[tuple[str, str, str], list[AuditedModel]]:
     """The models by what may be ranked together: data set, threat model and samples; in that order."""
-    found: dict[tuple[str, str, str], list[AuditedModel]] = {}
+    by_setting: dict[tuple[str, str, str], list[AuditedModel]] = {}
     for model in models:
-        found.setdefault(model.setting, []).append(model)
-    return dict(sorted(found.items()))
+        by_setting.setdefault(model.setting, []).append(model)
+    return dict(sorted(by_setting.items()))
 
 
 def _group(model: AuditedModel) -> tuple[object, ...]:

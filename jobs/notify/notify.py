@@ -84,7 +84,7 @@ def notify(
         StorageError: the record cannot be read or written.
     """
     comparison, earlier = read_comparison(folder), read_deliveries(folder)
-    delivered = {one.hook for one in earlier if one.delivered} if only_failed else set()
+    delivered = {delivery.hook for delivery in earlier if delivery.delivered} if only_failed else set()
     chosen = [(hook, applies(hook.when, result, comparison)) for hook in hooks if name_of(hook) not in delivered]
     jobs = [
         _Job(hook, tuple(because), json.dumps(body_of(result, comparison, folder, because), allow_nan=False).encode())
@@ -99,8 +99,8 @@ def notify(
 
 def read_deliveries(folder: str) -> tuple[Delivery, ...]:
     """What the bundle in `folder` says of its deliveries, the earliest first; raises as `RecordFile.read`."""
-    found = _FILE.read(folder)
-    return found.deliveries if found is not None else ()
+    record = _FILE.read(folder)
+    return record.deliveries if record is not None else ()
 
 
 def name_of(hook: NotifyConfig) -> str:
@@ -132,8 +132,8 @@ def _together(jobs: Sequence[_Job], environment: Mapping[str, str]) -> tuple[Del
         thread.join(TOTAL_SECONDS + GRACE)
     late = f"no answer within {TOTAL_SECONDS:g} s"
     return tuple(
-        found or Delivery("", name_of(job.hook), job.because, False, late)
-        for job, found in zip(jobs, done, strict=True)
+        delivery or Delivery("", name_of(job.hook), job.because, False, late)
+        for job, delivery in zip(jobs, done, strict=True)
     )
 
 

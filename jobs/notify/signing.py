@@ -44,8 +44,8 @@ def verify(body: bytes, header: str, secret: str, *, tolerance: float = TOLERANC
     if abs((time.time() if now is None else now) - int(times[0])) > tolerance:
         return False
     expected = _digest(body, secret, times[0]).encode()
-    given = [value.encode("utf-8", "replace") for name, _, value in fields if name == "v1"]
-    return any(hmac.compare_digest(expected, each) for each in given)
+    signatures = [value.encode("utf-8", "replace") for name, _, value in fields if name == "v1"]
+    return any(hmac.compare_digest(expected, each) for each in signatures)
 
 
 def _digest(body: bytes, secret: str, at: str) -> str:

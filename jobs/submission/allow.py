@@ -99,7 +99,7 @@ def _aftermath_refusals(fleet: Fleet, allow: AllowConfig) -> Iterator[Problem]:
             granted = ", ".join(allow.secrets) or "(none)"
             yield Problem(f"{where}.secret_env", f"a variable among {granted}", hook.secret_env, _ASK)
     if targets(config) and not allow.promote:
-        yield Problem("promote", "no alias to move", ", ".join(one.key for one in targets(config))[:120], _ASK)
+        yield Problem("promote", "no alias to move", ", ".join(target.key for target in targets(config))[:120], _ASK)
     if config.accept != "by-hand" and not allow.accept:
         yield Problem("accept", "by-hand", config.accept, _ASK)
 

@@ -134,11 +134,11 @@ def list_(
 ) -> None:
     """List submitted audits, the latest first."""
     with console.exits(json):
-        found = client_for(address, storage, ca, insecure).list(fleet)
+        statuses = client_for(address, storage, ca, insecure).list(fleet)
         if json:
-            console.print_json([asdict(status) for status in found])
+            console.print_json([asdict(status) for status in statuses])
             return
-        for status in found:
+        for status in statuses:
             console.say(_line(status))
 
 

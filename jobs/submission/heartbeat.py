@@ -50,17 +50,17 @@ class Progress:
     schema_version: int = SCHEMA_VERSION
 
 
-_TOLD: TypeAdapter[Progress] = TypeAdapter(Progress)
+_PROGRESS: TypeAdapter[Progress] = TypeAdapter(Progress)
 
 
 def read_progress(folder: str, attempt: str) -> Progress | None:
     """How far that attempt is; None when it has not said, or what is there cannot be read."""
     path = files.join(folder, PROGRESS)
     try:
-        found = _TOLD.validate_json(files.read_bytes(path)) if files.exists(path) else None
+        progress = _PROGRESS.validate_json(files.read_bytes(path)) if files.exists(path) else None
     except (ValidationError, StorageError):
         return None
-    return found if found is not None and found.attempt == attempt else None
+    return progress if progress is not None and progress.attempt == attempt else None
 
 
 class Telling:
@@ -114,7 +114,7 @@ class Telling:
 
     def _write(self, now: float) -> None:
         try:
-            files.write_bytes(self._path, _TOLD.dump_json(self._progress))
+            files.write_bytes(self._path, _PROGRESS.dump_json(self._progress))
         except Exception as error:  # of the storage's own library, too
             if not self._failed:
                 self._inner.note(f"progress cannot be told, the audit goes on: {error}")

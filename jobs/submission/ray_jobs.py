@@ -100,9 +100,9 @@ class RayJobs:
     def infos(self) -> list[JobInfo]:
         """The latest attempts of jobs that carry classwise's metadata, among all jobs of the cluster."""
         with self._translated():
-            found = self._client().list_jobs()
+            jobs = self._client().list_jobs()
         latest: dict[str, tuple[int, JobInfo]] = {}
-        for job in found:
+        for job in jobs:
             if "classwise.folder" in (job.metadata or {}):
                 info, number = _info(job), _number(str(job.submission_id))
                 if number > latest.get(info.id, (0, info))[0]:
@@ -124,8 +124,8 @@ class RayJobs:
         """Whether a node that is alive has slots for audits."""
         if self._slotted is None or time.monotonic() - self._slotted[0] > SLOTS_SECONDS:
             rows = self._client()._do_request("GET", "/api/v0/nodes").json()["data"]["result"]["result"]
-            found = any(SLOTS in row["resources_total"] for row in rows if row["state"] == "ALIVE")
-            self._slotted = (time.monotonic(), found)
+            has_slots = any(SLOTS in row["resources_total"] for row in rows if row["state"] == "ALIVE")
+            self._slotted = (time.monotonic(), has_slots)
         return self._slotted[1]
 
     def _job(self, name: str) -> str:
@@ -233,8 +233,8 @@ def _problem(address: str, error: Exception) -> Problem:
         remedy = "set RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH to the cluster's token"
         return Problem(address, "a job server that accepts the token", shown[:120], remedy)
     if "SSLError" in (cause := f"{type(error.__context__).__name__} {error.__context__}") or "SSLError" in text:
-        found = cause.partition(" ")[2][-300:] or shown
-        return Problem(address, "a TLS certificate that can be trusted", found, "give the authority's with --ca FILE")
+        actual = cause.partition(" ")[2][-300:] or shown
+        return Problem(address, "a TLS certificate that can be trusted", actual, "give the authority's with --ca FILE")
     remedy = "check the address of the cluster's dashboard, http://HEAD:8265, and that it runs"
     return Problem(address, "Ray's job server", shown or type(error).__name__, remedy)
 

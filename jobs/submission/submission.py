@@ -163,9 +163,9 @@ def read_fleet(folder: str, signing_key: bytes = b"") -> tuple[Submission, Fleet
     path = files.join(folder, "fleet.json")
     body = _read(path)
     if body is None or not isinstance(body.get("fleet"), dict):
-        found = "nothing" if body is None else "something else"
+        actual = "nothing" if body is None else "something else"
         remedy = "who submits and who audits must reach one storage under one name"
-        raise StorageError(Problem(path, "a submitted fleet", found, remedy))
+        raise StorageError(Problem(path, "a submitted fleet", actual, remedy))
     require_signed(body, signing_key, where=path, name=folder.rstrip("/").rpartition("/")[2])
     fleet = validate_fleet(body["fleet"], source=path)
     submission = Submission(str(body.get("id", "")), fleet.config.fleet, str(body.get("key", "")), folder)

@@ -30,12 +30,12 @@ def measured_sets(sweep: Sweep, sets: dict[str, TrainingSet], problems: list[Pro
         return sets
     from services.training.mappers.kinds import attribute_problems, measure
 
-    found = {}
+    measured = {}
     for label, data in sets.items():
         attributes = measure(data, names)
         problems += attribute_problems(data, attributes, names)
-        found[label] = replace(data, attributes=attributes)
-    return found
+        measured[label] = replace(data, attributes=attributes)
+    return measured
 
 
 def probed_mappers(sweep: Sweep, sets: dict[str, TrainingSet], problems: list[Problem]) -> dict[MapperKey, Probed]:

@@ -81,19 +81,19 @@ class Row:
     state: str = "waiting"
     point: EpochPoint | None = None
     seconds: float = 0.0
-    seen: int = 0
+    timed: int = 0
 
     def take(self, point: EpochPoint) -> None:
         """Count an epoch."""
         self.point, self.done = point, point.epoch + 1
-        self.seconds, self.seen = self.seconds + point.seconds, self.seen + 1
+        self.seconds, self.timed = self.seconds + point.seconds, self.timed + 1
 
     @property
     def left(self) -> float | None:
         """Seconds until the trial ends, by the mean of the epochs seen."""
-        if self.state != "training" or not self.seen:
+        if self.state != "training" or not self.timed:
             return None
-        return (self.epochs - self.done) * self.seconds / self.seen
+        return (self.epochs - self.done) * self.seconds / self.timed
 
 
 class TrainTerminal:

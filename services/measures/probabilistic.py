@@ -151,19 +151,19 @@ class VerdictMeasure(PerturbationMeasure):
         passes = Passes(network, images, labels, ids, seed)
         columns: Columns = {}
         for radius in self.radii:
-            found = sequential_verdicts(passes.failures_at(self.kind, radius), len(ids), self.boundary())
-            columns |= self._columns(self.stem(radius), found)
+            verdicts = sequential_verdicts(passes.failures_at(self.kind, radius), len(ids), self.boundary())
+            columns |= self._columns(self.stem(radius), verdicts)
         return columns
 
     @staticmethod
-    def _columns(stem: str, found: Verdicts) -> Columns:
+    def _columns(stem: str, verdicts: Verdicts) -> Columns:
         return {
-            f"{stem}/certified": (found.verdict > 0).astype(np.float64),
-            f"{stem}/possible": (found.verdict >= 0).astype(np.float64),
-            f"{stem}/verdict": found.verdict,
-            f"{stem}/draws": found.draws,
-            f"{stem}/failures": found.failures,
-            f"{stem}/passes": found.passes,
+            f"{stem}/certified": (verdicts.verdict > 0).astype(np.float64),
+            f"{stem}/possible": (verdicts.verdict >= 0).astype(np.float64),
+            f"{stem}/verdict": verdicts.verdict,
+            f"{stem}/draws": verdicts.draws,
+            f"{stem}/failures": verdicts.failures,
+            f"{stem}/passes": verdicts.passes,
         }
 
 

@@ -38,8 +38,8 @@ def confusion_matrix(labels: NDArray[np.integer[Any]], predicted: NDArray[np.int
     guess = np.asarray(predicted)
     truth = as_indices(labels, guess.size, n_classes, "labels")
     kept = guess >= 0
-    seen = as_indices(guess[kept], int(kept.sum()), n_classes, "predicted")
-    counts = np.bincount(truth[kept] * n_classes + seen, minlength=n_classes * n_classes)
+    answers = as_indices(guess[kept], int(kept.sum()), n_classes, "predicted")
+    counts = np.bincount(truth[kept] * n_classes + answers, minlength=n_classes * n_classes)
     return counts.reshape(n_classes, n_classes).astype(np.int64)
 
 

@@ -224,8 +224,8 @@ class Pool(Generic[T, R]):
         failed_starts = slot.failed_starts + 1 if slot.starting is not None else 0
         if failed_starts >= START_ATTEMPTS:
             remedy = "look at the logs of Ray; does classwise import on every node?"
-            found = f"{failed_starts} died during startup, the last with {_message(error)}"
-            raise WorkerError(Problem("workers", "workers that start", found, remedy))
+            actual = f"{failed_starts} died during startup, the last with {_message(error)}"
+            raise WorkerError(Problem("workers", "workers that start", actual, remedy))
         counters.METER.count(counters.DEATHS)
         logs.event(_log, logging.WARNING, "worker lost and replaced", worker=index, cause=_message(error))
         self._replace(index, failed_starts)
@@ -296,9 +296,9 @@ class Pool(Generic[T, R]):
 
     def _not_placed(self) -> Problem:
         ask, free = self._ask, ray.available_resources()
-        found = f"{free.get('CPU', 0.0):g} CPU and {free.get('GPU', 0.0):g} GPU free after {ask.wait_seconds:g} s"
+        actual = f"{free.get('CPU', 0.0):g} CPU and {free.get('GPU', 0.0):g} GPU free after {ask.wait_seconds:g} s"
         remedy = "stop what holds them, or raise resources.wait_seconds"
-        return Problem("resources", f"room for a worker of {ask.each}", found, remedy)
+        return Problem("resources", f"room for a worker of {ask.each}", actual, remedy)
 
     def _close(self) -> None:
         slots, self.slots = self.slots, []

@@ -130,12 +130,12 @@ class Conductor:
 
         if isinstance(error, WorkerGroupError):
             os._exit(1)
-        ask, found = self._ask, " ".join(str(error).split())[-300:]
+        ask, actual = self._ask, " ".join(str(error).split())[-300:]
         if isinstance(error, ControllerError):
             wanted = f"room for {ask.gang} workers of {ask.each} within {ask.wait_seconds:g} s"
             remedy = "stop what holds them, or raise resources.wait_seconds"
-            raise ResourceError(Problem(task.title, wanted, found, remedy)) from error
-        raise WorkerError(Problem(task.title, "Ray Train to run the trial", found)) from error
+            raise ResourceError(Problem(task.title, wanted, actual, remedy)) from error
+        raise WorkerError(Problem(task.title, "Ray Train to run the trial", actual)) from error
 
 
 def _share_of_trial(config: dict[str, Any]) -> None:

@@ -185,8 +185,8 @@ def walk(url: str) -> Iterator[Entry]:
     """
     fs, root = filesystem(url)
     with _reaching(url, _unlisted):
-        found = fs.find(root, detail=True, **({"on_error": _unless_absent} if is_local(url) else {}))
-    for path, info in found.items():
+        listing = fs.find(root, detail=True, **({"on_error": _unless_absent} if is_local(url) else {}))
+    for path, info in listing.items():
         below = str(path).removeprefix(root.rstrip("/")).lstrip("/")
         yield Entry(below, int(info.get("size") or 0), _modified(info))
 
@@ -225,8 +225,8 @@ def stamp(url: str) -> tuple[int, str]:
 def _info(url: str) -> dict[str, Any]:
     fs, path = filesystem(url)
     with _reaching(url):
-        found: dict[str, Any] = fs.info(path)
-    return found
+        info: dict[str, Any] = fs.info(path)
+    return info
 
 
 def write(url: str, fill: Callable[[IO[bytes]], object]) -> None:
@@ -273,8 +273,8 @@ def _fill(url: str, file: Any, fill: Callable[[IO[bytes]], object], local: bool)
 
 
 def _unwritten(url: str, error: Exception) -> StorageError:
-    found, remedy = _refused(error)
-    return StorageError(Problem(url, "storage that can be written", found, remedy))
+    actual, remedy = _refused(error)
+    return StorageError(Problem(url, "storage that can be written", actual, remedy))
 
 
 _NO_ROOM = "free space or check the permissions"
@@ -289,9 +289,9 @@ def _refused(error: Exception) -> tuple[str, str]:
 
 def _plain(error: Exception) -> str:
     """What the system says, without the error's number."""
-    said = getattr(error, "strerror", None)
+    reason = getattr(error, "strerror", None)
     name = getattr(error, "filename", None)
-    return (f"{said}: {name}" if name else str(said)) if said else str(error) or type(error).__name__
+    return (f"{reason}: {name}" if name else str(reason)) if reason else str(error) or type(error).__name__
 
 
 def require_writable(url: str, where: str) -> None:
@@ -305,10 +305,10 @@ def require_writable(url: str, where: str) -> None:
         write_bytes(probe, b"classwise")
         remove(probe)
     except StorageError as error:
-        found, remedy = error.problems[0].found, error.problems[0].remedy
+        actual, remedy = error.problems[0].found, error.problems[0].remedy
         if remedy == _NO_ROOM:
             remedy = "free space, check the permissions, or name another folder or URL"
-        raise StorageError(Problem(where, f"a folder that can be written at {url}", found, remedy)) from error
+        raise StorageError(Problem(where, f"a folder that can be written at {url}", actual, remedy)) from error
 
 
 def remove(url: str) -> None:

@@ -77,8 +77,8 @@ class Meter:
 
     def count(self, metric: Metric, value: float = 1.0, **labels: str) -> None:
         """Add to a counter, set a gauge, or observe a histogram's value. The fleet is that of the running audit."""
-        given = {"fleet": logs.context().get("fleet", ""), **labels}
-        labels = {name: self._bounded(name, given[name]) for name in metric.labels}
+        known = {"fleet": logs.context().get("fleet", ""), **labels}
+        labels = {name: self._bounded(name, known[name]) for name in metric.labels}
         made = self._made(metric).labels(**labels) if labels else self._made(metric)
         _ACTIONS[metric.kind](made)(value)
         for mirror in self._mirrors:

@@ -72,17 +72,17 @@ def numbers_of(metrics: Mapping[str, float], undefined: Mapping[str, str]) -> di
         for key, raw in metrics.items()
         if (value := finite(raw)) is not None and abs(value) < _LARGEST
     }
-    found = {key: Estimate(None, reason=reason) for key, reason in undefined.items() if _is_number(key)}
+    numbers = {key: Estimate(None, reason=reason) for key, reason in undefined.items() if _is_number(key)}
     for key, value in known.items():
         if _is_number(key) and not _is_limit(key, known):
-            found[key] = Estimate(value, known.get(f"{key}_low"), known.get(f"{key}_high"))
-    for key, certified in list(found.items()):
+            numbers[key] = Estimate(value, known.get(f"{key}_low"), known.get(f"{key}_high"))
+    for key, certified in list(numbers.items()):
         stem = key.removesuffix("/certified/aggregate")
-        possible = found.get(f"{stem}/possible/aggregate")
+        possible = numbers.get(f"{stem}/possible/aggregate")
         if stem != key and possible and not key.startswith("ge/"):
             high = possible.high if possible.high is not None else possible.value
-            found[f"{stem}/aggregate"] = Estimate(certified.value, certified.low, high, certified.reason)
-    return found
+            numbers[f"{stem}/aggregate"] = Estimate(certified.value, certified.low, high, certified.reason)
+    return numbers
 
 
 def worst_classes(metrics: Mapping[str, float]) -> dict[str, str]:

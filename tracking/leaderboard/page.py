@@ -41,9 +41,9 @@ def board_data(board: Board) -> dict[str, Any]:
     keys = board.keys
     place = {key: index for index, key in enumerate(keys)}
     metrics = [
-        {"name": one.name, "title": one.title, "column": place[one.key], "weight": one.weight}
-        for one in board.metrics
-        if one.key in place
+        {"name": metric.name, "title": metric.title, "column": place[metric.key], "weight": metric.weight}
+        for metric in board.metrics
+        if metric.key in place
     ]
     classes = [place.get(f"{board.lens}/{number}", -1) for number in ("wcr", "nrgc")]
     return {
@@ -74,7 +74,7 @@ def _row(board: Board, entry: Entry, keys: Sequence[str]) -> dict[str, Any]:
 
 
 def _cell(entry: Entry, key: str) -> list[float | None] | str:
-    found = entry.numbers.get(key, NOT_MEASURED)
-    if found.value is None:
-        return found.reason or NOT_MEASURED.reason
-    return [found.value, *limits(key, found), entry.spreads.get(key)]
+    number = entry.numbers.get(key, NOT_MEASURED)
+    if number.value is None:
+        return number.reason or NOT_MEASURED.reason
+    return [number.value, *limits(key, number), entry.spreads.get(key)]

@@ -323,9 +323,9 @@ def _head(board: Board, entry: Entry, standing: Standing) -> dict[str, Any]:
 
 
 def _numbers(entry: Entry, keys: list[str]) -> dict[str, float | None]:
-    found: dict[str, float | None] = {}
+    numbers: dict[str, float | None] = {}
     for key in keys:
         estimate = entry.numbers.get(key, NOT_MEASURED)
-        found |= {key: estimate.value, f"{key}_low": estimate.low, f"{key}_high": estimate.high}
-        found[f"{key}_sd"] = entry.spreads.get(key)
-    return found
+        numbers |= {key: estimate.value, f"{key}_low": estimate.low, f"{key}_high": estimate.high}
+        numbers[f"{key}_sd"] = entry.spreads.get(key)
+    return numbers

@@ -34,7 +34,7 @@ def board_text(board: Board, width: int = WIDTH) -> RenderableType:
         board_table(board, width),
         Text("; ".join(columns), style="dim"),
         *(Text(f"note: {note}") for note in board.notes),
-        *([Text(WIDE, style="dim")] if any(one.wide for one in board.standings) else []),
+        *([Text(WIDE, style="dim")] if any(standing.wide for standing in board.standings) else []),
         Text(),
     )
 

@@ -69,9 +69,9 @@ def search(client: MlflowClient, experiment_ids: Sequence[str], query: str, *, p
     """All runs, page by page: a search stops at 1,000 in silence. No more than a page is held."""
     token: str | None = None
     while True:
-        found = client.search_runs(list(experiment_ids), filter_string=query, max_results=page, page_token=token)
-        yield from found
-        token = found.token
+        batch = client.search_runs(list(experiment_ids), filter_string=query, max_results=page, page_token=token)
+        yield from batch
+        token = batch.token
         if not token:
             return
 

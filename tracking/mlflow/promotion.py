@@ -117,21 +117,21 @@ def tag_version(tracking_uri: str, moved: Promotion, audit_id: str) -> Promotion
     return replace(moved, untagged="")
 
 
-def write_promotions(found: tuple[Promotion, ...], folder: str) -> None:
+def write_promotions(promotions: tuple[Promotion, ...], folder: str) -> None:
     """Write ``promotion.json`` into a bundle's folder."""
-    _FILE.write(_File(found), folder)
+    _FILE.write(_File(promotions), folder)
 
 
 def read_promotions(folder: str) -> tuple[Promotion, ...]:
     """What was promoted by the audit whose bundle lies in `folder`, and what was not; raises as `RecordFile.read`."""
-    found = _FILE.read(folder)
-    return found.promotions if found is not None else ()
+    record = _FILE.read(folder)
+    return record.promotions if record is not None else ()
 
 
 def _lacks_tag(plan: Promotion, recorded: tuple[Promotion, ...]) -> bool:
     """Whether the audit moved that alias there, and the version does not say so."""
     same = (plan.registered, plan.alias, plan.version)
-    moved = [one for one in recorded if one.moved and (one.registered, one.alias, one.version) == same]
+    moved = [each for each in recorded if each.moved and (each.registered, each.alias, each.version) == same]
     return bool(moved and moved[-1].untagged)
 
 

@@ -134,12 +134,12 @@ def _judged(shares: Shares) -> dict[str, float | None]:
 
 
 def _totals(result: TrialResult) -> dict[str, float]:
-    found: dict[str, float | None] = {"epochs": float(result.epochs), "train_seconds": result.seconds}
+    totals: dict[str, float | None] = {"epochs": float(result.epochs), "train_seconds": result.seconds}
     if result.mapper is not None:
-        found |= _mapper_metrics(result.mapper)
+        totals |= _mapper_metrics(result.mapper)
     if result.chosen is not None:
-        found |= {"chosen/epoch": float(result.chosen.epoch), **_sided("chosen", result.chosen.judged)}
-    return {key: number for key, value in found.items() if (number := finite(value)) is not None}
+        totals |= {"chosen/epoch": float(result.chosen.epoch), **_sided("chosen", result.chosen.judged)}
+    return {key: number for key, value in totals.items() if (number := finite(value)) is not None}
 
 
 def _mapper_metrics(mapper: MapperFacts) -> dict[str, float | None]:

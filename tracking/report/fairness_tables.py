@@ -19,9 +19,9 @@ Table = dict[str, Any]
 
 def attribute_tables(audit: AuditResult) -> list[Table]:
     """The tables that have something to say, one row a model."""
-    found = [_gaps(audit, grouping) for grouping in attributes(audit)]
-    found += [_tolerance(audit, series) for series in projections(audit)]
-    return [*found, *_generated(audit)]
+    tables = [_gaps(audit, grouping) for grouping in attributes(audit)]
+    tables += [_tolerance(audit, series) for series in projections(audit)]
+    return [*tables, *_generated(audit)]
 
 
 def _gaps(audit: AuditResult, grouping: str) -> Table:
@@ -51,7 +51,7 @@ def _tolerance(audit: AuditResult, series: str) -> Table:
     for model in audit.models:
         if (projection := projection_of(model, series)) is None:
             continue
-        weakest = min(projection.dimensions, key=lambda one: (one.tol.value is None, one.tol.value or 0.0))
+        weakest = min(projection.dimensions, key=lambda axis: (axis.tol.value is None, axis.tol.value or 0.0))
         overall = projection.overall
         cells = [_cell(overall.tol), _cell(overall.dev), _cell(overall.cou), _cell(weakest.tol, weakest.name)]
         rows.append(_row(model, [*cells, _cell(Estimate(overall.censored), words=share_words)]))

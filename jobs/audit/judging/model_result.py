@@ -98,19 +98,19 @@ def _keep_pictures(item: ModelPlan, index: int, result: ModelResult, judge_with:
         files.write_bytes(traversal_path(judge_with.folder, index, result, projection), data)
 
 
-def with_refuted(result: SeriesResult, found: RefutedResult | None) -> SeriesResult:
+def with_refuted(result: SeriesResult, refuted: RefutedResult | None) -> SeriesResult:
     """The series with the refuted share as an extra, overall and by group, so that it is shown beside the score."""
-    if found is None:
+    if refuted is None:
         return result
     groups = tuple(
         replace(group, extras={**group.extras, "refuted": share.score.value})
-        for group, share in zip(result.groups, found.groups, strict=True)
+        for group, share in zip(result.groups, refuted.groups, strict=True)
     )
-    return replace(result, groups=groups, extras={**result.extras, "refuted": found.overall.value})
+    return replace(result, groups=groups, extras={**result.extras, "refuted": refuted.overall.value})
 
 
 def _find(refuted: tuple[RefutedResult, ...], key: str, grouping: str) -> RefutedResult | None:
-    return next((found for found in refuted if (found.series, found.grouping) == (key, grouping)), None)
+    return next((result for result in refuted if (result.series, result.grouping) == (key, grouping)), None)
 
 
 def _reasons(gates: tuple[GateResult, ...]) -> list[str]:

@@ -33,8 +33,8 @@ def class_list(spec: ModelSpec, classes: tuple[str, ...]) -> list[Problem]:
     where = f"{spec.name} (classes)"
     if sorted(spec.classes) == sorted(classes):
         k = next(k for k in range(len(classes)) if spec.classes[k] != classes[k])
-        found = f"another order: class {k} is {spec.classes[k]!r} to the model and {classes[k]!r} to the samples"
-        return [Problem(where, "the samples' class order", found, "give the samples the model's order with ?classes=")]
+        actual = f"another order: class {k} is {spec.classes[k]!r} to the model and {classes[k]!r} to the samples"
+        return [Problem(where, "the samples' class order", actual, "give the samples the model's order with ?classes=")]
     return [Problem(where, "the same classes in model and samples", *_other_names(spec.classes, classes))]
 
 
@@ -44,11 +44,11 @@ def _other_names(model: tuple[str, ...], samples: tuple[str, ...]) -> tuple[str,
         ("of the samples that the model does not have", samples, model),
         ("of the model without samples", model, samples),
     )
-    found = []
+    parts = []
     for what, names, others in sides:
         if extra := [name for name in names if name not in others]:
-            found.append(f"{len(extra)} {what}: {', '.join(map(repr, extra[:SHOWN]))}")
-    return "; ".join(found), "remove a folder (or label) that is no class of the model, or correct the lists of classes"
+            parts.append(f"{len(extra)} {what}: {', '.join(map(repr, extra[:SHOWN]))}")
+    return "; ".join(parts), "remove a folder (or label) that is no class of the model, or correct the lists of classes"
 
 
 def empty_classes_note(samples: Samples, facts: dict[str, Any]) -> list[Problem]:
@@ -58,8 +58,8 @@ def empty_classes_note(samples: Samples, facts: dict[str, Any]) -> list[Problem]
     if empty:
         facts["classes_without_samples"] = empty
     if np.count_nonzero(counts) < 2:
-        found = f"{np.count_nonzero(counts)} of {len(counts)}"
-        return [Problem("samples", "at least two classes with samples", found)]
+        actual = f"{np.count_nonzero(counts)} of {len(counts)}"
+        return [Problem("samples", "at least two classes with samples", actual)]
     return []
 
 
@@ -68,15 +68,15 @@ def image_problems(spec: ModelSpec, images: NDArray[Any]) -> list[Problem]:
     problems = []
     low, high = float(np.min(images)), float(np.max(images))
     if images.dtype != np.float32 or not (low >= 0 and high <= 1):
-        found = f"{images.dtype} from {low:g} to {high:g}"
-        problems.append(Problem("samples", "float32 images in [0, 1]", found, "declare the range with ?scale="))
+        actual = f"{images.dtype} from {low:g} to {high:g}"
+        problems.append(Problem("samples", "float32 images in [0, 1]", actual, "declare the range with ?scale="))
     if low == high:
         problems.append(Problem("samples", "images that differ", f"every pixel {low:g}"))
     channels = spec.input.channels or images.shape[1]
     for name, values in (("mean", spec.input.mean), ("std", spec.input.std)):
         if values is not None and len(values) not in (1, channels):
-            found = f"{len(values)} for {channels} channels"
-            problems.append(Problem(f"{spec.name} (input.{name})", "one value a channel", found))
+            actual = f"{len(values)} for {channels} channels"
+            problems.append(Problem(f"{spec.name} (input.{name})", "one value a channel", actual))
     return problems
 
 
@@ -102,15 +102,15 @@ def logit_problems(
 
 def _width_problem(spec: ModelSpec, logits: Logits, labels: Labels, classes: tuple[str, ...]) -> Problem:
     """Another number of outputs than classes; of too many classes the smallest are named, for a stray folder is one."""
-    found, remedy = f"shape {logits.shape}", "check the class list, or num_classes"
+    actual, remedy = f"shape {logits.shape}", "check the class list, or num_classes"
     surplus = len(classes) - logits.shape[1] if logits.ndim == 2 else 0
     if surplus > 0:
         counts = np.bincount(labels, minlength=len(classes))
         smallest = [classes[k] for k in np.argsort(counts, kind="stable")[: min(surplus, SHOWN)]]
-        found += f"; of the {len(classes)} classes the smallest is {', '.join(smallest)}"
+        actual += f"; of the {len(classes)} classes the smallest is {', '.join(smallest)}"
         remedy = "remove a folder (or label) that is no class of the model; else check num_classes"
     return Problem(
-        f"{spec.name} (output)", f"logits (n, {len(classes)}), one column a class of the samples", found, remedy
+        f"{spec.name} (output)", f"logits (n, {len(classes)}), one column a class of the samples", actual, remedy
     )
 
 
@@ -119,8 +119,8 @@ def finite_problems(spec: ModelSpec, logits: Logits) -> list[Problem]:
     rows = int(np.sum(~np.isfinite(logits).all(axis=1)))
     if not rows:
         return []
-    found = f"NaN or infinity for {rows} of {len(logits)} samples"
-    return [Problem(f"{spec.name} (output)", "finite logits", found, "check the weights and the input range")]
+    actual = f"NaN or infinity for {rows} of {len(logits)} samples"
+    return [Problem(f"{spec.name} (output)", "finite logits", actual, "check the weights and the input range")]
 
 
 def prediction_problems(spec: ModelSpec, predicted: Labels, labels: Labels, classes: tuple[str, ...]) -> list[Problem]:
@@ -128,14 +128,14 @@ def prediction_problems(spec: ModelSpec, predicted: Labels, labels: Labels, clas
     where = f"{spec.name} (predictions)"
     present = np.unique(labels)
     if len(present) > 1 and len(set(predicted.tolist())) == 1:
-        found = f"{classes[int(predicted[0])]!r} for all {len(labels)}"
-        return [Problem(where, "predictions of several classes", found, "check weights and normalisation")]
+        actual = f"{classes[int(predicted[0])]!r} for all {len(labels)}"
+        return [Problem(where, "predictions of several classes", actual, "check weights and normalisation")]
     permutation = other_order(confusion(predicted, labels, len(classes)))
     moved = [k for k, target in enumerate(permutation or ()) if target != k and k in present]
     if permutation and moved:
         pairs = ", ".join(f"{classes[k]} as {classes[permutation[k]]}" for k in moved[:SHOWN])
-        found = f"{len(moved)} classes predicted consistently as another: {pairs}"
-        return [Problem(where, "the samples' class order", found, "the model was trained with another class order")]
+        actual = f"{len(moved)} classes predicted consistently as another: {pairs}"
+        return [Problem(where, "the samples' class order", actual, "the model was trained with another class order")]
     return chance_problems(where, int(np.sum(predicted == labels)), len(labels), len(classes))
 
 
@@ -144,9 +144,9 @@ def chance_problems(where: str, correct: int, count: int, classes: int) -> list[
     chance = 1 / classes
     if chance**count > LEVEL or stats.binom.sf(correct - 1, count, chance) <= LEVEL:
         return []
-    found = f"{correct} of {count} correct ({correct / count:.1%})"
+    actual = f"{correct} of {count} correct ({correct / count:.1%})"
     remedy = "check normalisation (twice or nowhere), value range, class order and weights"
-    return [Problem(where, f"an accuracy above chance ({chance:.1%})", found, remedy)]
+    return [Problem(where, f"an accuracy above chance ({chance:.1%})", actual, remedy)]
 
 
 def declared_problems(spec: ModelSpec, correct: int, count: int) -> list[Problem]:
@@ -159,9 +159,9 @@ def declared_problems(spec: ModelSpec, correct: int, count: int) -> list[Problem
     too_high = stats.binom.sf(correct - 1, count, high) < LEVEL / 2
     if not (too_low or too_high):
         return []
-    found = f"{correct} of {count} correct ({correct / count:.1%})"
+    actual = f"{correct} of {count} correct ({correct / count:.1%})"
     remedy = "check the input contract and the weights" if too_low else "check that the declared figure is this model's"
-    return [Problem(f"{spec.name} (clean_accuracy)", f"about {declared:.1%} as declared", found, remedy)]
+    return [Problem(f"{spec.name} (clean_accuracy)", f"about {declared:.1%} as declared", actual, remedy)]
 
 
 def confusion(predicted: Labels, labels: Labels, classes: int) -> NDArray[np.int64]:

@@ -50,5 +50,5 @@ class Tally:
         """
         share = self.zeros.double() / self.slopes.clamp(min=1)
         margin = torch.where(self.margin.isfinite(), self.margin, 0.0).double()
-        found = {"queries": self.queries, "zero_gradient": share, "margin": margin, "non_finite": self.unreal}
-        return {name: values.cpu().numpy().astype(np.float64) for name, values in found.items()}
+        by_name = {"queries": self.queries, "zero_gradient": share, "margin": margin, "non_finite": self.unreal}
+        return {name: values.cpu().numpy().astype(np.float64) for name, values in by_name.items()}

@@ -61,13 +61,13 @@ def mutual_information_gap(latents: NDArray[Any], factors: Mapping[str, NDArray[
     return Disentanglement(mig, gaps, best)
 
 
-def mutual_information(one: Ints, two: Ints) -> float:
+def mutual_information(first: Ints, second: Ints) -> float:
     """Plug-in mutual information in nats of codes (N,) from 0."""
-    joint = np.zeros((int(one.max()) + 1, int(two.max()) + 1))
-    np.add.at(joint, (one, two), 1.0 / one.size)
+    joint = np.zeros((int(first.max()) + 1, int(second.max()) + 1))
+    np.add.at(joint, (first, second), 1.0 / first.size)
     apart = joint.sum(axis=1, keepdims=True) * joint.sum(axis=0)
-    seen = joint > 0
-    return max(0.0, float((joint[seen] * np.log(joint[seen] / apart[seen])).sum()))
+    positive = joint > 0
+    return max(0.0, float((joint[positive] * np.log(joint[positive] / apart[positive])).sum()))
 
 
 def _gap(binned: Ints, factor: Ints) -> tuple[Estimate, int | None]:
@@ -80,8 +80,8 @@ def _gap(binned: Ints, factor: Ints) -> tuple[Estimate, int | None]:
 
 
 def coded(values: NDArray[Any]) -> Ints:
-    found, codes = np.unique(values, return_inverse=True)
-    return codes.astype(np.int64) if found.size <= BINS else in_bins(values)
+    distinct, codes = np.unique(values, return_inverse=True)
+    return codes.astype(np.int64) if distinct.size <= BINS else in_bins(values)
 
 
 def in_bins(values: Floats) -> Ints:

@@ -220,8 +220,8 @@ def simultaneous(
     sample = Sample.of(scores, groups, n_groups, bound=bound, seed=seed)
     defined = sample.counts > 0
     chosen = method_for(method, binary=binary)
-    found = limits(sample, delta / (2 * max(1, int(defined.sum()))), chosen, anytime=anytime)
-    return _intervals(found, defined, chosen, delta, bound)
+    sides = limits(sample, delta / (2 * max(1, int(defined.sum()))), chosen, anytime=anytime)
+    return _intervals(sides, defined, chosen, delta, bound)
 
 
 def one_sided(
@@ -246,6 +246,6 @@ def one_sided(
     return _intervals(limits(sample, alpha, chosen, anytime=anytime), defined, chosen, alpha, bound)
 
 
-def _intervals(found: Bounds, defined: Bools, method: Method, delta: float, bound: float) -> Intervals:
-    low, high = (np.where(defined, side * bound, np.nan) for side in found)
+def _intervals(sides: Bounds, defined: Bools, method: Method, delta: float, bound: float) -> Intervals:
+    low, high = (np.where(defined, side * bound, np.nan) for side in sides)
     return Intervals(low, high, defined, defined & (low <= 0.0) & (high >= bound), method, delta, bound)

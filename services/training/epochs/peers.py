@@ -90,10 +90,10 @@ class Group:
 
     def gather(self, value: T) -> list[T]:
         """Every worker's value, by rank."""
-        found: list[Any] = [None] * self.size
+        values: list[Any] = [None] * self.size
         with _together():
-            self._group.all_gather_object(found, value)
-        return found
+            self._group.all_gather_object(values, value)
+        return values
 
     def agree(self, value: T) -> T:
         """The first worker's value."""

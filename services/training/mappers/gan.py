@@ -93,9 +93,9 @@ class GanObjective:
         loss = recipe.adversarial * adversarial + recipe.reconstruction * rebuilt + recipe.regression * regressed
         loss = loss + recipe.pull * pull
         self.optimizers["mapper"].step(loss)
-        found = {"loss": loss, "critic": critic_loss.mean(), "adversarial": adversarial}
-        found |= {"reconstruction": rebuilt, "regression": regressed}
-        return {name: float(value.detach()) for name, value in found.items()}
+        losses = {"loss": loss, "critic": critic_loss.mean(), "adversarial": adversarial}
+        losses |= {"reconstruction": rebuilt, "regression": regressed}
+        return {name: float(value.detach()) for name, value in losses.items()}
 
 
 def conditional_gan(

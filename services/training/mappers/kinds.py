@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.errors import ClasswiseError, Problem
-from services.loading.samples.attributes import Asked, attribute_values, check_shape
+from services.loading.samples.attributes import Requested, attribute_values, check_shape
 from services.records.trials import CLASS, DataFacts
 from services.training.architectures.registry import seeded
 from services.training.data.sets import TrainingSet
@@ -108,7 +108,7 @@ def conditions_of(data: TrainingSet, names: Sequence[str]) -> Conditions | None:
 def _shape_problems(data: TrainingSet, name: str) -> tuple[Problem, ...]:
     channels, height, width = data.facts.shape
     try:
-        check_shape((Asked(name, None),), (channels, height, width), data.facts.label)
+        check_shape((Requested(name, None),), (channels, height, width), data.facts.label)
     except ClasswiseError as error:
         return tuple(
             Problem(f"{data.facts.label} ({name})", problem.expected, problem.found) for problem in error.problems
