@@ -36,7 +36,7 @@ def accept(
     storage: Home = "classwise-runs",
     json: Json = False,
 ) -> None:
-    """Make an audit the accepted baseline of its fleet: what later audits are compared with."""
+    """Make an audit the accepted audit of its fleet: what later audits are compared with."""
     with console.exits(json):
         from dataclasses import asdict
 
@@ -70,11 +70,11 @@ def compare(
 
         *earlier, now = _pair(audits or [])
         kept = _kept(now, storage, fleet)
-        then = _kept(earlier[0], storage, fleet) if earlier else _accepted(kept)
-        if then.result.audit_id == kept.result.audit_id:
+        accepted = _kept(earlier[0], storage, fleet) if earlier else _accepted(kept)
+        if accepted.result.audit_id == kept.result.audit_id:
             which = "" if earlier else ": it is the accepted one"
             console.tell(f"{kept.result.audit_id} is compared with itself{which}")
-        comparison = run(then, kept)
+        comparison = run(accepted, kept)
         if json:
             console.print_json(plain(comparison))
         else:
@@ -91,7 +91,7 @@ def notify(
     everyone: Annotated[bool, typer.Option("--all", help="Also those that were notified before.")] = False,
     json: Json = False,
 ) -> None:
-    """Tell the webhooks of an audit that were not reached before. Exits 2 when one is still not."""
+    """Notify the webhooks of an audit that were not reached before. Exits 2 when one still is not."""
     with console.exits(json):
         from dataclasses import asdict
 

@@ -78,7 +78,7 @@ class Choice:
 
 
 def check_choice(choice: Choice, known: Sequence[str]) -> None:
-    """Refuse what cannot be meant, all of it at once.
+    """Refuse what cannot be meant, every problem together.
 
     Args:
         known: keys of all numbers that the rows have.

@@ -86,7 +86,7 @@ def numbers_of(metrics: Mapping[str, float], undefined: Mapping[str, str]) -> di
 
 
 def worst_classes(metrics: Mapping[str, float]) -> dict[str, str]:
-    """Name of the class with the smallest score, by series, as the keys ``SERIES/class/c003_cat`` tell it."""
+    """Name of the class with the smallest score, by series, as the keys ``SERIES/class/c003_cat`` name it."""
     least: dict[str, tuple[float, str]] = {}
     for key, value in metrics.items():
         lens, kind, group = key.rpartition("/class/")
@@ -117,7 +117,7 @@ def _undefined(text: str) -> dict[str, str]:
 
 
 def _samples(run: Run) -> tuple[str, str, int]:
-    """URI, digest and number of the audited samples, as the run's data set tells them."""
+    """URI, digest and number of the audited samples, as the run's data set records them."""
     for entry in getattr(run.inputs, "dataset_inputs", None) or ():
         if any(tag.key == "mlflow.data.context" and tag.value == "audit" for tag in entry.tags):
             profile = parsed(entry.dataset.profile or "")

@@ -57,7 +57,7 @@ class AuditedModel:
 
     @property
     def when(self) -> tuple[str, int]:
-        """Sort key of time: when the audit was, as its id tells, then when it was uploaded."""
+        """Sort key of time: when the audit was, by its id, then when it was uploaded."""
         return self.audit_id, self.started
 
     @property
@@ -136,7 +136,7 @@ class Standing:
 
     @property
     def wide(self) -> bool:
-        """Whether the score's range is wider than what is drawn, so that its numbers tell nothing but that.
+        """Whether the score's range is wider than what is drawn, so that its numbers say nothing else.
 
         It happens where the rows hardly differ in a metric: scaling stretches that metric's intervals by as much.
         """
@@ -206,7 +206,7 @@ def formatted(key: str, value: float | None) -> str:
 
 
 def range_of(key: str) -> tuple[float, float]:
-    """The range of the number under that key, as far as the key tells: no score is below 0, no share above 1."""
+    """The range of the number under that key, as far as the key shows it: no score is below 0, no share above 1."""
     if key.startswith("ge/"):
         return -math.inf, math.inf
     share = family(key) in _SHARES or key.endswith(("/nrgc", "/refuted"))

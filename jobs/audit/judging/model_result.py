@@ -37,7 +37,7 @@ class Judge:
     samples: Samples
     context: Context
     groupings: tuple[Grouping, ...]
-    baselines: dict[str, Kept | None]
+    earlier: dict[str, Kept | None]
     folder: str
 
 
@@ -62,7 +62,7 @@ def model_result(item: ModelPlan, index: int, judge_with: Judge) -> ModelResult:
         observed_attacks(item, scores, masking),
         judge_with.groupings,
         judge_with.samples,
-        judge_with.baselines,
+        judge_with.earlier,
     )
     gates = tuple(gate_result(gate, case, config) for gate in config.gates)
     notes = [note for result in series if result.grouping == "class" for note in result.notes]
