@@ -87,7 +87,7 @@ def refusals(fleet: Fleet, allow: AllowConfig) -> Iterator[Problem]:
 
 
 def _aftermath_refusals(fleet: Fleet, allow: AllowConfig) -> Iterator[Problem]:
-    """What would follow the audit: requests from the server's network, signed by it; shared aliases, accepted audits."""
+    """What would follow the audit: requests from the server's network, signed by it; aliases, accepted audits."""
     config = fleet.config
     for index, hook in enumerate(config.notify):
         where = f"notify[{index}]"

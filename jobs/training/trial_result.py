@@ -75,7 +75,7 @@ def _source(item: PlannedTrial, weights: str) -> str:
 
 
 def _mapper(item: PlannedTrial, facts: MapperFacts | None, weights: str, data: DataFacts) -> MapperFacts | None:
-    """What is known of a mapper, with its samples' source where classes condition it, of which `generated` wants two."""
+    """What is known of a mapper, with its samples' source where classes condition it; `generated` wants two."""
     if facts is None or isinstance(item.trial, Trial):
         return facts
     if CLASS not in item.trial.mapper.conditions or len(data.classes) < 2:
