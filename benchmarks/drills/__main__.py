@@ -8,16 +8,16 @@ from pathlib import Path
 
 import typer
 
-from deploy.drills.head import head
-from deploy.drills.load import load
-from deploy.drills.night import night
-from deploy.drills.stackside import stack_in
+from benchmarks.drills.head import head
+from benchmarks.drills.load import load
+from benchmarks.drills.night import night
+from benchmarks.drills.stackside import stack_in
 from services.errors import ClasswiseError
 
 
 def main() -> int:
     """Parse, run one drill, and return the exit code."""
-    parser = argparse.ArgumentParser("deploy.drills", description=__doc__)
+    parser = argparse.ArgumentParser("benchmarks.drills", description=__doc__)
     parser.add_argument("drill", choices=["load", "head", "night"])
     parser.add_argument("--dir", default="classwise-stack", help="folder of the stack")
     parser.add_argument("--submissions", type=int, default=50, help="audits submitted at the same time")

@@ -13,8 +13,8 @@ from typing import Any
 
 import requests
 
-from deploy.drills.page import OpenPage
-from deploy.drills.stackside import Api, fleet, spread, tell, wait_until
+from benchmarks.drills.page import OpenPage
+from benchmarks.drills.stackside import Api, fleet, spread, tell, wait_until
 from deploy.stack.layout import Layout
 from jobs.fleetfile.reading import validate_fleet
 from jobs.schedules.records import Firing, FiringState, Overlap
