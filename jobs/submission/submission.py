@@ -10,8 +10,8 @@
       log.txt         what it printed      (only without a cluster)
       stop            who is to stop       (only without a cluster)
 
-The id is derived from the fleet and a key, so that one fleet and key are one audit, whoever submits it and however often.
-An ending names the attempt that wrote it: one that an earlier attempt left says nothing about this one.
+The id is derived from the fleet and a key, so that one fleet and key are one audit, whoever submits it and how
+often. An ending names the attempt that wrote it: one that an earlier attempt left says nothing about this one.
 """
 
 from __future__ import annotations
