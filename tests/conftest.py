@@ -164,7 +164,7 @@ def browser() -> Iterator[Any]:
     """Headless Chromium, and its console in the log "browser"; the test is skipped where it is not installed."""
     if shutil.which("chromedriver") is None:
         pytest.skip("Chromium's driver (chromedriver) is not installed")
-    from deploy.drills import page
+    from benchmarks.drills import page
 
     found = page.browser()
     yield found

@@ -100,7 +100,7 @@ def _parser() -> argparse.ArgumentParser:
         if name == "up":
             each.add_argument("--workers", type=_count, default=2, help="worker nodes of a new stack; default: 2")
             each.add_argument("--cpus", type=_count, default=1, help="cores of each; default: 1")
-            each.add_argument("--audits", type=_count, default=2, help="audits that run at once; default: 2")
+            each.add_argument("--audits", type=_count, default=2, help="audits that run at the same time; default: 2")
         if name == "kill":
             each.add_argument("part", help="head, worker-1, api ...")
     return parser

@@ -36,7 +36,7 @@ def binary(name: str) -> str:
 
 
 def owner() -> str | None:
-    """Who runs PostgreSQL: whoever runs the stack, and for root, whom it refuses, the user postgres.
+    """Who runs PostgreSQL: the user of the stack; the user postgres when that is root, which it refuses.
 
     Raises:
         ConfigError: root without such a user.

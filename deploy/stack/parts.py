@@ -36,7 +36,7 @@ MLFLOW_USER = "classwise"
 def waves(layout: Layout) -> list[list[Part]]:
     """The parts; those of one wave start at the same time, once those before them serve.
 
-    Workers start one after another: two that start at once in one folder take the same socket.
+    Workers start one after another: two that start together in one folder take the same socket.
     """
     first, *workers = (_worker(layout, number + 1) for number in range(layout.workers))
     waves = [[_postgres(layout)], [_mlflow(layout), _head(layout)], [first, _api(layout), _scheduler(layout)]]
@@ -187,7 +187,7 @@ def _ray() -> list[str]:
 
 
 def _environment() -> dict[str, str]:
-    """That of whoever starts the stack, less what would lead its parts elsewhere."""
+    """The environment of the user who starts the stack, without what would lead its parts elsewhere."""
     binaries = str(Path(sys.executable).parent)
     strange = ("RAY_", "MLFLOW_", "CLASSWISE_", "PG", "PYTHONDONTWRITEBYTECODE")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(strange)}

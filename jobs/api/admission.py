@@ -15,7 +15,7 @@ def admitted(data: dict[str, Any], settings: Settings) -> Fleet:
 
     Raises:
         ConfigError: it is no valid fleet file.
-        NotAllowed: it names what the settings do not grant; all such things at once.
+        NotAllowed: it names what the settings do not grant; every such problem together.
     """
     fleet = validate_fleet({**data, "storage": settings.storage}, source="body")
     most, count = settings.limits.models, len(fleet.config.models)

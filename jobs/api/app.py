@@ -1,6 +1,6 @@
 """The REST API: version 1, over the same client that the command line uses.
 
-Errors have one shape, `ErrorBody`, whoever raises them. Nothing of a request reaches a worker but through
+Errors have one shape, `ErrorBody`, wherever they are raised. Nothing of a request reaches a worker but through
 `jobs.submission.allow`, and nothing outside the server's storage is shown.
 """
 
@@ -115,7 +115,7 @@ def _add_health(app: FastAPI, client: AuditClient) -> None:
     async def health() -> HealthBody:  # without a thread of the pool, which requests that wait may hold
         return HealthBody(status="alive", version=installed)
 
-    # Whoever asks needs no token, so the cluster and the storage are asked seldom.
+    # Callers need no token here, so the cluster and the storage are asked seldom.
     readiness = Remembered(client.check, READY_SECONDS)
 
     storage, own = Remembered(client.check_storage, READY_SECONDS), CapacityLimiter(2)

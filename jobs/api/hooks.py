@@ -124,7 +124,7 @@ class Receiver:
 
     @contextmanager
     def _once(self, delivery: str) -> Iterator[None]:
-        """Nobody else is at this delivery during the block, and nobody after it, unless the block met a fault."""
+        """This delivery is handled once: by no other request during the block, nor after it unless the block failed."""
         with self._lock:
             if delivery in self._taken:
                 raise Replayed(Problem("x-mlflow-delivery-id", "a delivery that is new", repr(delivery)[:80]))

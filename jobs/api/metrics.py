@@ -1,6 +1,6 @@
 """Metrics of the API in Prometheus's text format: requests by route and status, their latency, audits by state.
 
-Needs a token like any route that tells of audits. Each replica counts its own requests; the states are the job
+Needs a token like any route about audits. Each replica counts its own requests; the states are the job
 server's, asked for at most every `STATES_SECONDS`, and the same from every replica.
 """
 
@@ -89,7 +89,7 @@ def _schedules_of(uri: str) -> tuple[dict[str, float], int]:
 
 
 class Measured:
-    """ASGI middleware that times requests. Routes are told by their template, so no id becomes a label.
+    """ASGI middleware that times requests. Routes are labelled by their template, so no id becomes a label.
 
     Args:
         app: what is measured, refusals included.
@@ -123,7 +123,7 @@ METHODS = frozenset({"GET", "POST", "HEAD", "PUT", "DELETE", "OPTIONS", "PATCH"}
 
 
 def add_metrics(app: FastAPI, client: AuditClient, schedules: str = "") -> ApiMetrics:
-    """The route, and what it tells; the middleware that counts is put on by the caller, outermost."""
+    """The route and its metrics; the middleware that counts is put on by the caller, outermost."""
     metrics = ApiMetrics(client, schedules)
 
     @app.get(PATH, summary="Metrics of this replica, for Prometheus", include_in_schema=False)

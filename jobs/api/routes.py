@@ -29,9 +29,9 @@ from services.errors import Problem, ServiceError
 from services.records import AuditResult
 
 READERS = 2
-"""Bodies that are read and checked at once."""
+"""Bodies that are read and checked at the same time."""
 SUBMITTERS = 32
-"""Submissions that wait for the job server at once, in threads of their own: those who read results keep theirs."""
+"""Submissions that wait for the job server at the same time, in threads of their own: reading results has others."""
 
 _log = logging.getLogger("classwise.api")
 _RESULT: TypeAdapter[AuditResult] = TypeAdapter(AuditResult)
@@ -65,7 +65,7 @@ class Service:
     def start(self, fleet: Fleet, key: str, allow: Mapping[str, Any] | None = None) -> AuditStatus:
         """Submit a fleet, when there is room for it, with the allow-list that admitted it; None for the server's own.
 
-        Others may be submitted meanwhile; whoever submits the same fleet and key waits for the first.
+        Others may be submitted meanwhile; the same fleet and key waits for the first.
         """
         with self._place(submission_of(fleet, key).id):
             return self.client.submit(fleet, key, allow=allow)
@@ -73,7 +73,7 @@ class Service:
     @contextmanager
     def _place(self, name: str) -> Iterator[None]:
         """A place for the audit while it is submitted; afterwards it is active, or the place is free again."""
-        with self._changed:  # one by one, else many that come at once all find the same room
+        with self._changed:  # one by one, else simultaneous requests all see the same room
             self._changed.wait_for(lambda: name not in self._submitting)
             self._require_room(name)
             self._submitting.add(name)

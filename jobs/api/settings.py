@@ -56,7 +56,7 @@ class HookSettings(Part):
 
 
 class TrackingSettings(Part):
-    """Where results are logged; callers have no say in it."""
+    """Where results are logged; callers cannot choose it."""
 
     enabled: bool = True
     uri: str | None = None
@@ -81,9 +81,9 @@ class LimitSettings(Part):
 
     body: int = Field(1 << 18, ge=1024, le=4 << 20, description="Bytes of a request's body.")
     per_minute: int = Field(120, ge=1, description="Requests a minute of one caller, or of one address without token.")
-    submissions: int = Field(20, ge=1, description="Audits that wait or run at once.")
+    submissions: int = Field(20, ge=1, description="Audits that wait or run at the same time.")
     models: int = Field(100, ge=1, description="Models of a fleet.")
-    followers: int = Field(16, ge=1, description="Log streams at once.")
+    followers: int = Field(16, ge=1, description="Concurrent log streams.")
     log: int = Field(1 << 20, ge=1024, description="Characters of a log that are sent, from its end.")
 
 
@@ -134,7 +134,7 @@ def digests(settings: Settings, environment: Mapping[str, str]) -> dict[str, byt
     """The callers' names and the SHA-256 of their tokens; the tokens themselves are kept nowhere.
 
     Raises:
-        ConfigError: a token is missing, short, or given to two callers; all of them at once.
+        ConfigError: a token is missing, short, or given to two callers; every problem together.
     """
     known: dict[str, bytes] = {}
     problems = []

@@ -33,7 +33,7 @@ def audit_both(
         the audit, its bundle with the differences; and the second audit with its fleet, None where none was asked for.
 
     Raises:
-        ClasswiseError: as `run_audit`; what is wrong with the generated samples is told before anything runs.
+        ClasswiseError: as `run_audit`; what is wrong with the generated samples is reported before anything runs.
     """
     if fleet.config.generated is None:
         return run_audit(fleet, reporter, runner=runner, publishing=True), None

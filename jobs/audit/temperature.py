@@ -86,7 +86,7 @@ def _curves(
         return plan.calibration_tasks(item, context, payload)
 
     receipts = tables.on_logits("calibration", tasks_of, missing, context, session, len(missing))
-    # In row order, whoever was done first: sums of floats depend on it in their last bits, and ties on those.
+    # In row order, not in the order of completion: sums of floats depend on it in their last bits, and ties on those.
     for receipt in sorted(receipts, key=lambda receipt: receipt.task.start):
         arrays = receipt.arrays
         part = ClassCurve(nodes, arrays["sums"], arrays["counts"], arrays["correct"])

@@ -57,7 +57,7 @@ def begin(base: str, fleet: str, audit_id: str, content: str) -> Begun:
 
 
 def end(folder: str) -> None:
-    """The audit is published. One that cannot be marked so is told again by the next command, and not done twice."""
+    """The audit is published. One that cannot be marked so is reported again by the next command, and not repeated."""
     with suppress(StorageError):
         files.remove(files.join(folder, BEGUN))
 

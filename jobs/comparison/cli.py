@@ -36,7 +36,7 @@ def accept(
     storage: Home = "classwise-runs",
     json: Json = False,
 ) -> None:
-    """Make an audit the accepted baseline of its fleet: what later audits are compared with."""
+    """Make an audit the accepted audit of its fleet: what later audits are compared with."""
     with console.exits(json):
         from dataclasses import asdict
 
@@ -91,7 +91,7 @@ def notify(
     everyone: Annotated[bool, typer.Option("--all", help="Also those that were notified before.")] = False,
     json: Json = False,
 ) -> None:
-    """Tell the webhooks of an audit that were not reached before. Exits 2 when one is still not."""
+    """Notify the webhooks of an audit that were not reached before. Exits 2 when one still is not."""
     with console.exits(json):
         from dataclasses import asdict
 

@@ -1,7 +1,7 @@
 """Aliases of MLflow's registry that follow the audits: `promote: {alias: champion}`.
 
 An alias is moved to the audited version when the fleet file asks for it, the model's own outcome is pass by at least
-one gate, and the alias still points where it did when the audit began. The other models of the fleet have no say: an
+one gate, and the alias still points where it did when the audit began. The other models of the fleet do not matter: an
 old champion that fails must not hold back the version that is to take its place.
 """
 

@@ -22,7 +22,7 @@ def record_comparison(
     says so. (A gate that names it was refused before any work.)
 
     Returns:
-        the result with the accepted audit as its baseline.
+        the result with the id of the accepted audit.
     """
     try:
         accepted = earlier[ACCEPTED] if ACCEPTED in earlier else accepted_audit(config)

@@ -32,7 +32,7 @@ FAILURE_SECONDS = 10.0
 BOARD_SECONDS = 60.0
 FAILURES = 10
 FIRINGS = 10
-"""Firings of each schedule that are told."""
+"""Firings of each schedule that are listed."""
 
 PRESETS = ("classes", "prbench")
 """Of the leaderboard."""
@@ -149,7 +149,7 @@ def is_made(uri: str) -> bool:
 
 
 def running_body(status: AuditStatus) -> RunningBody:
-    """An audit with what it tells of its progress."""
+    """An audit with its progress."""
     progress = read_progress(status.folder, status.attempt) if status.folder else None
     known: dict[str, Any] = {
         "id": status.id,

@@ -43,7 +43,7 @@ def mlflow_sources(config: FleetConfig) -> Iterator[None]:
     """For the block, `mlflow:` sources are found in the store that `tracking_uri` names, here and by new workers.
 
     The environment is where they look, before what `mlflow.set_tracking_uri` set; it is left alone when the fleet has
-    no such source, and put back afterwards. A process has but one: threads that audit at once must name the same store.
+    no such source, and put back afterwards. A process has only one: concurrent audits must name the same store.
 
     Raises:
         SourceError: that store was never made, so that it holds nothing.

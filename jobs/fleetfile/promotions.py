@@ -39,7 +39,7 @@ def targets(config: FleetConfig) -> tuple[Target, ...]:
 
 
 def promotion_problems(config: FleetConfig, where: Locator) -> Iterator[Problem]:
-    """What makes a promotion impossible, or one that nobody decided."""
+    """What makes a promotion impossible, or one that no gate decides."""
     chosen = targets(config)
     for index, model in enumerate(config.models):
         if model.promote is not None and not _REGISTERED.match(model.uri):

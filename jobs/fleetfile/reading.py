@@ -26,7 +26,7 @@ from services.registry import Registry, did_you_mean
 
 KIND = FLEET
 _SCHEME = re.compile("([A-Za-z][A-Za-z0-9+.-]*):.")
-"""How a source begins; what does not is told with the rest of the tree."""
+"""How a source begins; what does not is reported with the rest of the tree."""
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,7 @@ def _names(raw: list[Any] | tuple[Any, ...]) -> tuple[str, ...]:
 
 
 def _gates(raw: Any, where: Locator) -> dict[int, GateConfig]:
-    """Those gates that can be read, by their place; the others are told with the rest of the tree."""
+    """Those gates that can be read, by their place; the others are reported with the rest of the tree."""
     items = enumerate(raw[:MOST_GATES] if isinstance(raw, list | tuple) else ())
     read = {index: validated(item, GateConfig, where)[0] for index, item in items}
     return {index: gate for index, gate in read.items() if gate is not None}

@@ -1,6 +1,6 @@
 """The fleet file as one typed, frozen tree.
 
-Everything a user can get wrong is found here, before Ray, torch or MLflow are imported, and all of it at once.
+Everything a user can get wrong is found here, before Ray, torch or MLflow are imported, and reported together.
 `jobs.fleetfile.reading` reads YAML into this tree and turns its complaints into `Problem`s with line numbers.
 """
 

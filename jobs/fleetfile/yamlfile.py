@@ -25,7 +25,7 @@ MAX_BYTES = 2**20
 MAX_NODES = 200_000
 MAX_DIGITS = 400
 MOST_PROBLEMS = 200
-"""That are told of one tree."""
+"""That are reported of one tree."""
 _NUMBERS = {"tag:yaml.org,2002:int", "tag:yaml.org,2002:float"}
 Path_ = tuple[str | int, ...]
 M = TypeVar("M", bound=BaseModel)
@@ -39,7 +39,7 @@ class Kind:
     Attributes:
         name: in messages: "fleet file".
         keys: what its mapping holds: "fleet, models and samples".
-        command: what takes it, for whoever gave it to another command.
+        command: what takes it, for users who gave it to another command.
         example: where one stands.
     """
 
@@ -99,7 +99,7 @@ def read_yaml(path: str | Path, kind: Kind) -> tuple[Any, Locator]:
 
 
 def require_kind(data: Any, where: Locator) -> None:
-    """Tell a file of another kind as such, and not by each of its fields.
+    """Report a file of another kind as such, and not by each of its fields.
 
     Raises:
         ConfigError: a sweep file where a fleet file is read, or the other way round.
@@ -123,7 +123,7 @@ def require_bounded(data: Any, where: Locator) -> None:
 
 
 def has_key(path: str | Path, key: str) -> bool:
-    """Whether the file is a mapping with that key; what is wrong with it is told by whoever reads it."""
+    """Whether the file is a mapping with that key; its reader reports what is wrong with it."""
     try:
         data, _ = read_yaml(path, Kind("file", "fleet or sweep"))
     except ConfigError:

@@ -1,7 +1,7 @@
 """Imports published results from JSON, so that a leaderboard can show them beside its own: marked, never as measured.
 
 The file is small on purpose: where the numbers come from, under which licence, and rows of them. classwise ships none:
-whoever imports a table answers for the right to.
+the user who imports a table answers for the right to.
 """
 
 from __future__ import annotations

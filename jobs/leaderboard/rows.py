@@ -109,7 +109,7 @@ def _shortened(entry: Entry) -> Entry:
 
 
 def _distinct(entries: list[Entry]) -> list[Entry]:
-    """Rows of one name get what tells them apart: the model's name, else the experiment, the audit or the run."""
+    """Rows of one name get what distinguishes them: the model's name, else the experiment, the audit or the run."""
     named: dict[str, list[Entry]] = {}
     for entry in entries:
         named.setdefault(entry.name, []).append(entry)

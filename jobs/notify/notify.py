@@ -41,7 +41,7 @@ class Tried:
 
 @dataclass(frozen=True)
 class Delivery:
-    """One webhook told of one audit, or not.
+    """One notification of one webhook, delivered or not.
 
     Attributes:
         id: of the delivery, the same in all its tries.
@@ -75,10 +75,10 @@ def notify(
     environment: Mapping[str, str] = os.environ,
     only_failed: bool = False,
 ) -> tuple[Delivery, ...]:
-    """Tell the hooks whose conditions hold, all at once, and record it in the bundle.
+    """Notify the hooks whose conditions hold, in parallel, and record it in the bundle.
 
     Args:
-        only_failed: leave out those that the bundle says were told.
+        only_failed: leave out those that were notified according to the bundle.
 
     Raises:
         StorageError: the record cannot be read or written.
@@ -104,7 +104,7 @@ def read_deliveries(folder: str) -> tuple[Delivery, ...]:
 
 
 def name_of(hook: NotifyConfig) -> str:
-    """What a hook is called where all may read it; a digest tells two apart that differ in what is not shown."""
+    """What a hook is called where all may read it; a digest distinguishes two that differ in what is not shown."""
     if hook.url is None:
         return f"${hook.url_env}"
     shown = shown_url(hook.url)
@@ -119,7 +119,7 @@ class _Job:
 
 
 def _together(jobs: Sequence[_Job], environment: Mapping[str, str]) -> tuple[Delivery, ...]:
-    """All deliveries side by side, in threads that nobody waits for at the end: an answer may come byte by byte."""
+    """All deliveries side by side, in threads that are not waited for at the end: an answer may come byte by byte."""
     done: list[Delivery | None] = [None] * len(jobs)
 
     def run(place: int) -> None:

@@ -1,7 +1,7 @@
 """The scheduler: claims what is due, submits it, and records how it ended.
 
 All that it knows is in the database and the storage, so it may be killed at any point: the next one follows the audits
-that still run, records those that ended meanwhile, and calls lost those that nobody finished. An audit is not ended by
+that still run, records those that ended meanwhile, and calls lost those that never finished. An audit is not ended by
 the end of its scheduler.
 
 Each schedule and each firing fails alone: what is wrong with one is recorded with it, and the others go on.
@@ -158,7 +158,7 @@ class Scheduler:
         """Look after an audit that runs, or did when the last scheduler ended."""
         try:
             storage = str(self._store.content(firing).get("storage", ""))
-        except ConfigError as error:  # nobody knows where its audit is
+        except ConfigError as error:  # the place of its audit is unknown
             self._end(firing, FiringState.LOST, message=str(error))
             return
         try:

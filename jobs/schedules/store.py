@@ -282,7 +282,7 @@ class Store:
     def _create(self) -> None:
         """Make the tables that are missing.
 
-        `IF NOT EXISTS`, for many processes may do so at once; PostgreSQL can refuse even that while another is at it.
+        `IF NOT EXISTS`, for many processes may do so together; PostgreSQL can refuse even that while another is at it.
         """
         for attempt in range(1, CREATE_ATTEMPTS + 1):
             try:
@@ -380,7 +380,7 @@ def _schedule(row: Any, faults: Mapping[str, str]) -> Schedule:
 
 
 def _firing(row: Any) -> Firing:
-    """A firing; one of a state, an outcome or a time that nobody knows counts as lost."""
+    """A firing; one of a state, an outcome or an unknown time counts as lost."""
     try:
         if isinstance(row["due_at"], str):
             raise ValueError(f"due_at is no time: {row['due_at'][:100]!r}")

@@ -173,7 +173,7 @@ def client_for(address: str | None, storage: str, ca: str | None, insecure: bool
 
 
 def placed(fleet: Fleet, address: str | None) -> Fleet:
-    """The fleet; its relative storage made a folder below the current one, and told, when this machine audits it."""
+    """The fleet; its relative storage made a folder below the current one, with a note, when this machine audits it."""
     from jobs.fleetfile.reading import overridden
 
     base = fleet.config.storage

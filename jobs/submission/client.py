@@ -95,7 +95,7 @@ class AuditClient:
 
         Args:
             fleet: a fleet file's path, its content, or a loaded fleet. Its storage must be an absolute path or a URL.
-            key: what tells audits of one fleet file apart, such as a date; up to 200 printable ASCII characters.
+            key: what distinguishes audits of one fleet file, such as a date; up to 200 printable ASCII characters.
             allow: the allow-list that admitted it, which the audit checks again; None: whatever the fleet names.
 
         Raises:

@@ -1,4 +1,4 @@
-"""What a submitted audit tells of its progress while it runs: ``progress.json`` beside ``ending.json``.
+"""The progress that a submitted audit reports while it runs: ``progress.json`` beside ``ending.json``.
 
 Rewritten whole at most once a second, and so seldom that writing takes no more than a twentieth of the time: the
 storage may be far away. A write that fails costs the audit nothing; the first failure is said.
@@ -117,7 +117,7 @@ class Telling:
             files.write_bytes(self._path, _PROGRESS.dump_json(self._progress))
         except Exception as error:  # of the storage's own library, too
             if not self._failed:
-                self._inner.note(f"progress cannot be told, the audit goes on: {error}")
+                self._inner.note(f"progress cannot be written, the audit goes on: {error}")
             self._failed = True
             stop.check()
         self._next = now + max(EVERY_SECONDS, _SHARE * (self._clock() - now))

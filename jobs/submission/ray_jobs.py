@@ -7,7 +7,7 @@ The first attempt of a submission is the job of its id, the next are ID.2, ID.3 
 knows, so two submitters never start one attempt twice. A name is not used again, not even after deleting its job: the
 supervisor of the old job, on its way out, takes the new one with it.
 
-Ray starts every job at once, however many there are: their drivers then fill the head's memory, and those that find no
+Ray starts every job immediately, however many: their drivers then fill the head's memory, and those that find no
 free worker give up. On a cluster with the custom resource `classwise_audits` each audit holds one of it, and the others
 wait as queued.
 """
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ray.job_submission import JobSubmissionClient
 
 SLOTS = "classwise_audits"
-"""Custom resource of a cluster: so many audits run at once; without it, any number."""
+"""Custom resource of a cluster: so many audits run at the same time; without it, any number."""
 SLOTS_SECONDS = 30.0
 """How long it counts whether a cluster has them."""
 CONNECT_SECONDS = 5.0

@@ -1,4 +1,4 @@
-"""The signature of a submitted fleet: who wrote it had the deployment's key, and nobody changed it since.
+"""The signature of a submitted fleet: who wrote it had the deployment's key, and it was not changed since.
 
 The storage is written by workers, which run models of others; so what lies there decides nothing on its own. Who
 submits (API, scheduler, an operator's command line) signs, and the audit's driver checks, with one key that they get

@@ -151,7 +151,7 @@ def _printed_as_json(error: ClasswiseError) -> bool:
 
 
 def as_user_error(error: BaseException) -> ClasswiseError:
-    """What the user is told of an error; after a request to stop that is the request, not its consequences."""
+    """The message of an error for the user; after a request to stop that is the request, not its consequences."""
     if isinstance(error, Interrupted):
         return error
     if stop.requested() or isinstance(error, KeyboardInterrupt):

@@ -3,8 +3,8 @@
 A deadline that passes asks in the same way, and ends in an error of its own.
 
 A `KeyboardInterrupt` raised inside a network's forward pass or a library written in C may come out as another error,
-and an audit that is told to leave faulty models out would go on with the next one. So the request is also remembered,
-and whoever handles an error asks for it.
+and an audit that leaves faulty models out would go on with the next one. So the request is also remembered,
+and code that handles an error checks it.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def catching_stops() -> Iterator[None]:
 def within(seconds: float | None) -> Iterator[None]:
     """Ask for a stop after so many seconds of wall-clock time; None: never.
 
-    Inside `catching_stops` the main thread is interrupted; elsewhere whoever calls `check` finds out.
+    Inside `catching_stops` the main thread is interrupted; elsewhere `check` raises it.
 
     Raises:
         DeadlinePassed: in place of the interrupt, and of whatever error a library makes of it.

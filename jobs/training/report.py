@@ -178,7 +178,7 @@ def columns_of(kinds: Set[Kind]) -> tuple[str, ...]:
 
 
 def kind_of(point: EpochPoint) -> Kind:
-    """What an epoch is of: only mappers tell the parts of their loss."""
+    """What an epoch is of: only mappers report the parts of their loss."""
     return "mapper" if point.parts else "network"
 
 

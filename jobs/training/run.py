@@ -146,7 +146,7 @@ def _train(
     reporter: TrainReporter,
     log: TrialLog,
 ) -> Iterator[TrialResult]:
-    """Results as trials end, each written and told before the next event is heard."""
+    """Results as trials end, each written and reported before the next event is read."""
     by_name = {item.task.name: item for item in todo}
     points: dict[str, list[EpochPoint]] = {}
     for event in runner.run([item.task for item in todo]):

@@ -75,7 +75,7 @@ def _result(run: _Run) -> list[Finding]:
 
 
 def all_checks() -> tuple[Check, ...]:
-    """Every check, in the order in which they are told."""
+    """Every check, in the order of the report."""
     from jobs.upkeep import local, remote
 
     return (

@@ -146,7 +146,7 @@ def proxy(around: CheckContext) -> Iterator[Finding]:
 
 
 def storage_works(around: CheckContext) -> Iterator[Finding]:
-    """Room, and whether a file can be written, replaced at once, and dated."""
+    """Room, and whether a file can be written, replaced atomically, and dated."""
     url = around.storage
     if files.is_local(url):
         yield _room(url)

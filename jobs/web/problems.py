@@ -27,7 +27,7 @@ class ErrorBody(BaseModel):
 
 
 def error_body(error: ClasswiseError) -> ErrorBody:
-    """An error as the API tells it."""
+    """An error as the API returns it."""
     return ErrorBody(error=type(error).__name__, problems=[ProblemBody(**asdict(each)) for each in error.problems])
 
 

@@ -1,7 +1,7 @@
 """What a file on disk really is, and its hash, before any library is asked to open it.
 
 A download page saved as weights, half a download and a git-lfs pointer are the everyday faults; a library would report
-them as "invalid magic number". The kind is told from the first bytes and the table of contents at the end.
+them as "invalid magic number". The kind is read from the first bytes and the table of contents at the end.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _sha256(path: str, _size: int, _modified: int) -> str:
 
 
 def file_kind(path: Path, where: str) -> str:
-    """Tell what a file is from its bytes: "zip", "safetensors", "pickle", "hdf5", "png", "parquet" or "unknown".
+    """The kind of a file, from its bytes: "zip", "safetensors", "pickle", "hdf5", "png", "parquet" or "unknown".
 
     Raises:
         SourceError: it is empty, a web page, an error message, a git-lfs pointer, a truncated archive, or an archive

@@ -34,7 +34,7 @@ def _store() -> str | None:
 def _located(address: str) -> str:
     """A `models:/` address as the place of its files, where MLflow would look it up in another store than `_store`.
 
-    `download_artifacts` looks models up in the process's own store whatever it is told (MLflow 3.17).
+    `download_artifacts` looks models up in the process's own store whatever store is named (MLflow 3.17).
     """
     from mlflow import MlflowClient, get_tracking_uri
 

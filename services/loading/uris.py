@@ -45,7 +45,7 @@ class SourceUri:
         """The query as typed options.
 
         Raises:
-            SourceError: an option this scheme does not have, or a value that does not convert; all at once.
+            SourceError: an option this scheme does not have, or a value that does not convert; every problem together.
         """
         values: dict[str, Any] = {}
         problems: list[Problem] = []

@@ -44,7 +44,7 @@ class Projection(Measure):
         reach: units are multiplied by it: 2 looks twice as far.
         least_explained: a mapper that explains less of the samples' variance than this is refused, for it does not
             reconstruct and cannot judge; looked at on 64 samples spread over the set.
-        label: tells two mappers apart in one fleet: the key becomes ``projection-LABEL/tol``.
+        label: distinguishes two mappers in one fleet: the key becomes ``projection-LABEL/tol``.
         names: what dimensions stand for, by their column: ``{8: thickness}``; for pictures and tables.
 
     Extra columns: `correct`; `agrees`, the share of dimensions at whose centre the label is the sample's own;

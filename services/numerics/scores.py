@@ -38,8 +38,8 @@ class GreatScores:
     Attributes:
         scores: (N,) in [0, sqrt(pi / 2)]; 0 where not correct.
         correct: (N,) the label's logit is strictly the largest; a tie for the top is not correct.
-        saturated: (N,) correct, and the margin within 2**-24 of 0 or 1, where float32 evaluation cannot tell it from
-            the end of the range. When many margins saturate, classes tie and a disparity of 0 looks fair.
+        saturated: (N,) correct, and the margin within 2**-24 of 0 or 1, where float32 evaluation cannot distinguish it
+            from the end of the range. When many margins saturate, classes tie and a disparity of 0 looks fair.
         finite: (N,) all logits finite; other samples count, as not correct with score 0.
     """
 

@@ -63,7 +63,7 @@ class Dispatcher(Generic[T]):
 
     @property
     def pending(self) -> int:
-        """Tasks nobody works on."""
+        """Tasks that wait for a worker."""
         return sum(len(queue) for queue in self._pending.values())
 
     def flight(self, worker: Hashable) -> int:

@@ -1,7 +1,7 @@
 """Files on any fsspec URL, written whole or not at all.
 
 A file is written under a temporary name beside its target and moved over it, so a reader sees the old file or the new
-one and never a part, and a shard that two workers write at once ends as one of two equal files.
+one and never a part, and a shard that two workers write at the same time ends as one of two equal files.
 
 Every back end of fsspec has errors of its own: botocore's are no `OSError`. `_reaching` is the one place where they
 become a `StorageError` with an `OSError` as its cause, whatever failed.
@@ -63,7 +63,7 @@ def _as_os_error(error: Exception) -> OSError:
 
 
 class _Sent:
-    """A file of a back end while it is filled, whose errors are told from those of whoever fills it."""
+    """A file of a back end while it is filled, whose errors are distinguished from those of the code that fills it."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -169,7 +169,7 @@ class Entry:
     """A file: its path below the folder that was walked, its size, and when it was written.
 
     Attributes:
-        modified: seconds since 1970; None when the storage does not tell.
+        modified: seconds since 1970; None when the storage does not say.
     """
 
     path: str
@@ -198,7 +198,7 @@ def _unless_absent(error: OSError) -> None:
 
 
 def modified(url: str) -> float | None:
-    """When the file was written, in seconds since 1970; None when the storage does not tell; raises as `stamp`."""
+    """When the file was written, in seconds since 1970; None when the storage does not say; raises as `stamp`."""
     return _modified(_info(url))
 
 
@@ -213,7 +213,7 @@ def _modified(info: dict[str, Any]) -> float | None:
 
 
 def stamp(url: str) -> tuple[int, str]:
-    """Size of a file and when it was written, as its file system tells it: another stamp is another content.
+    """Size of a file and when it was written, as its file system reports it: another stamp is another content.
 
     Raises:
         StorageError: it is not there or cannot be read.
@@ -252,7 +252,7 @@ def write(url: str, fill: Callable[[IO[bytes]], object]) -> None:
     except OSError as error:
         raise _unwritten(url, error) from error
     finally:
-        with suppress(Exception):  # what went wrong before is the error to tell
+        with suppress(Exception):  # what went wrong before is the error to report
             if fs.exists(partial):
                 fs.rm(partial)
 

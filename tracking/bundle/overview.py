@@ -90,7 +90,7 @@ class ModelOverview:
         name, digest, outcome, reasons, gates: of `services.records.ModelResult`; at most 50 reasons.
         threat: the threat model as people write it.
         table: file name of the Parquet table of its groups.
-        notes: those that no series tells.
+        notes: those of no series.
         gaps: of the attributes that its decisions were judged by.
     """
 

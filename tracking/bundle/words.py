@@ -21,7 +21,7 @@ from tracking.bundle.summary import find, lenses
 from tracking.names import shorten
 
 FEWEST_RANKED = 5
-"""Models from which a rank correlation is told as a finding: of three, two orders in six agree or oppose entirely."""
+"""Models from which a rank correlation is a finding: of three, two orders in six agree or oppose entirely."""
 
 _RANKING = re.compile("spearman|rank correlation", re.IGNORECASE)
 _SMALLEST = 0.00005

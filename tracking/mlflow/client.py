@@ -22,7 +22,7 @@ def connect(tracking_uri: str) -> MlflowClient:
     """A client of a store that answers and whose schema is there; a fresh database is migrated once, under a lock."""
     from mlflow import MlflowClient
 
-    # MLflow tells of its migrations at INFO; they are not news to a user of classwise.
+    # MLflow logs its migrations at INFO; they are not news to a user of classwise.
     logging.getLogger("mlflow.store.db.utils").setLevel(logging.WARNING)
     logging.getLogger("alembic").setLevel(logging.WARNING)
     scheme = urlsplit(tracking_uri).scheme.partition("+")[0]

@@ -27,7 +27,7 @@ MODEL_TAG = "classwise.tag."
 """Prefix of the tags that the fleet file gives a model; the leaderboard filters by them."""
 
 MODELS_TAG = "classwise.models"
-"""On an audit: a digest of its models and samples. Of two audits with the same one the newer tells all."""
+"""On an audit: a digest of its models and samples. Of two audits with the same one the newer has everything."""
 
 SECONDS_PER_EPOCH = "seconds_per_epoch"
 """Fact of a model that a sweep trained, and last part of its metric."""
@@ -137,7 +137,7 @@ def table_rows(model: ModelResult) -> list[dict[str, Any]]:
 
 
 def threat_text(threat: ThreatModel | None) -> str:
-    """A threat model as MLflow tells it."""
+    """A threat model as MLflow shows it."""
     return f"{threat.norm} {threat.epsilon:.6g}" if threat else "not declared"
 
 

@@ -72,7 +72,7 @@ class RunWriter:
 
         Args:
             known: the run where it was begun before.
-            started: when what it tells of began, in milliseconds since 1970.
+            started: when what it records began, in milliseconds since 1970.
             again: fill a complete run as well.
             ending: the status in which it is closed when the block ends well.
             lasting: mark it complete; else it is filled anew when the same is logged again.

@@ -19,7 +19,7 @@ from tracking.names import group_key, metric_key
 TRIAL_KEY = "classwise.trial_key"
 SWEEP_NAME = "classwise.sweep"
 CONTENT = "classwise.content"
-"""Tag of the parent run: a digest of what it tells, so that it is told once."""
+"""Tag of the parent run: a digest of its content, so that it is logged once."""
 NAMES = "classwise.names"
 """What the latent columns of a conditional mapper stand for, as JSON."""
 CLASS_CURVES = 20

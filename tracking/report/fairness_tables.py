@@ -36,7 +36,7 @@ def _gaps(audit: AuditResult, grouping: str) -> Table:
         cells += [_cell(result.worst[metric], _of(result.worst_task[metric])) for metric in METRICS]
         rows.append(_row(model, cells))
     note = f"Groups and their samples: {sizes}. 0 is no gap. Each cell is the decision with the largest gap, "
-    note += "“it is this class or not”, and its interval; the intervals hold for all classes at once."
+    note += "“it is this class or not”, and its interval; the intervals hold for all classes jointly."
     heads = [("accuracy", "share of samples classified correctly")]
     heads += [(GAPS[metric].short, f"gap in {GAPS[metric].of}") for metric in METRICS]
     return {"title": f"Gaps between groups of {grouping}", "note": note, "heads": heads, "rows": rows}

@@ -40,7 +40,7 @@ def fairness_results(
     Args:
         scores: the model's columns, (N,) each.
         classes: K names; one decision each.
-        delta: for each attribute and metric the intervals of all K decisions hold at once (Bonferroni).
+        delta: for each attribute and metric the intervals of all K decisions hold jointly (Bonferroni).
     """
     if PREDICTED not in scores:
         return ()

@@ -180,7 +180,7 @@ def _clean(great: str, models: Sequence[ModelResult]) -> list[float | None]:
 
 
 def _attack_notes(models: Sequence[ModelResult]) -> Iterator[str]:
-    """Whether GREAT ranks the models as each attack does, at the radius that tells them apart best."""
+    """Whether GREAT ranks the models as each attack does, at the radius that separates them best."""
     series = _all_series(models)
     for great, against in _against_attacks(models).items():
         for key in _telling(list(against), models):

@@ -43,7 +43,7 @@ class Case:
 
     Attributes:
         attacks: what was seen of each attack on it.
-        baselines: the earlier audits that gates compare with, by the name the gate gives.
+        earlier: the audits that gates compare with, by the name the gate gives.
     """
 
     item: ModelPlan

@@ -196,7 +196,7 @@ def _download(original: Callable[[str, str], None], identity: str, path: Path) -
 def _locked(path: Path) -> Iterator[None]:
     """Hold an exclusive lock on a file, which is removed afterwards; it is let go of when the process dies.
 
-    Whoever waited for a file that was removed meanwhile holds a lock that nobody sees, and begins again.
+    A process that waited for a file that was removed meanwhile holds a lock on nothing, and begins again.
     """
     while True:
         with path.open("w") as file:

@@ -140,7 +140,7 @@ def prediction_problems(spec: ModelSpec, predicted: Labels, labels: Labels, clas
 
 
 def chance_problems(where: str, correct: int, count: int, classes: int) -> list[Problem]:
-    """An exact binomial test against guessing at 1/K, where the probe is large enough to tell."""
+    """An exact binomial test against guessing at 1/K, where the probe is large enough."""
     chance = 1 / classes
     if chance**count > LEVEL or stats.binom.sf(correct - 1, count, chance) <= LEVEL:
         return []

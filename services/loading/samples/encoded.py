@@ -138,7 +138,7 @@ class EncodedStore:
 
         Raises:
             SourceError: corrupt images under "error", images smaller than the crop, sizes or modes that differ; all
-                kinds at once, with counts.
+                kinds together, with counts.
         """
         keep = self._fits(rows)
         taken = _Intake(hashlib.sha256(self._conversions().encode()))

@@ -11,7 +11,7 @@ class Tally:
     """Counters of n samples, on the device of the attack; `rows` says which samples a batch of numbers belongs to.
 
     Attributes:
-        queries: forward passes, (n,); not whole where an attack can only tell its mean.
+        queries: forward passes, (n,); not whole where an attack reports only its mean.
         slopes: input gradients taken, (n,).
         zeros: of these, the ones that are exactly zero in every pixel, (n,).
         margin: the smallest finite logit margin seen, (n,); infinite before the first pass.

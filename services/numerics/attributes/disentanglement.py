@@ -4,7 +4,7 @@
 
     MIG = mean_k (I(z_1st; v_k) - I(z_2nd; v_k)) / H(v_k)        in [0, 1]
 
-over known factors v_k, with the two latents that tell most about v_k. 1 means that one latent alone knows the factor.
+over known factors v_k, with the two latents most informative about v_k. 1 means that one latent alone knows the factor.
 Latents, and factors with more than 20 values, are cut into 20 equal bins, as in the authors' comparisons; the plug-in
 estimate of mutual information is too large by about (bins - 1) (values - 1) / (2 N), so small N flatter every latent.
 """
@@ -31,7 +31,7 @@ class Disentanglement:
     Attributes:
         mig: mean gap over the factors that vary.
         gaps: by factor, in [0, 1]; undefined for a factor that does not vary.
-        latent: by factor the latent that tells most about it; None where undefined.
+        latent: by factor the most informative latent; None where undefined.
     """
 
     mig: Estimate

@@ -9,7 +9,7 @@ With R+ the positive decision, Y+ the positive truth, and ``gap(r) = max_g r_g -
     EOdd = max(gap(TPR), gap(FPR)),   AOdd = (gap(TPR) + gap(FPR)) / 2
 
 Intervals are Clopper-Pearson by union: the R rates that a metric is made of get exact two-sided intervals at level
-delta / R each, so that all hold at once with probability at least 1 - delta, and the metric's exact range over that box
+delta / R each, so that all hold jointly with probability at least 1 - delta, and the metric's exact range over that box
 is its interval. Valid at any number of samples, also where a rate is 0 or 1. Conditioned on the numbers of samples.
 
 A group that a rate is undefined for (no samples, or none with that truth) is left out of *that rate* and stays in the

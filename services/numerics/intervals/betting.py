@@ -58,7 +58,7 @@ def lower_bound(values: Floats, mask: Bools, alpha: float, *, anytime: bool = Fa
     """(G,) one-sided lower bounds on the means of rows of values (G, n) in [0, 1], each with confidence 1 - alpha.
 
     Samples of a row must be independent with one mean, in an order that does not depend on their values. With
-    `anytime`, the guarantee holds at all sample sizes at once.
+    `anytime`, the guarantee holds at all sample sizes jointly.
     """
     if values.shape[1] == 0:
         return np.zeros(values.shape[0])

@@ -9,7 +9,7 @@ method                    guarantee                                             
 ``clopper-pearson``       exact, scores 0 or bound only                                     independent, one mean
 ========================  ================================================================  ==========================
 
-Two-sided intervals hold for all groups at once with probability at least 1 - delta (Bonferroni: delta / G each, G the
+Two-sided intervals hold for all groups jointly with probability at least 1 - delta (Bonferroni: delta / G each, G the
 number of groups with samples). One-sided bounds hold for each group alone.
 """
 
@@ -203,7 +203,7 @@ def simultaneous(
     seed: int | None = 0,
     anytime: bool = False,
 ) -> Intervals:
-    """Two-sided intervals for the means of all groups at once, jointly with probability at least 1 - delta.
+    """Two-sided intervals for the means of all groups, jointly with probability at least 1 - delta.
 
     Args:
         scores: (N,) in [0, bound].

@@ -180,7 +180,7 @@ def weakest_interval(
     at least that of the m smallest bounds. So the correction is for m groups and not for all; for m = 1 there is none,
     which is an intersection-union test (Berger 1982).
 
-    High: the mean of the m smallest of upper bounds that hold for all G groups at once (delta / G each, one-sided), for
+    High: the mean of the m smallest of upper bounds that hold for all G groups jointly (delta / G each, one-sided), for
     the mean of the m smallest rises with every mean. Here the correction is needed: any group, not only the weakest,
     may supply a bound that fails.
 

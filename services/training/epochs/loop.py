@@ -54,7 +54,7 @@ def train(
         validation: held-out images and labels; None splits `recipe.holdout` of each class off, if that is above 0.
         classes: K; None takes the largest label.
         storage: folder or URL for checkpoints; a run found there goes on, if it is the same run.
-        on_epoch: told of each epoch after its checkpoint is written.
+        on_epoch: called with each epoch after its checkpoint is written.
 
     Raises:
         SourceError: images or labels are malformed, or a class has no sample.

@@ -69,7 +69,7 @@ class Alone:
 
 
 class Group:
-    """The workers of torch's default process group, which whoever started them has set up."""
+    """The workers of torch's default process group, which their starter has set up."""
 
     def __init__(self) -> None:
         import torch.distributed as group

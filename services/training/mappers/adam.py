@@ -37,7 +37,7 @@ class Adam:
         self._steps = int(state["steps"])
 
     def step(self, loss: Tensor) -> None:
-        """Move the parameters against the gradient of the loss; nobody else's gradients are touched."""
+        """Move the parameters against the gradient of the loss; no other gradients are touched."""
         parameters: list[Tensor] = list(self._parameters.values())
         gradients = list(torch.autograd.grad(loss, parameters))
         first, second = list(self._first.values()), list(self._second.values())

@@ -1,4 +1,4 @@
-"""The kinds of mappers that are trained here, and what they are told of each image: classes, measured attributes.
+"""The kinds of mappers that are trained here, and what conditions them for each image: classes, measured attributes.
 
 Conditions become latent columns behind the noise. The class comes first, one-hot, wherever it is listed, as
 `generated` asks; attributes are scaled to mean 0 and spread 1 over the training images.
@@ -28,7 +28,7 @@ LEAST_SPREAD = 1e-9
 
 @dataclass(frozen=True)
 class Conditions:
-    """What a conditional mapper is told.
+    """What conditions a mapper.
 
     Attributes:
         values: (N, A) float32, one row an image.

@@ -131,7 +131,7 @@ class MapperRun:
         self.resumed_at = len(self.records)
 
     def epochs(self) -> Iterator[MapperEpoch]:
-        """Train the epochs that are left; each is told after its checkpoint is written."""
+        """Train the epochs that are left; each is reported after its checkpoint is written."""
         for epoch in range(self.resumed_at, self.recipe.epochs):
             began = time.perf_counter()
             self.mapper.train()

@@ -56,7 +56,7 @@ def mapper_events(task: TrialTask, data: TrainingSet) -> Iterator[Begun | EpochD
 
 
 def point_of(record: MapperEpoch, recipe: MapperRecipe) -> EpochPoint:
-    """An epoch as trials tell of it."""
+    """An epoch as trials report it."""
     parts = {name: value for name, value in record.losses.items() if name != "loss"}
     loss = record.losses["loss"]
     return EpochPoint(record.epoch, loss, recipe.lr, record.seconds, Shares(), explained=record.explained, parts=parts)

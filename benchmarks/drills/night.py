@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from deploy.drills.stackside import fleet, tell
+from benchmarks.drills.stackside import fleet, tell
 from deploy.stack.layout import Layout
 from deploy.stack.parts import variables
 from jobs.fleetfile.reading import validate_fleet

@@ -8,7 +8,7 @@ import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
-from deploy.drills.stackside import Api, fleet, tell, wait_until
+from benchmarks.drills.stackside import Api, fleet, tell, wait_until
 from deploy.stack import processes
 from deploy.stack.layout import Layout
 from deploy.stack.parts import ROOT

@@ -1,4 +1,4 @@
-"""What all drills do: make a network that the stack's API may read, name fleets, ask the API, tell figures."""
+"""What all drills do: make a network that the stack's API may read, name fleets, ask the API, print figures."""
 
 from __future__ import annotations
 

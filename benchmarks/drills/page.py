@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from deploy.drills.stackside import Api
+from benchmarks.drills.stackside import Api
 from services.errors import Problem, ResourceError
 
 COLLECT = """

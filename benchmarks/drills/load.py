@@ -1,4 +1,4 @@
-"""Many submissions at once, many schedules, and somebody who watches all of it."""
+"""Many simultaneous submissions, many schedules, and a user who watches them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import Any
 
 import requests
 
-from deploy.drills.page import OpenPage
-from deploy.drills.stackside import Api, fleet, spread, tell, wait_until
+from benchmarks.drills.page import OpenPage
+from benchmarks.drills.stackside import Api, fleet, spread, tell, wait_until
 from deploy.stack.layout import Layout
 from jobs.fleetfile.reading import validate_fleet
 from jobs.schedules.records import Firing, FiringState, Overlap
@@ -49,7 +49,7 @@ class Watcher(threading.Thread):
 
 
 def load(layout: Layout, *, submissions: int, schedules: int, poll: str, picture: Path | None, seconds: float) -> int:
-    """Everything at once; each audit and each firing must end once, with an outcome."""
+    """Everything at the same time; each audit and each firing must end once, with an outcome."""
     api, mark = Api(layout), uuid.uuid4().hex[:6]
     fleet(layout, "warm")  # the network is trained before the clock runs
     watcher = Watcher(api, poll or f"{api.root}/v1/audits?limit=100")
