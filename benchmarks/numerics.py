@@ -12,9 +12,10 @@ from collections.abc import Callable
 
 import numpy as np
 
+from benchmarks.coverage.joined import one_sided
 from services.numerics.calibration import POLICIES, Grid, calibrate
 from services.numerics.disparity import nrgc
-from services.numerics.intervals.means import Method, one_sided, simultaneous
+from services.numerics.intervals.means import Method, simultaneous
 from services.numerics.intervals.metrics import nrgc_range
 from services.numerics.profile import Profile
 from services.numerics.scores import GREAT_BOUND, Activation, great_scores

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import binom
 
-from services.numerics.intervals.binomial import clopper_pearson
+from benchmarks.binomial import clopper_pearson
 
 FALSE_ALARM = 1e-3
 """Chance that a run blames any promise though all miss exactly as often as allowed, shared by all settings."""

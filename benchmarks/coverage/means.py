@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from benchmarks.coverage.data import BOUND, LEVELS, SHAPES, SIZES, SLACK, Shape
+from benchmarks.coverage.joined import one_sided
 from benchmarks.coverage.judge import Cell, cell
-from services.numerics.intervals.means import Method, one_sided
+from services.numerics.intervals.means import Method
 
 METHODS: tuple[Method, ...] = ("betting", "empirical-bernstein", "hoeffding", "clopper-pearson")
 CHEAP = 10

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.coverage.data import BOUND, CLASSES, LEVELS, SLACK, Classes, Floats, Ints, coin, margins, point, stacked
+from benchmarks.coverage.joined import metric_intervals, one_sided
 from benchmarks.coverage.judge import Cell, cell
 from services.numerics.disparity import Disparity, disparity
 from services.numerics.gap import gap
-from services.numerics.intervals.means import Intervals, Method, one_sided
-from services.numerics.intervals.metrics import aggregate_interval, metric_intervals, wcr_interval
+from services.numerics.intervals.means import Intervals, Method
+from services.numerics.intervals.metrics import aggregate_interval, weakest_interval
 from services.records.estimates import Estimate
 
 PENALTY = 0.5
@@ -41,7 +42,7 @@ class Box:
 
     @classmethod
     def of(cls, scores: Floats, groups: Ints, runs: int, alpha: float, method: Method) -> Box:
-        """One-sided limits at `alpha` each; what `simultaneous` and `wcr_interval` take them from."""
+        """One-sided limits at `alpha` each; what `simultaneous` and `weakest_interval` take them from."""
         found = one_sided(scores, groups, int(groups.max()) + 1, bound=BOUND, alpha=alpha, method=method)
         return cls(found.low.reshape(runs, -1), found.high.reshape(runs, -1))
 
@@ -131,7 +132,7 @@ def of_whole(classes: Classes, runs: int, rng: np.random.Generator) -> Iterator[
     rows, place = np.unique(np.sort(scores, axis=1), axis=0, return_inverse=True)
     for level in LEVELS:
         found = [
-            wcr_interval(float(row.mean()), row, groups, 1, bound=BOUND, delta=level, method=method, mixed=True)
+            weakest_interval(float(row.mean()), row, groups, 1, bound=BOUND, delta=level, method=method, mixed=True)
             for row in rows
         ]
         off = np.array([one.low is not None and one.low > truth + SLACK for one in found])[place.ravel()]

@@ -13,15 +13,16 @@ from math import ceil
 import numpy as np
 from scipy.stats import binom
 
+from benchmarks.binomial import monitored_error
 from benchmarks.coverage.data import LEVELS, SLACK, Ints
+from benchmarks.coverage.joined import confidence_sequence
 from benchmarks.coverage.judge import Cell, cell, percent
 from benchmarks.coverage.sampling import SIGMA, certificates
 from benchmarks.spending import Characteristics, characteristics, spending_boundary
 from services.measures.sampling.verdicts import sequential_verdicts
 from services.numerics.intervals import betting
-from services.numerics.intervals.binomial import monitored_error
 from services.numerics.intervals.radius import certified_radius, probability_at
-from services.numerics.intervals.sequential import Boundary, confidence_sequence, mixture_boundary
+from services.numerics.intervals.sequential import Boundary, mixture_boundary
 
 KAPPAS = (0.01, 0.05, 0.2)
 ALPHA = 0.05

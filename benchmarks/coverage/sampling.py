@@ -8,11 +8,11 @@ from functools import cache
 import numpy as np
 from scipy.stats import norm
 
+from benchmarks.binomial import clopper_pearson, true_share_bounds
 from benchmarks.coverage.data import LEVELS, SLACK, Floats, Ints
 from benchmarks.coverage.judge import Cell, cell
 from benchmarks.coverage.metrics import lies_outside
 from services.measures.sampling.smoothed import SmoothingRule, certify
-from services.numerics.intervals.binomial import clopper_pearson, true_share_bounds
 from services.numerics.intervals.radius import certified_radius
 from services.numerics.intervals.splitting import SplittingPlan, rare_event, summarise
 from services.numerics.seeds import over_seeds

@@ -10,12 +10,13 @@ import pytest
 from benchmarks.coverage import changes, judge, means, metrics, monitored
 from benchmarks.coverage.__main__ import PARTS
 from benchmarks.coverage.data import BOUND, CLASSES, LEVELS, SHAPES, stacked
+from benchmarks.coverage.joined import one_sided
 from benchmarks.coverage.judge import Cell, broken, cell, table
 from benchmarks.spending import characteristics
 from services.numerics.change import changes as compared
 from services.numerics.change import worst_change
-from services.numerics.intervals.means import one_sided, simultaneous
-from services.numerics.intervals.metrics import wcr_interval
+from services.numerics.intervals.means import simultaneous
+from services.numerics.intervals.metrics import weakest_interval
 from services.numerics.intervals.sequential import mixture_boundary
 from services.numerics.paired import paired
 
@@ -59,7 +60,7 @@ def test_data_sets_side_by_side_get_the_limits_that_each_gets_alone(method: metr
         box = simultaneous(row, classes.labels, size, bound=BOUND, delta=delta, method=method)
         assert np.allclose(box.low, joint.low[run], atol=1e-9) and np.allclose(box.high, joint.high[run], atol=1e-9)
         least = min(row[classes.labels == k].mean() for k in range(size))
-        wcr = wcr_interval(least, row, classes.labels, size, bound=BOUND, delta=delta, method=method)
+        wcr = weakest_interval(least, row, classes.labels, size, bound=BOUND, delta=delta, method=method)
         assert wcr.low == pytest.approx(own.low[run].min(), abs=1e-9)
         assert wcr.high == pytest.approx(max(least, most.high[run].min()), abs=1e-9)
 

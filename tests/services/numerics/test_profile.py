@@ -57,10 +57,8 @@ def test_a_group_without_samples_is_undefined_not_zero() -> None:
     np.testing.assert_array_equal(profile.defined, [True, False, True, False])
     assert np.isnan(profile.means[~profile.defined]).all()
     assert np.isnan(profile.variances[~profile.defined]).all()
-    assert profile.coverage == 0.5
     empty = Profile.from_scores(np.zeros(0), np.zeros(0, dtype=int), 3, bound=1.0)
     assert empty.aggregate is None
-    assert empty.coverage == 0.0
 
 
 @pytest.mark.parametrize("bad", [[0.5, math.nan], [0.5, 1.1], [-0.2, 0.5], [math.inf, 0.1]])
@@ -105,7 +103,7 @@ def test_types_and_the_largest_group() -> None:
         patch.setattr(profile_module, "MOST_SAMPLES", int(found.counts.max()))
         assert Profile.from_scores(scores, groups, 3, bound=1.0).total == 50
     none = Profile.from_scores(np.zeros(0), np.zeros(0, int), 0, bound=1.0)
-    assert (none.n_groups, none.total, none.coverage, none.aggregate) == (0, 0, None, None)
+    assert (none.n_groups, none.total, none.aggregate) == (0, 0, None)
 
 
 @pytest.mark.parametrize(("bound", "scale"), [(1.0, 1.0), (1.25, 2.0), (2.0, 2.0), (2.01, 4.0), (0.3, 0.5)])

@@ -9,7 +9,7 @@ from jobs.audit.judging.assemble import Grouping, series_result
 from jobs.fleetfile.reading import validate_fleet
 from jobs.fleetfile.tree import FleetConfig
 from services.errors import MeasureError
-from services.numerics.intervals.metrics import wcr_interval
+from services.numerics.intervals.metrics import weakest_interval
 from tests.typed import series_of
 
 PR = series_of("pr/x", "PR", 1.0, conditional=True)
@@ -71,6 +71,6 @@ def test_the_exact_bound_of_the_worst_group_allows_for_classes_of_fixed_sizes(
     one = Grouping(grouping, GROUPING.codes, GROUPING.names)
     scores = np.ones(4)
     found = series_result(series_of("clean", "clean accuracy", 1.0, binary=True), scores, {}, one, config(**samples))
-    expected = wcr_interval(1.0, scores, GROUPING.codes, 3, bound=1.0, delta=0.05, binary=True, mixed=mixed)
+    expected = weakest_interval(1.0, scores, GROUPING.codes, 3, bound=1.0, delta=0.05, binary=True, mixed=mixed)
     assert found.wcr == expected
     assert (found.wcr.low < 0.05**0.5 - 1e-4) == mixed

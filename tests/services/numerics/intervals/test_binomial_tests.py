@@ -3,15 +3,15 @@ import pytest
 from scipy import stats
 from statsmodels.stats.proportion import proportion_confint
 
-from benchmarks.probacc import ProbAcc, probacc
-from benchmarks.spending import characteristics
-from services.numerics.intervals.binomial import (
+from benchmarks.binomial import (
     clopper_pearson,
     fixed_sample_size,
     monitored_error,
-    sil_band,
     true_share_bounds,
 )
+from benchmarks.probacc import ProbAcc, probacc
+from benchmarks.spending import characteristics
+from services.measures.binomial import sil_band
 from services.numerics.intervals.sequential import mixture_boundary
 
 

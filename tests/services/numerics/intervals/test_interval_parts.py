@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import beta
 
+from benchmarks.coverage.joined import one_sided
 from services.numerics.intervals import means
 from services.numerics.intervals.means import (
     Method,
@@ -16,7 +17,6 @@ from services.numerics.intervals.means import (
     hoeffding_half_width,
     limits,
     method_for,
-    one_sided,
     reading_order,
     simultaneous,
 )

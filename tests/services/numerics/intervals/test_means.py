@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 from statsmodels.stats.proportion import proportion_confint
 
+from benchmarks.coverage.joined import one_sided
 from services.errors import MeasureError
 from services.numerics.intervals import betting
-from services.numerics.intervals.means import Method, hoeffding_half_width, one_sided, simultaneous
+from services.numerics.intervals.means import Method, hoeffding_half_width, simultaneous
 from services.numerics.scores import GREAT_BOUND
 
 METHODS: list[Method] = ["hoeffding", "empirical-bernstein", "betting"]

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom
 
+from benchmarks.coverage.joined import metric_intervals
 from services.errors import MeasureError
 from services.numerics.disparity import disparity, nrgc
 from services.numerics.intervals import metrics as mi
@@ -94,8 +95,8 @@ def intervals_of(scores: np.ndarray, groups: np.ndarray, k: int, **options) -> t
     profile = Profile.from_scores(scores, groups, k, bound=GREAT_BOUND)
     found = disparity(profile.means, profile.defined)
     box = simultaneous(scores, groups, k, bound=GREAT_BOUND, delta=0.05, **options)
-    wcr = mi.wcr_interval(found.wcr.value, scores, groups, k, bound=GREAT_BOUND, delta=0.05, **options)
-    return found, box, mi.metric_intervals(found, box, wcr)
+    wcr = mi.weakest_interval(found.wcr.value, scores, groups, k, bound=GREAT_BOUND, delta=0.05, **options)
+    return found, box, metric_intervals(found, box, wcr)
 
 
 def test_rdi_of_hoeffding_is_proposition_2() -> None:
@@ -146,7 +147,7 @@ def test_estimates_lie_inside_and_undefined_says_why() -> None:
     assert zeros.rdi.value == 0.0
     _, _, empty = intervals_of(np.zeros(0), np.zeros(0, dtype=int), 3)
     assert empty.rdi.value is empty.nrgc.value is empty.fp.value is None
-    assert empty.wcr == mi.wcr_interval(0.0, np.zeros(0), np.zeros(0, dtype=int), 3, bound=1.0, delta=0.1)
+    assert empty.wcr == mi.weakest_interval(0.0, np.zeros(0), np.zeros(0, dtype=int), 3, bound=1.0, delta=0.1)
     assert box.defined.sum() == 4
 
 
@@ -199,9 +200,9 @@ def missed(replications: int, delta: float, profile_of: tuple[float, ...]) -> di
     for _ in range(replications):
         x = rng.beta(means[groups], 1 - means[groups])
         profile = Profile.from_scores(x, groups, 4, bound=1.0)
-        wcr = mi.wcr_interval(float(profile.means.min()), x, groups, 4, bound=1.0, delta=delta)
+        wcr = mi.weakest_interval(float(profile.means.min()), x, groups, 4, bound=1.0, delta=delta)
         box = simultaneous(x, groups, 4, bound=1.0, delta=delta)
-        all_of_them = mi.metric_intervals(disparity(profile.means, profile.defined), box, wcr)
+        all_of_them = metric_intervals(disparity(profile.means, profile.defined), box, wcr)
         wrong["low"] += wcr.low > 0.1
         wrong["high"] += wcr.high < 0.1
         wrong["box"] += any(
@@ -242,7 +243,7 @@ def test_exact_wcr_limits_hold_for_samples_of_unequal_means(delta: float) -> Non
         scores = (np.arange(n)[None, :] < np.arange(n + 1)[:, None]).astype(float)
         found = {
             mixed: [
-                mi.wcr_interval(float(row.mean()), row, groups, 1, bound=1.0, delta=delta, binary=True, mixed=mixed)
+                mi.weakest_interval(float(row.mean()), row, groups, 1, bound=1.0, delta=delta, binary=True, mixed=mixed)
                 for row in scores
             ]
             for mixed in (True, False)

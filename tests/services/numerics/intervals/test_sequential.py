@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 from scipy import integrate
 from scipy.special import beta, betainc
 
+from benchmarks.coverage.joined import confidence_sequence
 from services.numerics.intervals.sequential import (
     Boundary,
-    confidence_sequence,
     last_true,
     log_evidence_above,
     log_evidence_below,
