@@ -299,6 +299,32 @@ def test_a_fast_caller_is_told_when_to_come_back(settings: Settings) -> None:
         assert caller.get("/health").status_code == 200
 
 
+def statuses(settings: Settings, proxy: str, **changes: Any) -> list[int]:
+    """Answers to four requests without a token of four addresses, as a proxy passes them on."""
+    app = build(plain(Settings.model_validate({**plain(settings), **changes, "limits": {"per_minute": 2}})), {})
+    with TestClient(app, client=(proxy, 50_000)) as client:
+        headers = [{"x-forwarded-for": f"192.0.2.{number}"} for number in range(4)]
+        return [client.get("/v1/audits", headers=each).status_code for each in headers]
+
+
+def test_only_trusted_proxies_name_the_address_of_a_request(settings: Settings) -> None:
+    limited = [401, 401, 429, 429]
+    assert statuses(settings, "10.0.0.7") == limited
+    assert statuses(settings, "127.0.0.1") == limited
+    assert statuses(settings, "10.0.0.7", trusted_proxies=["10.0.0.0/8"]) == [401] * 4
+    assert statuses(settings, "172.16.0.1", trusted_proxies=["10.0.0.0/8"]) == limited
+
+
+def test_callers_behind_one_address_have_a_budget_each(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTHER_TOKEN", "another-" + TOKEN)
+    tokens = [*plain(settings)["tokens"], {"name": "other", "env": "OTHER_TOKEN"}]
+    narrow = Settings.model_validate({**plain(settings), "limits": {"per_minute": 2}, "tokens": tokens})
+    with client_of(narrow) as caller:
+        assert [caller.get("/v1/audits").status_code for _ in range(3)] == [200, 200, 429]
+        other = {"authorization": f"Bearer another-{TOKEN}"}
+        assert [caller.get("/v1/audits", headers=other).status_code for _ in range(3)] == [200, 200, 429]
+
+
 def test_only_so_many_audits_wait_or_run(settings: Settings, fleet: dict[str, Any]) -> None:
     limits = {**plain(settings)["limits"], "submissions": 1}
     slow = {**fleet, "measures": [{"name": "pgd", "steps": 500, "epsilons": [0.02]}]}
