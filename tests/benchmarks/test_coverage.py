@@ -18,7 +18,6 @@ from services.numerics.change import worst_change
 from services.numerics.intervals.means import simultaneous
 from services.numerics.intervals.metrics import weakest_interval
 from services.numerics.intervals.sequential import mixture_boundary
-from services.numerics.paired import paired
 
 
 @pytest.mark.parametrize("part", [*PARTS])
@@ -74,8 +73,6 @@ def test_pairs_side_by_side_get_the_limits_that_each_gets_alone() -> None:
     for run in range(runs):
         found = worst_change(before[run], after[run], labels, 2, bound=1.0, alpha=0.1)
         assert (found.low, found.high) == pytest.approx((low[run].min(), high[run].min()), abs=1e-9)
-        whole = paired(before[run], after[run], labels, 2, bound=1.0, alpha=0.2)
-        assert [one.low for one in whole.groups] == pytest.approx(low[run], abs=1e-9)
 
 
 def test_shapes_have_the_means_they_say() -> None:

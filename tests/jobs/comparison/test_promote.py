@@ -186,7 +186,7 @@ def test_an_alias_that_somebody_moved_meanwhile_stays(fleet: dict[str, Any], cli
     published = publish(loaded, finished, Notes())
     assert str(client.get_model_version_by_alias("digits", "canary").version) == "1"
     (kept,) = read_promotions(published.folder)
-    assert kept.reason == "somebody moved it during the audit, from nowhere to 1" and not kept.moved
+    assert kept.reason == "it was moved during the audit, from nowhere to 1" and not kept.moved
 
 
 def test_without_mlflow_nothing_moves_and_the_command_does_it_later(

@@ -21,7 +21,7 @@ from services.numerics.disparity import disparity
 from services.numerics.intervals.means import Intervals, Sample, limits, simultaneous
 from services.numerics.intervals.metrics import aggregate_interval, not_separated, weakest_interval
 from services.numerics.masking import Observations, find_masking
-from services.numerics.paired import paired
+from services.numerics.paired import mean_difference
 from services.numerics.ranks import reranking, spearman
 from services.numerics.refutation import refute
 from services.numerics.seeds import over_seeds
@@ -103,18 +103,8 @@ CASES: list[tuple[Callable[[], Any], str, str]] = [
     ),
     (lambda: worst_change(X, X, TWO, 1, bound=1.0, alpha=1.0), "alpha", "1.0"),
     (lambda: decide([0.1], [0.2], 0.0), "alpha", "0.0"),
-    (
-        lambda: paired(X, X, TWO, 1, bound=1.5, alpha=0.05, margin=1.5),
-        "margin",
-        "[0, 1.5) | 1.5",
-    ),
-    (
-        lambda: paired(X, X, TWO, 1, bound=1.2533141373, alpha=0.05, margin=-1e-9),
-        "margin",
-        "[0, 1.25331) | -1e-09",
-    ),
-    (lambda: paired(X, X, TWO, 1, bound=1.0, alpha=1.0), "alpha", "1.0"),
-    (lambda: paired(X, X, ONE, 1, bound=1.0, alpha=0.05), "groups", "(2,) | (1,)"),
+    (lambda: mean_difference(X, X, bound=1.0, alpha=1.0), "alpha", "1.0"),
+    (lambda: mean_difference(X, X[:1], bound=1.0, alpha=0.05), "after", "2 | 1"),
     # composites
     (lambda: pareto_front(np.zeros((2, 0)), []), "criteria", "none"),
     (lambda: pareto_front(np.zeros((2, 3)), [True]), "values", "(N, 1) | (2, 3)"),
