@@ -23,11 +23,11 @@ def predictions(seed: int, k: int, n: int, accuracy: float) -> tuple[np.ndarray,
 def test_a_permuted_class_list_is_found(seed: int, k: int, accuracy: float) -> None:
     labels, predicted = predictions(seed, k, 60 * k, accuracy)
     order = np.random.default_rng(seed).permutation(k)
-    found = class_order(confusion_matrix(labels, order[predicted], labels=range(k)))
-    assert found.permutation == tuple(order)
-    assert found.wrong_order == bool((order != np.arange(k)).any())
-    assert found.explained >= 0.7
-    assert found.moved == tuple(np.flatnonzero(order != np.arange(k)))
+    result = class_order(confusion_matrix(labels, order[predicted], labels=range(k)))
+    assert result.permutation == tuple(order)
+    assert result.wrong_order == bool((order != np.arange(k)).any())
+    assert result.explained >= 0.7
+    assert result.moved == tuple(np.flatnonzero(order != np.arange(k)))
 
 
 @given(st.integers(0, 10**6), st.integers(2, 12), st.integers(1, 300), st.floats(0.0, 1.0))
@@ -40,19 +40,19 @@ def test_two_swapped_classes_of_ten() -> None:
     labels, predicted = predictions(1, 10, 2000, 0.9)
     swap = np.arange(10)
     swap[[3, 5]] = swap[[5, 3]]
-    found = class_order(confusion_matrix(labels, swap[predicted], labels=range(10)))
-    assert found.wrong_order
-    assert found.moved == (3, 5)
-    assert found.accuracy < 0.75 < 0.85 < found.explained
+    order = class_order(confusion_matrix(labels, swap[predicted], labels=range(10)))
+    assert order.wrong_order
+    assert order.moved == (3, 5)
+    assert order.accuracy < 0.75 < 0.85 < order.explained
 
 
 def test_alphabetical_order_of_numbered_folders() -> None:
     """ImageFolder sorts names: '0', '1', '10', '11', '2', ...; the commonest way to meet this."""
     names = sorted(str(i) for i in range(12))
     labels, predicted = predictions(2, 12, 600, 0.8)
-    found = class_order(confusion_matrix(np.array([names.index(str(y)) for y in labels]), predicted, labels=range(12)))
-    assert found.wrong_order
-    assert [int(name) for name in names] == list(found.permutation)
+    order = class_order(confusion_matrix(np.array([names.index(str(y)) for y in labels]), predicted, labels=range(12)))
+    assert order.wrong_order
+    assert [int(name) for name in names] == list(order.permutation)
 
 
 def test_a_collapsed_model_is_bad_not_permuted() -> None:
