@@ -1,7 +1,7 @@
 """What `deploy/supply.sh` needs of Python: the extras of the image, and the licences of what is in it.
 
 A licence is read from a distribution's metadata: its SPDX expression, else its classifiers, else its licence field.
-What they leave open is looked up in `KNOWN`, by hand, from the distribution's own licence file. A distribution whose
+What none of them tells is looked up in `KNOWN`, by hand, from the distribution's own licence file. A distribution whose
 licence is unknown, or asks for the source of what it is combined with, is an error unless `ACCEPTED` says why not.
 """
 
@@ -76,7 +76,7 @@ def locked(text: str) -> dict[str, str]:
 
 
 def licence(fields: Mapping[str, Any]) -> str:
-    """What a distribution's metadata say its licence is; "" when they say nothing that fits in a line."""
+    """What a distribution's metadata say its licence is; "" when they say nothing that can be told in a line."""
     if expression := fields.get("license_expression"):
         return str(expression)
     classifiers = [text.rpartition(" :: ")[2] for text in fields.get("classifier", []) if text.startswith("License")]

@@ -45,7 +45,7 @@ class OpenPage(threading.Thread):
             self._collect()
             entries = self._browser.get_log("browser")
             self.faults += [each["message"] for each in entries if each["level"] == "SEVERE"]
-        except Exception as error:  # whatever ends the browser is a fault of the drill's, reported at its end
+        except Exception as error:  # whatever ends the browser is a fault of the drill's, told at its end
             self.faults.append(f"{type(error).__name__}: {error}".splitlines()[0])
         finally:
             self._browser.quit()

@@ -1,6 +1,6 @@
 """Starts processes that outlive the command, and ends those that it started: no others, whatever their ids became.
 
-A record names the process by id, start time and boot, so an id that the system gave to another process is not taken for
+A record names the process by id, start time and boot, so an id that the system gave to somebody else is not taken for
 ours. What a process starts in turn is known by the mark in its environment.
 """
 
@@ -32,7 +32,7 @@ class Part:
         ready: whether it serves; raises nothing.
         prepare: what is done each time before it starts.
         finish: what is done once it serves.
-        user: who runs it, when it is not the user of the command.
+        user: who runs it, when it is not whoever runs the command.
         stop: the signal that ends it in order.
         patience: seconds until it is ended by force.
         needs: parts without which it cannot go on: when one of them starts anew, so does this.
@@ -99,7 +99,7 @@ def stop(layout: Layout, part: Part) -> bool:
 
 
 def kill(layout: Layout, name: str) -> bool:
-    """End a part immediately and without warning, as a power cut does. False when nothing of it ran.
+    """End a part at once and without warning, as a power cut does. False when nothing of it ran.
 
     Raises:
         ServiceError: something of it does not end.
@@ -136,7 +136,7 @@ def marked(mark: str, name: str | None = None) -> list[int]:
     pids = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
-            with suppress(OSError):  # it ended, or belongs to another process
+            with suppress(OSError):  # it ended, or is somebody else's
                 environment = (entry / "environ").read_bytes().split(b"\0")
                 if all(word in environment for word in wanted) and _started(int(entry.name)) is not None:
                     pids.append(int(entry.name))

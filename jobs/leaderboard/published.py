@@ -17,10 +17,13 @@ from pydantic import BaseModel, ConfigDict, Field
 from jobs.fleetfile.yamlfile import Kind, Locator, validated
 from services.errors import ConfigError, Problem
 from services.records.estimates import Estimate
-from tracking.leaderboard.records import SECONDS, UNDECLARED, AuditedModel, Entry
+from tracking.leaderboard import spelled
+from tracking.leaderboard.numbers import SECONDS
+from tracking.leaderboard.records import UNDECLARED, AuditedModel, Entry
 
 MAX_BYTES = 16 * 2**20
 MOST_ROWS = 20_000
+NO_INTERVAL = "published without an interval"
 _Text = Annotated[str, Field(min_length=1, max_length=300)]
 _Number = Annotated[float, Field(allow_inf_nan=False, strict=True)]
 
@@ -133,9 +136,9 @@ def _range_problems(file: PublishedFile, where: Locator) -> list[Problem]:
     for place, row in enumerate(file.rows):
         for key, value in row.metrics.items():
             field = where(("rows", place, "metrics", key))
-            if key == SECONDS and value < 0:
+            if key == SECONDS.key and value < 0:
                 problems.append(Problem(field, "seconds of at least 0", f"{value:g}"))
-            elif key != SECONDS and abs(value) > top:
+            elif key != SECONDS.key and abs(value) > top:
                 remedy = "say unit: percent" if file.unit == "share" else ""
                 problems.append(Problem(field, f"a {file.unit} within {top:g} of 0", f"{value:g}", remedy))
     return problems
@@ -153,7 +156,9 @@ def _note(file: PublishedFile) -> str:
 def _entry(row: PublishedRow, file: PublishedFile) -> Entry:
     divisor = 100.0 if file.unit == "percent" else 1.0
     numbers = {
-        _key(name): Estimate(value if name == SECONDS else value / divisor, reason="published without an interval")
+        spelled.number(name).key: Estimate(
+            value if name == SECONDS.key else value / divisor, reason="published without an interval"
+        )
         for name, value in row.metrics.items()
     }
     return Entry(
@@ -166,12 +171,6 @@ def _entry(row: PublishedRow, file: PublishedFile) -> Entry:
         seeds=(row.seed,) if row.seed else (),
         source=file.source,
     )
-
-
-def _key(series: str) -> str:
-    """The key of a series' aggregate; a key that says its number is taken as it is."""
-    whole = series.startswith(("ge/", "train/")) or series.rpartition("/")[2] in {"aggregate", "wcr", "nrgc", "rdi"}
-    return series if whole else f"{series}/aggregate"
 
 
 def _parsed(path: Path) -> Any:

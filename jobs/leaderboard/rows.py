@@ -8,7 +8,8 @@ from dataclasses import replace
 
 from services.numerics.seeds import over_seeds
 from services.records.estimates import Estimate
-from tracking.leaderboard.records import NOT_MEASURED, AuditedModel, Entry, range_of
+from tracking.leaderboard.catalogue import Catalogue
+from tracking.leaderboard.records import NOT_MEASURED, AuditedModel, Entry
 
 POOLED_BY = ("method", "architecture", "dataset")
 """Tags that a model must have, besides a seed, to share a row with others."""
@@ -71,10 +72,10 @@ def _alone(model: AuditedModel) -> Entry:
 
 def _pooled(group: list[AuditedModel]) -> Entry:
     group = sorted(group, key=lambda model: (len(model.tags["seed"]), model.tags["seed"]))
-    keys = dict.fromkeys(key for model in group for key in model.numbers)
+    numbers = Catalogue(model.catalogue[key] for model in group for key in model.numbers)
     means = {}
-    for key in keys:
-        least, most = range_of(key)
+    for key, number in numbers.items():
+        least, most = number.range
         means[key] = over_seeds([m.numbers.get(key, NOT_MEASURED) for m in group], least=least, most=most)
     spreads = {key: mean.spread for key, mean in means.items() if mean.spread is not None}
     return _entry(group, {key: mean.mean for key, mean in means.items()}, spreads)
@@ -99,6 +100,7 @@ def _entry(group: Sequence[AuditedModel], numbers: dict[str, Estimate], spreads:
         experiments=tuple(dict.fromkeys(model.experiment for model in group)),
         run_ids=tuple(model.run_id for model in group),
         audits=tuple(dict.fromkeys(model.audit_id for model in group)),
+        catalogue=Catalogue(model.catalogue[key] for model in group for key in model.numbers),
     )
 
 

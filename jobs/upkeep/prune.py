@@ -27,7 +27,7 @@ from tracking.names import file_name
 
 DAY = 86_400.0
 ORPHAN_SECONDS = DAY
-"""Files half written, and audits without a bundle, are left alone as long: a process may be writing them."""
+"""Files half written, and audits without a bundle, are left alone as long: somebody may be writing them."""
 FRESH_SECONDS = 3_600.0
 """Tables that were used within that time are not removed for want of room: an audit may be reading them."""
 MERGED = "0-merged.json"
@@ -124,7 +124,7 @@ def carry_out(plan: PrunePlan, base: str, now: float) -> list[Item]:
                 known[fleet], held[fleet] = names, _in_use(base, fleet, names)
             if name in held[fleet] or name == _accepted(base, fleet):
                 continue
-            files.remove(files.join(base, item.path, BUNDLE))  # first: without it the bundle is not complete
+            files.remove(files.join(base, item.path, BUNDLE))  # first: without it nobody takes it for complete
             known[fleet] = [remaining for remaining in names if remaining != name]
         files.remove(files.join(base, item.path))
         gone.append(item)
@@ -200,7 +200,7 @@ def _complete(base: str, fleet: str, known: Sequence[str]) -> list[str]:
 def _unfinished(folders: dict[tuple[str, str], _Unit], complete: set[Any], now: float) -> Iterator[Item]:
     for key, unit in folders.items():
         if key not in complete and now - unit.newest > ORPHAN_SECONDS:
-            yield Item("unfinished audit", "audits/" + "/".join(key), unit.size, "no bundle.json, and no writer")
+            yield Item("unfinished audit", "audits/" + "/".join(key), unit.size, "no bundle.json, and nobody writes")
 
 
 def _too_old(names: Sequence[str], rules: Rules, now: float) -> Iterator[tuple[str, str]]:

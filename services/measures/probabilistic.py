@@ -100,6 +100,11 @@ class VerdictMeasure(PerturbationMeasure):
     def threshold(self) -> float:
         raise NotImplementedError
 
+    @property
+    def variant(self) -> str:
+        """The measure with the parameters that keys tell apart."""
+        return self.name
+
     def stem(self, radius: float) -> str:
         """Series key without /certified and /possible."""
         raise NotImplementedError
@@ -120,7 +125,8 @@ class VerdictMeasure(PerturbationMeasure):
                 f"{self.claim()} {word} ({self.spoken(radius)})",
                 binary=True,
                 evidence=evidence,
-                label=ending,
+                label=self.variant,
+                brackets=self.stem(radius),
                 **self.threat(radius),
             )
             for radius in self.radii
@@ -184,9 +190,12 @@ class ProbAcc(VerdictMeasure):
     def threshold(self) -> float:
         return self.rho
 
+    @property
+    def variant(self) -> str:
+        return self.name if self.rho == ProbAcc.model_fields["rho"].default else f"{self.name}-{self.rho:.6g}"
+
     def stem(self, radius: float) -> str:
-        at = "" if self.rho == ProbAcc.model_fields["rho"].default else f"-{self.rho:.6g}"
-        return f"probacc{at}/{self.label(radius)}"
+        return f"{self.variant}/{self.label(radius)}"
 
     def claim(self) -> str:
         return f"PR >= {1.0 - self.rho:.6g}"

@@ -81,6 +81,7 @@ def typed(series: dict[str, Any]) -> dict[str, Any]:
         "evidence": _evidence(family, key),
         "threat": threat,
         "noise": noise,
+        "brackets": key.rpartition("/")[0] if key.endswith(("/certified", "/possible")) else "",
         **series,
     }
 
@@ -106,13 +107,11 @@ def _evidence(family: str, key: str) -> Evidence:
 
 
 def _label(family: str, key: str) -> str:
-    if family in ("probacc", "binomial"):
-        return key.rpartition("/")[2]
     if family == "rare" and key.endswith("/below"):
         return "below"
     if family == "radius" and _PROVEN.search(key):
         return "at"
-    return _head(key) if family in (*_ATTACKS, "great", "projection") else family
+    return _head(key) if family in (*_ATTACKS, "great", "probacc", "projection") else family
 
 
 def _head(key: str) -> str:

@@ -13,11 +13,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from services.records import AuditResult, ModelResult, Outcome, SeriesResult, ThreatModel, digest_of
 from tracking.bundle.comparison import Comparison
 from tracking.bundle.fairness import attribute_metrics
 from tracking.bundle.summary import bounds, lens, series_metrics, shown_metrics
 from tracking.bundle.tables import finite, rows
+from tracking.mlflow.series_tag import MAX_TAG, series_tags
 from tracking.names import group_key, metric_key, series_key, unique_name
 
 MODEL_TAG = "classwise.tag."
@@ -30,7 +33,6 @@ SECONDS_PER_EPOCH = "seconds_per_epoch"
 """Fact of a model that a sweep trained, and last part of its metric."""
 
 MAX_PARAM = 6_000
-MAX_TAG = 8_000
 WORST_CLASSES = 5
 MAX_TABLE_ROWS = 2_000
 """Rows of the MLflow table artifact, which the browser loads whole; the Parquet file beside it holds all."""
@@ -139,6 +141,18 @@ def threat_text(threat: ThreatModel | None) -> str:
     return f"{threat.norm} {threat.epsilon:.6g}" if threat else "not declared"
 
 
+def threat_of(text: str) -> ThreatModel | None:
+    """What `threat_text` wrote, None for what declares none."""
+    norm, _, epsilon = text.partition(" ")
+    try:
+        return _THREAT.validate_python({"norm": norm, "epsilon": epsilon})
+    except ValidationError:
+        return None
+
+
+_THREAT = TypeAdapter(ThreatModel)
+
+
 def _group_metric(result: SeriesResult, key: str, side: str = "") -> str:
     kind = "class" if result.grouping == "class" else "group"
     return metric_key(lens(result), f"{kind}{side}", key)
@@ -187,6 +201,7 @@ def _tags(audit: AuditResult, index: int, undefined: list[tuple[str, str]]) -> d
         "classwise.threat_model": threat_text(model.spec.threat_model),
         "mlflow.note.content": "\n".join(lines),
         **{f"{MODEL_TAG}{key}": value for key, value in model.spec.tags},
+        **series_tags(model),
     }
     if undefined:
         tags["classwise.undefined"] = "\n".join(f"{key}: {reason}" for key, reason in undefined)

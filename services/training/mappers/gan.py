@@ -84,8 +84,8 @@ class GanObjective:
 
         encoded = mapper.encode(images)
         own = encoded[:, : mapper.noise]
-        offset = recipe.noise_std * torch.randn(own.shape, generator=draw, device=own.device)
-        back = mapper.decode(torch.cat([own + offset, conditions], dim=1))
+        noise = recipe.noise_std * torch.randn(own.shape, generator=draw, device=own.device)
+        back = mapper.decode(torch.cat([own + noise, conditions], dim=1))
         adversarial = F.softplus(-self.critic(fake, conditions)).mean()
         rebuilt = F.mse_loss(back, images)
         regressed = F.mse_loss(mapper.encode(fake), latents) + F.mse_loss(encoded[:, mapper.noise :], conditions)
