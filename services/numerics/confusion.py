@@ -1,4 +1,4 @@
-"""What a confusion matrix gives away before any long work: classes in another order, and accuracy at chance."""
+"""What a confusion matrix shows before any long work: classes in another order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 from scipy.stats import binomtest
 
-from services.numerics.checks import Ints, as_indices, fault
+from services.numerics.checks import Ints, fault
 
 
 @dataclass(frozen=True)
@@ -31,16 +31,6 @@ class ClassOrder:
     accuracy: float
     moved: tuple[int, ...]
     wrong_order: bool
-
-
-def confusion_matrix(labels: NDArray[np.integer[Any]], predicted: NDArray[np.integer[Any]], n_classes: int) -> Ints:
-    """(K, K) counts, true class by row and predicted by column; samples predicted as -1 (not finite) are left out."""
-    guess = np.asarray(predicted)
-    truth = as_indices(labels, guess.size, n_classes, "labels")
-    kept = guess >= 0
-    answers = as_indices(guess[kept], int(kept.sum()), n_classes, "predicted")
-    counts = np.bincount(truth[kept] * n_classes + answers, minlength=n_classes * n_classes)
-    return counts.reshape(n_classes, n_classes).astype(np.int64)
 
 
 def class_order(confusion: NDArray[np.integer[Any]], *, alpha: float = 1e-6) -> ClassOrder:
@@ -75,24 +65,3 @@ def _speaks_for(counts: Ints, columns: Ints, moved: Ints, alpha: float) -> bool:
     sign = binomtest(for_it, for_it + against, alternative="greater").pvalue
     majority = for_it > 0.5 * counts[moved].sum()
     return bool(majority and sign < alpha / max(1, math.comb(len(counts), 2)))
-
-
-def chance_p_value(correct: int, n: int, *, chance: float) -> float | None:
-    """p-value of "accuracy is at most `chance`", exact binomial; small means better than chance. None without samples.
-
-    Take for `chance` the larger of 1/K and the share of the most frequent class: a constant prediction reaches that.
-
-    Raises:
-        MeasureError: counts that do not fit, or chance outside (0, 1).
-    """
-    if not 0 <= correct <= n:
-        raise fault("correct", f"a count in [0, {n}]", str(correct))
-    if not 0.0 < chance < 1.0:
-        raise fault("chance", "a number strictly between 0 and 1", str(chance))
-    return float(binomtest(correct, n, chance, alternative="greater").pvalue) if n else None
-
-
-def chance_level(labels: NDArray[np.integer[Any]], n_classes: int) -> float:
-    """The best accuracy of a constant prediction: the larger of 1/K and the share of the most frequent class."""
-    counts = np.bincount(np.asarray(labels), minlength=n_classes)
-    return float(max(1.0 / n_classes, counts.max() / max(1, counts.sum())))
