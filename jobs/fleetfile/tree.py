@@ -26,6 +26,7 @@ from services.metrics import METRICS
 from services.records import (
     InputContract,
     ModelSpec,
+    Overrulable,
     SampleSpec,
     ThreatModel,
     Threshold,
@@ -121,6 +122,10 @@ class ModelConfig(Part):
     threat_model: ThreatConfig | None = None
     stochastic: bool = False
     allow_unpickling: bool = False
+    overrule: tuple[Overrulable, ...] = Field(
+        (),
+        description="Findings of preflight that you have checked and found right; each becomes a note.",
+    )
     tags: dict[TagKey, TagValue] = Field(
         {},
         max_length=20,
@@ -381,6 +386,7 @@ def _model_spec(model: ModelConfig, contract: InputConfig) -> ModelSpec:
         threat_model=ThreatModel(threat.norm, threat.epsilon) if threat else None,
         stochastic=model.stochastic,
         allow_unpickling=model.allow_unpickling,
+        overrule=model.overrule,
         tags=tuple(sorted(model.tags.items())),
     )
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+Overrulable = Literal["class-order", "chance", "clean-accuracy", "input"]
+"""Findings of preflight that rest on statistics: a user who knows better may overrule them by these names."""
+
 
 @dataclass(frozen=True, slots=True)
 class InputContract:
@@ -51,6 +54,7 @@ class ModelSpec:
         threat_model: declared, recorded, and never mixed in a ranking with another.
         stochastic: True for a declared randomised defence; else two passes that differ are an error.
         allow_unpickling: load checkpoints that need pickle; recorded as a tag.
+        overrule: findings of preflight that the user has checked; they become notes.
         tags: what is known about the model (how it was trained, on what), as pairs; recorded, no part of any cache key.
     """
 
@@ -65,6 +69,7 @@ class ModelSpec:
     threat_model: ThreatModel | None = None
     stochastic: bool = False
     allow_unpickling: bool = False
+    overrule: tuple[Overrulable, ...] = ()
     tags: tuple[tuple[str, str], ...] = ()
 
 

@@ -40,7 +40,8 @@ def network_problems(
     if logits.ndim == 2 and np.isfinite(logits).all():
         problems += repeat_problems(loaded, probe, logits, facts, device, chunk)
         problems += batch_problems(loaded, probe, logits, facts, device, single)
-        problems += diagnosis.normalisation_problems(loaded, probe, logits, device, chunk)
+        other = diagnosis.normalisation_problems(loaded, probe, logits, device, chunk)
+        problems += checks.uncertain(spec, "input", other, facts)
     return problems
 
 
