@@ -32,7 +32,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
-from deploy.drills.page import browser
+from benchmarks.drills.page import browser
 
 GROWTH = 0.1
 LIMIT_MIB = 1536

@@ -75,13 +75,13 @@ def locked(text: str) -> dict[str, str]:
     return dict(re.findall(r"^([A-Za-z0-9_.-]+)(?:\[[^]]*\])?==([^\s;\\]+)", text, re.M))
 
 
-def licence(said: Mapping[str, Any]) -> str:
+def licence(fields: Mapping[str, Any]) -> str:
     """What a distribution's metadata say its licence is; "" when they say nothing that can be told in a line."""
-    if expression := said.get("license_expression"):
+    if expression := fields.get("license_expression"):
         return str(expression)
-    classifiers = [text.rpartition(" :: ")[2] for text in said.get("classifier", []) if text.startswith("License")]
+    classifiers = [text.rpartition(" :: ")[2] for text in fields.get("classifier", []) if text.startswith("License")]
     named = [text for text in classifiers if text not in ("OSI Approved", "Other/Proprietary License")]
-    field = " ".join(str(said.get("license") or "").split())
+    field = " ".join(str(fields.get("license") or "").split())
     return ", ".join(named) or (field if 0 < len(field) <= 60 and field.lower() != "unknown" else "")
 
 
@@ -94,11 +94,11 @@ def rows(report: Mapping[str, Any]) -> list[tuple[str, str]]:
 def installed(name: str) -> str:
     """What an installed one says, of whatever version: pip's report leaves out the newest form, the expression."""
     try:
-        found = distribution(name).metadata
+        meta = distribution(name).metadata
     except PackageNotFoundError:
         return ""
-    said = {"license_expression": found.get("License-Expression"), "classifier": found.get_all("Classifier", [])}
-    return licence({**said, "license": found.get("License")})
+    own = {"license_expression": meta.get("License-Expression"), "classifier": meta.get_all("Classifier", [])}
+    return licence({**own, "license": meta.get("License")})
 
 
 def canonical(name: str) -> str:
@@ -106,23 +106,23 @@ def canonical(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def faults(found: list[tuple[str, str]]) -> list[str]:
+def faults(pairs: list[tuple[str, str]]) -> list[str]:
     """A sentence for each distribution that must not slip in."""
     unknown = [
-        f"{name}: expected a licence, found none; read its own and add it to KNOWN" for name, said in found if not said
+        f"{name}: expected a licence, found none; read its own and add it to KNOWN" for name, text in pairs if not text
     ]
     strong = [
-        f"{name}: expected a permissive licence, found {said}; leave it out, or say in ACCEPTED why not"
-        for name, said in found
-        if STRONG.search(said) and name not in ACCEPTED
+        f"{name}: expected a permissive licence, found {text}; leave it out, or say in ACCEPTED why not"
+        for name, text in pairs
+        if STRONG.search(text) and name not in ACCEPTED
     ]
     return unknown + strong
 
 
-def listed(found: list[tuple[str, str]]) -> str:
+def listed(pairs: list[tuple[str, str]]) -> str:
     """The page."""
-    notes = [f"\n{name}: {why}\n" for name, why in sorted(ACCEPTED.items()) if name in dict(found)]
-    return HEAD + "".join(f"| {name} | {said.replace('|', '/')} |\n" for name, said in found) + "".join(notes)
+    notes = [f"\n{name}: {why}\n" for name, why in sorted(ACCEPTED.items()) if name in dict(pairs)]
+    return HEAD + "".join(f"| {name} | {text.replace('|', '/')} |\n" for name, text in pairs) + "".join(notes)
 
 
 def main(step: str, report: str = "") -> int:
@@ -130,11 +130,11 @@ def main(step: str, report: str = "") -> int:
     if step == "extras":
         sys.stdout.write("".join(f"{name}\n" for name in extras()))
         return 0
-    found = rows(json.loads(Path(report).read_text()))
-    if problems := faults(found):
+    licences = rows(json.loads(Path(report).read_text()))
+    if problems := faults(licences):
         sys.stderr.write("".join(f"supply: {problem}\n" for problem in problems))
         return 2
-    LIST.write_text(listed(found))
+    LIST.write_text(listed(licences))
     return 0
 
 

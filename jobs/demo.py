@@ -1,4 +1,4 @@
-"""The demo: three small networks trained on scikit-learn's digits, audited at once. No download and no server.
+"""The demo: three small networks trained on scikit-learn's digits, audited together. No download and no server.
 
 An ordinary, a noise-trained and an adversarially trained network, so that the table has something to show: the same
 accuracy within a few points, and very different answers to "how robust, and for which class?".

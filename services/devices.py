@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from services.errors import ClasswiseError, Problem, ResourceError
 
-SAID = (
+MESSAGES = (
     "out of memory",
     "can't allocate memory",  # torch on the CPU
     "failed to allocate memory",  # ONNX Runtime, whose errors are of its own type
@@ -17,7 +17,7 @@ SAID = (
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether a library or the system ran out of memory; not what classwise itself says of it."""
     text = str(error).lower()
-    matches = any(words in text for words in SAID)
+    matches = any(words in text for words in MESSAGES)
     return isinstance(error, MemoryError) or (matches and not isinstance(error, ClasswiseError))
 
 

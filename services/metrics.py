@@ -125,10 +125,10 @@ def _weakest(data: Profiled, count: int) -> Estimate:
     return weakest_interval(value, data.scores, data.codes, groups, count=count, mixed=data.mixed, **data.how)
 
 
-def _worst_of_more(asked: Unknown) -> Estimate:
+def _worst_of_more(part: Unknown) -> Estimate:
     """The upper limit stays, as the smallest of more means is no larger."""
-    found = weakest_over(asked.known, asked.low, asked.high, asked.bound, 1)
-    return found if asked.known.high is None else replace(found, high=asked.known.high)
+    estimate = weakest_over(part.known, part.low, part.high, part.bound, 1)
+    return estimate if part.known.high is None else replace(estimate, high=part.known.high)
 
 
 def _over_box(data: Profiled, over: Callable[..., Estimate], value: Estimate, *more: float) -> Estimate:
@@ -150,7 +150,7 @@ METRICS: dict[str, Metric] = {
             "higher",
             needs="samples",
             estimate=lambda data: aggregate_interval(data.scores, stratified=data.stratified, **data.pooled),
-            unknown=lambda asked: asked.known,
+            unknown=lambda part: part.known,
         ),
         Metric(
             "rdi",
@@ -159,7 +159,7 @@ METRICS: dict[str, Metric] = {
             "best minus worst group mean",
             "lower",
             estimate=lambda data: _over_box(data, rdi_over, data.disparity.rdi, data.box.bound),
-            unknown=lambda asked: rdi_over(asked.known, asked.low, asked.high, asked.bound),
+            unknown=lambda part: rdi_over(part.known, part.low, part.high, part.bound),
         ),
         Metric(
             "nrgc",
@@ -169,7 +169,7 @@ METRICS: dict[str, Metric] = {
             "lower",
             top=_one,
             estimate=lambda data: _over_box(data, nrgc_over, data.disparity.nrgc),
-            unknown=lambda asked: nrgc_over(asked.known, asked.low, asked.high),
+            unknown=lambda part: nrgc_over(part.known, part.low, part.high),
         ),
         Metric(
             "wcr",
@@ -187,7 +187,7 @@ METRICS: dict[str, Metric] = {
             "mean of the weakest tenth of the group means (rounded up): the minimum of 1,000 classes is noise",
             "higher",
             estimate=lambda data: _weakest(data, data.tenth()),
-            unknown=lambda asked: weakest_over(asked.known, asked.low, asked.high, asked.bound, _tenth(asked.low.size)),
+            unknown=lambda part: weakest_over(part.known, part.low, part.high, part.bound, _tenth(part.low.size)),
             shown_from=11,
         ),
         Metric(
@@ -198,7 +198,7 @@ METRICS: dict[str, Metric] = {
             "higher",
             top=lambda bound: None,
             estimate=lambda data: _over_box(data, fp_over, data.disparity.fp, data.box.bound, data.disparity.penalty),
-            unknown=lambda asked: fp_over(asked.known, asked.low, asked.high, asked.bound, asked.penalty),
+            unknown=lambda part: fp_over(part.known, part.low, part.high, part.bound, part.penalty),
         ),
         Metric(
             "refuted",

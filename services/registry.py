@@ -24,7 +24,7 @@ def did_you_mean(name: str, known: list[str]) -> str:
 
 def nearest(name: str, known: list[str]) -> str:
     """Return ``did you mean 'x'?`` for the nearest known name, or nothing when none is near."""
-    if len(name) > 200:  # nobody mistypes so much, and the comparison grows with the length
+    if len(name) > 200:  # no typing error is that long, and the comparison grows with the length
         return ""
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
     return f"did you mean '{near[0]}'?" if near else ""

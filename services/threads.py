@@ -9,7 +9,7 @@ from functools import cache
 
 
 def cores() -> int:
-    """Threads to use: as many as torch was told to use, or where it was not loaded, the machine's cores."""
+    """Threads to use: as many as torch was set to use, or where it was not loaded, the machine's cores."""
     torch = sys.modules.get("torch")
     return torch.get_num_threads() if torch else os.cpu_count() or 1
 

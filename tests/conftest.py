@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from services.records import (
     AuditResult,
     CalibrationResult,
     Estimate,
+    GapResult,
     GroupScore,
     ModelResult,
     ModelSpec,
@@ -162,7 +164,7 @@ def browser() -> Iterator[Any]:
     """Headless Chromium, and its console in the log "browser"; the test is skipped where it is not installed."""
     if shutil.which("chromedriver") is None:
         pytest.skip("Chromium's driver (chromedriver) is not installed")
-    from deploy.drills import page
+    from benchmarks.drills import page
 
     found = page.browser()
     yield found
@@ -198,7 +200,7 @@ def _board_series(key: str, value: float, half: float) -> SeriesResult:
 
 @pytest.fixture(scope="session")
 def board_audit() -> Callable[..., AuditResult]:
-    """A function to an audit for leaderboards: models as ``{name: (tags, {series: value})}``."""
+    """A function to an audit for leaderboards: models as ``{name: (tags, {series: value})}``; gaps by model, series."""
 
     def make(
         audit_id: str,
@@ -209,13 +211,21 @@ def board_audit() -> Callable[..., AuditResult]:
         digest: str = "5a" * 16,
         half: float = 0.04,
         measures: Sequence[Any] = ("clean", {"name": "pgd", "steps": 20}),
+        gaps: Mapping[str, Mapping[str, Estimate]] | None = None,
+        seconds: Mapping[str, float] | None = None,
     ) -> AuditResult:
         results = []
         threat = ThreatModel("Linf", epsilon) if epsilon else None
         for name, (tags, series) in models.items():
             spec = ModelSpec(name, f"factory:x:{name}", threat_model=threat, tags=tuple(sorted(tags.items())))
             made = tuple(_board_series(key, value, half) for key, value in series.items())
-            results.append(ModelResult(spec, digest_of(name), Outcome.PASS, series=made, seconds=1.0))
+            errors = tuple(
+                GapResult(lens, gap, Estimate(0.9), Estimate(0.8), 100, 150, 0.05)
+                for lens, gap in (gaps or {}).get(name, {}).items()
+            )
+            facts_of_model = {"seconds_per_epoch": seconds[name]} if seconds and name in seconds else {}
+            result = ModelResult(spec, digest_of(name), Outcome.PASS, series=made, seconds=1.0)
+            results.append(replace(result, generalisation=errors, facts=facts_of_model))
         facts = SampleFacts("npz:test.npz", digest, 150, (1, 8, 8), ("ant", "bee", "cat"), (50, 50, 50))
         config = {"fleet": fleet, "measures": list(measures)}
         policy = CalibrationResult("fixed", 1.0)
@@ -229,11 +239,9 @@ def board_audit() -> Callable[..., AuditResult]:
 
 @pytest.fixture(scope="session")
 def log_board(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., list[str]]:
-    """A function that logs an audit without pictures, and more metrics of its models; returns their run ids."""
+    """A function that logs an audit without pictures; returns the run ids of its models."""
 
-    def log(audit: AuditResult, uri: str, extra: dict[str, dict[str, float]] | None = None) -> list[str]:
-        from mlflow import MlflowClient
-
+    def log(audit: AuditResult, uri: str) -> list[str]:
         from tracking.mlflow import artifacts
         from tracking.mlflow.store import log_audit
 
@@ -242,10 +250,6 @@ def log_board(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., list[st
             patch.setattr(artifacts, "child_files", lambda *arguments: None)
             patch.setattr(artifacts, "parent_files", lambda *arguments: None)
             runs = log_audit(audit, folder, tracking_uri=uri, experiment=audit.fleet, registry_models=False)
-        client = MlflowClient(uri)
-        for run_id, model in zip(runs.child_run_ids, audit.models, strict=True):
-            for key, value in (extra or {}).get(model.spec.name, {}).items():
-                client.log_metric(run_id, key, value)
         return list(runs.child_run_ids)
 
     return log

@@ -28,8 +28,8 @@ def main() -> int:
         with FileLock(folder / "lock", timeout=0):
             return _ACTIONS[options.action](folder, options)
     except Timeout:
-        told = Problem("--dir", "one command at a time on a stack", "another that runs", "wait for it")
-        typer.echo(f"local-stack: {told}", err=True)
+        busy = Problem("--dir", "one command at a time on a stack", "another that runs", "wait for it")
+        typer.echo(f"local-stack: {busy}", err=True)
     except OSError as error:
         typer.echo(f"local-stack: {folder}: {error}", err=True)
     except ClasswiseError as error:
@@ -100,7 +100,7 @@ def _parser() -> argparse.ArgumentParser:
         if name == "up":
             each.add_argument("--workers", type=_count, default=2, help="worker nodes of a new stack; default: 2")
             each.add_argument("--cpus", type=_count, default=1, help="cores of each; default: 1")
-            each.add_argument("--audits", type=_count, default=2, help="audits that run at once; default: 2")
+            each.add_argument("--audits", type=_count, default=2, help="audits that run at the same time; default: 2")
         if name == "kill":
             each.add_argument("part", help="head, worker-1, api ...")
     return parser

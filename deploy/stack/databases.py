@@ -26,17 +26,17 @@ def binary(name: str) -> str:
         ConfigError: it is not installed.
     """
     folders = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=_version, reverse=True)
-    found = next((str(folder / name) for folder in folders if (folder / name).exists()), shutil.which(name))
-    if found is None:
+    path = next((str(folder / name) for folder in folders if (folder / name).exists()), shutil.which(name))
+    if path is None:
         remedy = "install PostgreSQL (Debian: apt-get install postgresql), or put its programs on the PATH"
         raise ConfigError(
             Problem(name, "PostgreSQL's program", "nothing in /usr/lib/postgresql or on the PATH", remedy)
         )
-    return found
+    return path
 
 
 def owner() -> str | None:
-    """Who runs PostgreSQL: whoever runs the stack, and for root, whom it refuses, the user postgres.
+    """Who runs PostgreSQL: the user of the stack; the user postgres when that is root, which it refuses.
 
     Raises:
         ConfigError: root without such a user.

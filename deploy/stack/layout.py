@@ -47,7 +47,7 @@ class Layout:
         mark: in the environment of all its processes, and of no other.
         link: a short name of Ray's folder: the path of a socket has at most 107 bytes, and Ray needs half of them.
         workers, cpus: worker nodes, and cores of each.
-        audits: so many run at once; the others wait.
+        audits: so many run at the same time; the others wait.
         ports: by name.
     """
 
@@ -94,8 +94,8 @@ def existing(folder: Path) -> Layout | None:
         body = json.loads(path.read_text())
         return Layout(folder, body["mark"], body["link"], body["workers"], body["cpus"], body["audits"], body["ports"])
     except (ValueError, KeyError, TypeError) as error:
-        found = f"{type(error).__name__}: {error}"
-        raise ConfigError(Problem(str(path), "the record of a stack", found, "remove the folder")) from error
+        actual = f"{type(error).__name__}: {error}"
+        raise ConfigError(Problem(str(path), "the record of a stack", actual, "remove the folder")) from error
 
 
 def require_ours(folder: Path) -> None:
@@ -112,7 +112,7 @@ def made(folder: Path, *, workers: int, cpus: int, audits: int) -> Layout:
         return linked(known)
     for part in ("", "secrets", "run", "logs", "mlflow", "ray", "storage", "models", "data"):
         (folder / part).mkdir(parents=True, exist_ok=True)
-    # PostgreSQL does not run as root but as somebody who must get through to its folder, and to no other.
+    # PostgreSQL does not run as root but as a user who must reach its folder, and no other.
     folder.chmod(0o711 if os.geteuid() == 0 else 0o700)
     for part in ("secrets", "run", "logs", "mlflow", "ray", "storage"):
         (folder / part).chmod(0o700)

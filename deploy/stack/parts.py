@@ -36,7 +36,7 @@ MLFLOW_USER = "classwise"
 def waves(layout: Layout) -> list[list[Part]]:
     """The parts; those of one wave start at the same time, once those before them serve.
 
-    Workers start one after another: two that start at once in one folder take the same socket.
+    Workers start one after another: two that start together in one folder take the same socket.
     """
     first, *workers = (_worker(layout, number + 1) for number in range(layout.workers))
     waves = [[_postgres(layout)], [_mlflow(layout), _head(layout)], [first, _api(layout), _scheduler(layout)]]
@@ -127,8 +127,8 @@ def _head(layout: Layout) -> Part:
     words += ["--dashboard-agent-listen-port", str(layout.ports["head-agent"])]
     words += ["--resources", json.dumps({SLOTS: layout.audits})]
     tracking = (KEY_PATH, "MLFLOW_TRACKING_URI", "MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD")
-    told = variables(layout)
-    environment = {**_node_environment(layout), **{name: told[name] for name in tracking}}  # audits are driven there
+    known = variables(layout)
+    environment = {**_node_environment(layout), **{name: known[name] for name in tracking}}  # audits are driven there
     environment["RAY_JOB_START_TIMEOUT_SECONDS"] = str(QUEUE_SECONDS)
     return Part(
         "head",
@@ -187,7 +187,7 @@ def _ray() -> list[str]:
 
 
 def _environment() -> dict[str, str]:
-    """That of whoever starts the stack, less what would lead its parts elsewhere."""
+    """The environment of the user who starts the stack, without what would lead its parts elsewhere."""
     binaries = str(Path(sys.executable).parent)
     strange = ("RAY_", "MLFLOW_", "CLASSWISE_", "PG", "PYTHONDONTWRITEBYTECODE")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(strange)}
@@ -196,8 +196,8 @@ def _environment() -> dict[str, str]:
 
 
 def _ray_variables(layout: Layout) -> dict[str, str]:
-    told = variables(layout)
-    return {name: told[name] for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH")}
+    known = variables(layout)
+    return {name: known[name] for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH")}
 
 
 def _submitting(layout: Layout) -> dict[str, str]:

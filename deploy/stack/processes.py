@@ -81,10 +81,10 @@ def wait_ready(layout: Layout, part: Part, process: subprocess.Popen[bytes], sec
     end = time.monotonic() + seconds
     while not part.ready():
         if process.poll() is not None or time.monotonic() > end:
-            found = f"it ended with {process.returncode}" if process.returncode is not None else "no answer"
-            told = log_of(layout, part.name).read_text(errors="replace").strip()[-1500:]
-            remedy = f"its log, {log_of(layout, part.name)}, ends with:\n{told}"
-            raise ServiceError(Problem(part.name, f"to serve within {seconds:g} s", found, remedy))
+            actual = f"it ended with {process.returncode}" if process.returncode is not None else "no answer"
+            tail = log_of(layout, part.name).read_text(errors="replace").strip()[-1500:]
+            remedy = f"its log, {log_of(layout, part.name)}, ends with:\n{tail}"
+            raise ServiceError(Problem(part.name, f"to serve within {seconds:g} s", actual, remedy))
         time.sleep(0.2)
     part.finish()
 
@@ -104,15 +104,15 @@ def kill(layout: Layout, name: str) -> bool:
     Raises:
         ServiceError: something of it does not end.
     """
-    found, end = False, time.monotonic() + KILL_SECONDS
+    any_alive, end = False, time.monotonic() + KILL_SECONDS
     while True:  # what is ended last may have started something meanwhile
         leader, others = running(layout, name), marked(layout.mark, name)
         if leader is None and not others:
             (layout["run"] / f"{name}.json").unlink(missing_ok=True)
-            return found
+            return any_alive
         if time.monotonic() > end:
             raise ServiceError(Problem(name, "to end when it is killed", f"processes {leader}, {others}"))
-        found = True
+        any_alive = True
         if leader is not None:
             _send(os.killpg, leader, signal.SIGKILL)
         for pid in others:
@@ -133,14 +133,14 @@ def running(layout: Layout, name: str) -> int | None:
 def marked(mark: str, name: str | None = None) -> list[int]:
     """Processes with the mark of a stack in their environment, of one part or of all."""
     wanted = [f"{MARK}={mark}".encode()] + ([f"{PART}={name}".encode()] if name else [])
-    found = []
+    pids = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
             with suppress(OSError):  # it ended, or is somebody else's
-                told = (entry / "environ").read_bytes().split(b"\0")
-                if all(word in told for word in wanted) and _started(int(entry.name)) is not None:
-                    found.append(int(entry.name))
-    return found
+                environment = (entry / "environ").read_bytes().split(b"\0")
+                if all(word in environment for word in wanted) and _started(int(entry.name)) is not None:
+                    pids.append(int(entry.name))
+    return pids
 
 
 def log_of(layout: Layout, name: str) -> Path:

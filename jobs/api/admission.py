@@ -15,11 +15,11 @@ def admitted(data: dict[str, Any], settings: Settings) -> Fleet:
 
     Raises:
         ConfigError: it is no valid fleet file.
-        NotAllowed: it names what the settings do not grant; all such things at once.
+        NotAllowed: it names what the settings do not grant; every such problem together.
     """
     fleet = validate_fleet({**data, "storage": settings.storage}, source="body")
-    most, found = settings.limits.models, len(fleet.config.models)
-    many = [Problem("models", f"at most {most}", str(found))] if found > most else []
+    most, count = settings.limits.models, len(fleet.config.models)
+    many = [Problem("models", f"at most {most}", str(count))] if count > most else []
     if problems := [*many, *refusals(fleet, settings.allow)]:
         raise NotAllowed(problems)
     return Fleet(validate_fleet(_overruled(fleet, settings), source="body").config, fleet.measures)
@@ -28,16 +28,16 @@ def admitted(data: dict[str, Any], settings: Settings) -> Fleet:
 def _overruled(fleet: Fleet, settings: Settings) -> dict[str, Any]:
     """The caller's fleet with the server's decisions, and his resources within the server's limits."""
     data: dict[str, Any] = fleet.config.model_dump(mode="json", exclude_defaults=True)
-    asked, most = fleet.config.resources, settings.resources
-    workers = most.workers if asked.workers == "auto" else min(asked.workers, most.workers)
+    wanted, most = fleet.config.resources, settings.resources
+    workers = most.workers if wanted.workers == "auto" else min(wanted.workers, most.workers)
     data["resources"] = {
         "runner": most.runner,
         "workers": workers,
-        "cpus": min(asked.cpus, most.cpus),
-        "gpus": min(asked.gpus, most.gpus),
-        "batch": min(asked.batch, most.batch),
-        "shard": asked.shard,
-        "deadline": min((each for each in (asked.deadline, most.deadline) if each is not None), default=None),
+        "cpus": min(wanted.cpus, most.cpus),
+        "gpus": min(wanted.gpus, most.gpus),
+        "batch": min(wanted.batch, most.batch),
+        "shard": wanted.shard,
+        "deadline": min((each for each in (wanted.deadline, most.deadline) if each is not None), default=None),
     }
     data["tracking"] = settings.tracking.model_dump(mode="json")
     data["storage"] = settings.storage

@@ -1,6 +1,6 @@
 """The REST API: version 1, over the same client that the command line uses.
 
-Errors have one shape, `ErrorBody`, whoever raises them. Nothing of a request reaches a worker but through
+Errors have one shape, `ErrorBody`, wherever they are raised. Nothing of a request reaches a worker but through
 `jobs.submission.allow`, and nothing outside the server's storage is shown.
 """
 
@@ -30,7 +30,7 @@ from jobs.schedules.place import schedules_uri
 from jobs.submission.client import AuditClient
 from jobs.terminal.remembered import Remembered
 from jobs.web.guard import Guard, Rates
-from jobs.web.problems import error_body, said
+from jobs.web.problems import error_body, refused
 from services.errors import (
     ClasswiseError,
     ConfigError,
@@ -115,17 +115,17 @@ def _add_health(app: FastAPI, client: AuditClient) -> None:
     async def health() -> HealthBody:  # without a thread of the pool, which requests that wait may hold
         return HealthBody(status="alive", version=installed)
 
-    # Whoever asks needs no token, so the cluster and the storage are asked seldom.
+    # Callers need no token here, so the cluster and the storage are asked seldom.
     readiness = Remembered(client.check, READY_SECONDS)
 
     storage, own = Remembered(client.check_storage, READY_SECONDS), CapacityLimiter(2)
 
-    @app.get("/ready/results", summary="Whether results can be read, whatever the cluster does", responses=said(503))
+    @app.get("/ready/results", summary="Whether results can be read, whatever the cluster does", responses=refused(503))
     async def readable() -> HealthBody:
         await to_thread.run_sync(storage.get, limiter=own)
         return HealthBody(status="ready", version=installed)
 
-    @app.get("/ready", summary="Whether audits can be started", responses=said(503))
+    @app.get("/ready", summary="Whether audits can be started", responses=refused(503))
     def ready() -> HealthBody:
         readiness.get()
         return HealthBody(status="ready", version=installed)

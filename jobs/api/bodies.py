@@ -41,11 +41,11 @@ def fleet_data(body: bytes, content_type: str) -> dict[str, Any]:
 
 def _json(text: str) -> Any:
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
+        body = dict(pairs)
+        if len(body) < len(pairs):
             twice = Counter(key for key, _ in pairs).most_common(1)[0][0]
             raise ConfigError(Problem(SOURCE, "each key once", f"{twice[:120]!r} again"))
-        return found
+        return body
 
     try:
         return json.loads(text, object_pairs_hook=once)

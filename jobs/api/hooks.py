@@ -29,7 +29,7 @@ from jobs.api.settings import MlflowHookSettings
 from jobs.fleetfile.reading import KIND, Fleet, validate_fleet
 from jobs.fleetfile.yamlfile import read_yaml
 from jobs.submission.submission import KEY_FORM
-from jobs.web.problems import said
+from jobs.web.problems import refused
 from services.errors import ClasswiseError, ConfigError, Problem, ServiceError, one_line
 from services.records import digest_of
 from services.storage import plainjson
@@ -124,13 +124,13 @@ class Receiver:
 
     @contextmanager
     def _once(self, delivery: str) -> Iterator[None]:
-        """Nobody else is at this delivery during the block, and nobody after it, unless the block met a fault."""
+        """This delivery is handled once: by no other request during the block, nor after it unless the block failed."""
         with self._lock:
             if delivery in self._taken:
                 raise Replayed(Problem("x-mlflow-delivery-id", "a delivery that is new", repr(delivery)[:80]))
             if delivery in self._busy:  # not yet taken: it is to come again in case that fails
-                found, remedy = "one that is being submitted", "send it again in a moment"
-                raise ServiceError(Problem("x-mlflow-delivery-id", "a delivery in no other request", found, remedy))
+                actual, remedy = "one that is being submitted", "send it again in a moment"
+                raise ServiceError(Problem("x-mlflow-delivery-id", "a delivery in no other request", actual, remedy))
             self._busy.add(delivery)
         try:
             yield
@@ -149,8 +149,8 @@ class Receiver:
         delivery, at = headers.get("x-mlflow-delivery-id", ""), headers.get("x-mlflow-timestamp", "")
         signed = f"{delivery}.{at}.".encode("utf-8", "replace") + body
         digest = base64.b64encode(hmac.new(self._secret.encode(), signed, sha256).digest()).decode()
-        given = headers.get("x-mlflow-signature", "").encode("utf-8", "replace")
-        if not delivery or not hmac.compare_digest(f"v1,{digest}".encode(), given):
+        signature = headers.get("x-mlflow-signature", "").encode("utf-8", "replace")
+        if not delivery or not hmac.compare_digest(f"v1,{digest}".encode(), signature):
             remedy = "give MLflow's webhook the secret of the server"
             raise Unsigned(Problem("x-mlflow-signature", "a signature of MLflow that holds", "none or another", remedy))
         if not re.fullmatch(r"\d{1,15}", at, re.ASCII) or abs(self._clock() - int(at)) > TOLERANCE:
@@ -206,8 +206,8 @@ def event_of(body: bytes) -> Event | None:
             return None
         data = TypeAdapter(_Data).validate_python(raw.get("data"))
     except ValueError as error:
-        found = one_line(error)
-        raise ConfigError(Problem("body", "an event of MLflow's registry", found)) from None
+        actual = one_line(error)
+        raise ConfigError(Problem("body", "an event of MLflow's registry", actual)) from None
     return Event(kind, data.name, data.version, data.alias if head.entity.endswith("alias") else "")
 
 
@@ -221,7 +221,7 @@ def hook_routes(receiver: Receiver) -> APIRouter:
         response_model=HookBody,
         responses={
             202: {"model": HookBody, "description": "An audit was submitted."},
-            **said(401, 409, 413, 422, 429, 503),
+            **refused(401, 409, 413, 422, 429, 503),
         },
     )
     async def mlflow(request: Request, response: Response) -> HookBody:
@@ -240,10 +240,10 @@ def secret_of(settings: MlflowHookSettings, environment: Mapping[str, str]) -> s
     """
     secret = environment.get(settings.secret_env, "")
     if len(secret) < SECRET_LENGTH:
-        found = f"{len(secret)} characters" if secret else "nothing"
+        actual = f"{len(secret)} characters" if secret else "nothing"
         remedy = "set it where the API runs, and give the same to MLflow's webhook"
         where = f"hooks.mlflow.secret_env ({settings.secret_env})"
-        raise ConfigError(Problem(where, f"a secret of at least {SECRET_LENGTH} characters", found, remedy))
+        raise ConfigError(Problem(where, f"a secret of at least {SECRET_LENGTH} characters", actual, remedy))
     return secret
 
 
@@ -251,8 +251,8 @@ def _versioned(data: Mapping[str, Any], event: Event) -> Any:
     models = data.get("models")
     if not isinstance(models, list):
         return models
-    asked, registered = f"mlflow:models:/{event.model}/{{version}}", f"mlflow:models:/{event.model}/{event.version}"
+    template, registered = f"mlflow:models:/{event.model}/{{version}}", f"mlflow:models:/{event.model}/{event.version}"
     return [
-        {**model, "uri": registered} if isinstance(model, dict) and model.get("uri") == asked else model
+        {**model, "uri": registered} if isinstance(model, dict) and model.get("uri") == template else model
         for model in models
     ]

@@ -85,7 +85,7 @@ def _listening(port: int) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((HOST, port))
-        listener.listen(128)  # who comes at once waits for the server, and is not refused
+        listener.listen(128)  # a client that connects early waits for the server, and is not refused
     except OSError as error:
         listener.close()
         raise ConfigError(

@@ -1,6 +1,6 @@
 """Metrics of the API in Prometheus's text format: requests by route and status, their latency, audits by state.
 
-Needs a token like any route that tells of audits. Each replica counts its own requests; the states are the job
+Needs a token like any route about audits. Each replica counts its own requests; the states are the job
 server's, asked for at most every `STATES_SECONDS`, and the same from every replica.
 """
 
@@ -59,13 +59,13 @@ class ApiMetrics:
     def text(self) -> bytes:
         """All of it."""
         try:
-            found = self._by_state.get()
+            counts = self._by_state.get()
         except ClasswiseError:
             self._up.set(0)
         else:
             self._up.set(1)
             for state in State:
-                self._states.labels(state=state.value).set(found[state])
+                self._states.labels(state=state.value).set(counts[state])
         with suppress(ClasswiseError):  # the last heartbeat stays, and grows old
             beats, faulty = self._schedules.get()
             self._faulty.set(faulty)
@@ -89,7 +89,7 @@ def _schedules_of(uri: str) -> tuple[dict[str, float], int]:
 
 
 class Measured:
-    """ASGI middleware that times requests. Routes are told by their template, so no id becomes a label.
+    """ASGI middleware that times requests. Routes are labelled by their template, so no id becomes a label.
 
     Args:
         app: what is measured, refusals included.
@@ -123,7 +123,7 @@ METHODS = frozenset({"GET", "POST", "HEAD", "PUT", "DELETE", "OPTIONS", "PATCH"}
 
 
 def add_metrics(app: FastAPI, client: AuditClient, schedules: str = "") -> ApiMetrics:
-    """The route, and what it tells; the middleware that counts is put on by the caller, outermost."""
+    """The route and its metrics; the middleware that counts is put on by the caller, outermost."""
     metrics = ApiMetrics(client, schedules)
 
     @app.get(PATH, summary="Metrics of this replica, for Prometheus", include_in_schema=False)

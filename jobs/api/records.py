@@ -47,7 +47,7 @@ class HealthBody(BaseModel):
 
 
 def audit_body(status: AuditStatus, root: str = "") -> AuditBody:
-    """A status as the API tells it."""
+    """A status as the API returns it."""
     here = f"{root}/v1/audits/{status.id}"
     return AuditBody(
         id=status.id,

@@ -24,14 +24,14 @@ from jobs.fleetfile.reading import Fleet, json_schema
 from jobs.submission.client import AuditClient
 from jobs.submission.status import AuditStatus, State
 from jobs.submission.submission import ID_FORM, KEY_FORM, submission_of
-from jobs.web.problems import said
+from jobs.web.problems import refused
 from services.errors import Problem, ServiceError
 from services.records import AuditResult
 
 READERS = 2
-"""Bodies that are read and checked at once."""
+"""Bodies that are read and checked at the same time."""
 SUBMITTERS = 32
-"""Submissions that wait for the job server at once, in threads of their own: those who read results keep theirs."""
+"""Submissions that wait for the job server at the same time, in threads of their own: reading results has others."""
 
 _log = logging.getLogger("classwise.api")
 _RESULT: TypeAdapter[AuditResult] = TypeAdapter(AuditResult)
@@ -65,7 +65,7 @@ class Service:
     def start(self, fleet: Fleet, key: str, allow: Mapping[str, Any] | None = None) -> AuditStatus:
         """Submit a fleet, when there is room for it, with the allow-list that admitted it; None for the server's own.
 
-        Others may be submitted meanwhile; whoever submits the same fleet and key waits for the first.
+        Others may be submitted meanwhile; the same fleet and key waits for the first.
         """
         with self._place(submission_of(fleet, key).id):
             return self.client.submit(fleet, key, allow=allow)
@@ -73,7 +73,7 @@ class Service:
     @contextmanager
     def _place(self, name: str) -> Iterator[None]:
         """A place for the audit while it is submitted; afterwards it is active, or the place is free again."""
-        with self._changed:  # one by one, else many that come at once all find the same room
+        with self._changed:  # one by one, else simultaneous requests all see the same room
             self._changed.wait_for(lambda: name not in self._submitting)
             self._require_room(name)
             self._submitting.add(name)
@@ -118,7 +118,7 @@ class Service:
 def audit_routes(service: Service) -> APIRouter:
     """All routes that need a token."""
     token = HTTPBearer(auto_error=False, description="A token of the server's settings; checked before the route.")
-    router = APIRouter(prefix="/v1", dependencies=[Depends(token)], responses=said(401, 413, 429))
+    router = APIRouter(prefix="/v1", dependencies=[Depends(token)], responses=refused(401, 413, 429))
 
     @router.get("/schema", summary="The JSON Schema of the fleet file", response_class=JSONResponse)
     def schema() -> dict[str, Any]:
@@ -136,7 +136,7 @@ def _add_submission(router: APIRouter, service: Service) -> None:
         summary="Submit an audit; the same fleet and key is one audit",
         status_code=202,
         response_model=AuditBody,
-        responses={200: {"model": AuditBody, "description": "It has ended."}, **said(403, 415, 422, 503)},
+        responses={200: {"model": AuditBody, "description": "It has ended."}, **refused(403, 415, 422, 503)},
         openapi_extra={"requestBody": _body()},
     )
     async def submit(request: Request, response: Response, key: Key = None) -> AuditBody:
@@ -152,16 +152,16 @@ def _add_submission(router: APIRouter, service: Service) -> None:
 
 
 def _add_watching(router: APIRouter, service: Service) -> None:
-    @router.get("/audits", summary="Submitted audits, the latest first", responses=said(422, 503))
+    @router.get("/audits", summary="Submitted audits, the latest first", responses=refused(422, 503))
     def audits(
         fleet: Annotated[str, Query(max_length=100)] = "",
         state: Annotated[State | None, Query()] = None,
         limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     ) -> AuditList:
-        found = [status for status in service.client.list(fleet) if state in (None, status.state)]
-        return AuditList(audits=[audit_body(status) for status in found[:limit]])
+        statuses = [status for status in service.client.list(fleet) if state in (None, status.state)]
+        return AuditList(audits=[audit_body(status) for status in statuses[:limit]])
 
-    @router.get("/audits/{id}", summary="How an audit stands", responses=said(404, 422, 503))
+    @router.get("/audits/{id}", summary="How an audit stands", responses=refused(404, 422, 503))
     def audit(name: AuditId) -> AuditBody:
         return audit_body(service.client.status(name))
 
@@ -169,7 +169,7 @@ def _add_watching(router: APIRouter, service: Service) -> None:
         "/audits/{id}/cancel",
         summary="Stop an audit; its finished shards are kept",
         status_code=202,
-        responses=said(404, 422, 503),
+        responses=refused(404, 422, 503),
     )
     def cancel(name: AuditId) -> AuditBody:
         return audit_body(service.client.request_stop(name))
@@ -180,7 +180,10 @@ def _add_results(router: APIRouter, service: Service) -> None:
         "/audits/{id}/result",
         summary="The whole result of a finished audit",
         response_class=JSONResponse,
-        responses={200: {"content": {"application/json": {"schema": {"type": "object"}}}}, **said(404, 409, 422, 503)},
+        responses={
+            200: {"content": {"application/json": {"schema": {"type": "object"}}}},
+            **refused(404, 409, 422, 503),
+        },
     )
     def result(name: AuditId) -> Response:
         return Response(_RESULT.dump_json(service.client.result(name)), media_type="application/json")
@@ -189,7 +192,7 @@ def _add_results(router: APIRouter, service: Service) -> None:
         "/audits/{id}/logs",
         summary="What an audit printed, or prints",
         response_class=Response,  # without a media type, so that errors are described as JSON
-        responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}, **said(404, 422, 503)},
+        responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}, **refused(404, 422, 503)},
     )
     async def logs(
         name: AuditId, follow: Annotated[bool, Query(description="Stream until the audit ends.")] = False

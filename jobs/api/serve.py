@@ -61,7 +61,7 @@ def _signing(address: str) -> dict[str, str]:
 
 
 def serve_here(settings: Settings, host: str, port: int) -> None:
-    """Serve from this process until it is told to stop."""
+    """Serve from this process until a request to stop."""
     import uvicorn
 
     app = build(plain(settings), digests(settings, os.environ))

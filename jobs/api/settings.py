@@ -56,7 +56,7 @@ class HookSettings(Part):
 
 
 class TrackingSettings(Part):
-    """Where results are logged; callers have no say in it."""
+    """Where results are logged; callers cannot choose it."""
 
     enabled: bool = True
     uri: str | None = None
@@ -81,9 +81,9 @@ class LimitSettings(Part):
 
     body: int = Field(1 << 18, ge=1024, le=4 << 20, description="Bytes of a request's body.")
     per_minute: int = Field(120, ge=1, description="Requests a minute of one caller, or of one address without token.")
-    submissions: int = Field(20, ge=1, description="Audits that wait or run at once.")
+    submissions: int = Field(20, ge=1, description="Audits that wait or run at the same time.")
     models: int = Field(100, ge=1, description="Models of a fleet.")
-    followers: int = Field(16, ge=1, description="Log streams at once.")
+    followers: int = Field(16, ge=1, description="Concurrent log streams.")
     log: int = Field(1 << 20, ge=1024, description="Characters of a log that are sent, from its end.")
 
 
@@ -134,9 +134,9 @@ def digests(settings: Settings, environment: Mapping[str, str]) -> dict[str, byt
     """The callers' names and the SHA-256 of their tokens; the tokens themselves are kept nowhere.
 
     Raises:
-        ConfigError: a token is missing, short, or given to two callers; all of them at once.
+        ConfigError: a token is missing, short, or given to two callers; every problem together.
     """
-    found: dict[str, bytes] = {}
+    known: dict[str, bytes] = {}
     problems = []
     for index, token in enumerate(settings.tokens):
         where = f"tokens[{index}] ({token.name})"
@@ -147,12 +147,12 @@ def digests(settings: Settings, environment: Mapping[str, str]) -> dict[str, byt
         elif len(text) < TOKEN_LENGTH:
             remedy = "make one with: python -c 'import secrets; print(secrets.token_urlsafe(32))'"
             problems.append(Problem(where, f"a token of at least {TOKEN_LENGTH} characters", f"{len(text)}", remedy))
-        elif token.name in found or digest in found.values():
+        elif token.name in known or digest in known.values():
             problems.append(Problem(where, "another name and another token than those before", "the same"))
-        found[token.name] = digest
+        known[token.name] = digest
     if problems:
         raise ConfigError(problems)
-    return found
+    return known
 
 
 def _text(token: TokenConfig, environment: Mapping[str, str]) -> str | None:

@@ -25,7 +25,7 @@ from jobs.audit.judging.fleet_checks import fleet_checks, fleet_notes
 from jobs.audit.judging.gates import worst
 from jobs.audit.judging.model_result import Judge, shown_spec
 from jobs.audit.session import RunnerFactory, Session, runner_for
-from jobs.comparison.non_inferiority import find_baselines
+from jobs.comparison.non_inferiority import earlier_audits
 from jobs.comparison.promote import ALIASES, aliases_now
 from jobs.comparison.record import record_comparison
 from jobs.fleetfile.followups import without_queries
@@ -98,7 +98,7 @@ def _run(fleet: Fleet, reporter: Reporter, factory: RunnerFactory) -> Finished:
     files.require_writable(config.storage, "storage")
     samples = _opened(fleet)
     context = _context(config, samples)
-    baselines, aliases = find_baselines(config), aliases_now(config)
+    earlier, aliases = earlier_audits(config), aliases_now(config)
     audit_id = _audit_id(started, digest_of(config.model_dump(mode="json"), samples.digest))
     stop_on_fault = config.on_model_fault == "stop"
     with logs.about(audit_id=audit_id), Session(factory, reporter, stop_on_fault=stop_on_fault) as session:
@@ -120,7 +120,7 @@ def _run(fleet: Fleet, reporter: Reporter, factory: RunnerFactory) -> Finished:
         if begun.result is not None:
             return Finished(begun.result, begun.folder)
         audit_id, folder = begun.audit_id, begun.folder
-        judge = Judge(fleet, samples, context, tuple(groupings(samples, config.groups)), baselines, folder)
+        judge = Judge(fleet, samples, context, tuple(groupings(samples, config.groups)), earlier, folder)
         models = _judge_all(specs, plans, facts, session, judge)
         known = _sample_facts(redacted(config.samples.uri), samples)
         result = AuditResult(
@@ -136,9 +136,9 @@ def _run(fleet: Fleet, reporter: Reporter, factory: RunnerFactory) -> Finished:
             versions={**versions.installed(), **versions.of_measures(measures)},
             checks={**fleet_checks(models), ALIASES: aliases},
             notes=(*_sample_notes(fleet, known), *fleet_notes(models, calibration)),
-            baseline=next((b.result.audit_id for b in baselines.values() if b is not None), ""),
+            baseline=next((b.result.audit_id for b in earlier.values() if b is not None), ""),
         )
-        result = record_comparison(result, folder, config, baselines)
+        result = record_comparison(result, folder, config, earlier)
         write_bundle(result, folder)
         _tell(result, folder, (_now() - started).total_seconds())
     return Finished(result, folder)
@@ -238,8 +238,8 @@ def _preflight(
         else:
             facts[name] = receipt.facts
             files.write_bytes(paths[name], json.dumps(receipt.facts, allow_nan=False).encode())
-    for name, found in facts.items():
-        unable = [problem for measure in measures for problem in _unable(name, found, measure)]
+    for name, fact in facts.items():
+        unable = [problem for measure in measures for problem in _unable(name, fact, measure)]
         if unable:
             session.fault(name, unable)
     session.check(PreflightError)

@@ -75,17 +75,17 @@ def training_fleet(
 def gaps(fleet: Fleet, test: Finished, trained: Fleet, train: Finished) -> dict[str, tuple[GapResult, ...]]:
     """Mean in `train` minus mean in `test` of every series of each model that both measured, by the model's name."""
     places = {model.spec.name: index for index, model in enumerate(train.result.models)}
-    found = {}
+    by_model = {}
     for index, model in enumerate(test.result.models):
         other = places.get(model.spec.name)
         if other is not None and model.series and train.result.models[other].series:
-            found[model.spec.name] = tuple(_gaps(fleet, test, index, trained, train, other))
-    return found
+            by_model[model.spec.name] = tuple(_gaps(fleet, test, index, trained, train, other))
+    return by_model
 
 
-def with_gaps(model: ModelResult, found: dict[str, tuple[GapResult, ...]]) -> ModelResult:
+def with_gaps(model: ModelResult, gaps_by_model: dict[str, tuple[GapResult, ...]]) -> ModelResult:
     """The model with its generalisation errors, where it has any."""
-    return replace(model, generalisation=found.get(model.spec.name, ()))
+    return replace(model, generalisation=gaps_by_model.get(model.spec.name, ()))
 
 
 def _gaps(fleet: Fleet, test: Finished, index: int, trained: Fleet, train: Finished, other: int) -> Iterator[GapResult]:
@@ -101,8 +101,8 @@ def _gaps(fleet: Fleet, test: Finished, index: int, trained: Fleet, train: Finis
             if series.key not in keys:
                 continue
             (mine, mine_n), (test_mean, test_n) = (
-                aggregate_of(series, scores[series.key], extra, one.config, delta=delta / 2)
-                for scores, extra, (one, _, _) in zip(kept, extras, audits, strict=True)
+                aggregate_of(series, scores[series.key], extra, audited.config, delta=delta / 2)
+                for scores, extra, (audited, _, _) in zip(kept, extras, audits, strict=True)
             )
             difference = gap(mine, test_mean, bound=series.bound)
             yield GapResult(keys[series.key], difference, mine, test_mean, mine_n, test_n, delta)

@@ -33,7 +33,7 @@ def audit_both(
         the audit, its bundle with the differences; and the second audit with its fleet, None where none was asked for.
 
     Raises:
-        ClasswiseError: as `run_audit`; what is wrong with the generated samples is told before anything runs.
+        ClasswiseError: as `run_audit`; what is wrong with the generated samples is reported before anything runs.
     """
     if fleet.config.generated is None:
         return run_audit(fleet, reporter, runner=runner, publishing=True), None
@@ -44,8 +44,8 @@ def audit_both(
         return finished, None
     own = generated_fleet(fleet, measured, count, finished.result.calibration.temperature)
     second = run_audit(own, reporter, runner=runner, publishing=True)
-    found = gaps(fleet, finished, own, second)
-    models = [replace(model, generated=found.get(model.spec.name, ())) for model in finished.result.models]
+    gaps_by_model = gaps(fleet, finished, own, second)
+    models = [replace(model, generated=gaps_by_model.get(model.spec.name, ())) for model in finished.result.models]
     result = replace(finished.result, models=tuple(models))
     write_bundle(result, finished.folder)
     return Finished(result, finished.folder), (own, second)
@@ -64,12 +64,12 @@ def check_generated(fleet: Fleet) -> int:
         return 0
     with mlflow_sources(config):
         made = open_samples(spec, allowed_factories=config.factories)
-        given = open_samples(config.sample_spec(), allowed_factories=config.factories)
+        own = open_samples(config.sample_spec(), allowed_factories=config.factories)
     problems = []
-    if tuple(made.shape) != tuple(given.shape):
-        problems.append(Problem("generated.uri", f"images {tuple(given.shape)} as samples.uri", f"{tuple(made.shape)}"))
-    if len(made.classes) != len(given.classes):
-        expected = f"{len(given.classes)} classes as samples.uri"
+    if tuple(made.shape) != tuple(own.shape):
+        problems.append(Problem("generated.uri", f"images {tuple(own.shape)} as samples.uri", f"{tuple(made.shape)}"))
+    if len(made.classes) != len(own.classes):
+        expected = f"{len(own.classes)} classes as samples.uri"
         problems.append(Problem("generated.uri", expected, f"{len(made.classes)}"))
     if problems:
         raise PreflightError(problems)

@@ -36,13 +36,13 @@ def with_published(spec: ModelSpec, samples_uri: str) -> ModelSpec:
         return spec
     options = uri.options(dataset=str, threat_model=str, model_dir=str)
     dataset, norm = options.get("dataset", "cifar10"), options.get("threat_model", "Linf")
-    found = robustbench_reference(uri.rest, dataset, norm)
+    reference = robustbench_reference(uri.rest, dataset, norm)
     epsilon = ROBUSTBENCH_EPSILON.get((dataset, norm))
     threat = ThreatModel("L2" if norm == "L2" else "Linf", epsilon) if epsilon else None
-    declares = spec.clean_accuracy is None and found is not None and parse_uri(samples_uri).scheme == "robustbench"
+    declares = spec.clean_accuracy is None and reference is not None and parse_uri(samples_uri).scheme == "robustbench"
     return replace(
         spec,
-        clean_accuracy=found.clean_accuracy if declares and found else spec.clean_accuracy,
-        robust_accuracy=spec.robust_accuracy if spec.robust_accuracy is not None or not found else found[1],
+        clean_accuracy=reference.clean_accuracy if declares and reference else spec.clean_accuracy,
+        robust_accuracy=spec.robust_accuracy if spec.robust_accuracy is not None or not reference else reference[1],
         threat_model=spec.threat_model or threat,
     )

@@ -148,19 +148,19 @@ def _network_uri(model: Any) -> str | None:
 def _labels(dataset: Any) -> NDArray[Any]:
     if dataset.labels_data is None:
         raise ConfigError(Problem("targets", "the label of every image", "none", "give targets to evaluate"))
-    found = np.asarray(dataset.labels_data)
-    return found.astype(str) if found.dtype == object else found
+    labels = np.asarray(dataset.labels_data)
+    return labels.astype(str) if labels.dtype == object else labels
 
 
 def _groups(dataset: Any, config: dict[str, Any]) -> dict[str, NDArray[Any]]:
-    asked = config.get("groups", {})
-    if isinstance(asked, dict):
-        return {name: np.asarray(values).astype(str) for name, values in asked.items()}
+    wanted = config.get("groups", {})
+    if isinstance(wanted, dict):
+        return {name: np.asarray(values).astype(str) for name, values in wanted.items()}
     columns = list(getattr(dataset.features_data, "columns", ()))
-    if missing := [name for name in asked if name not in columns]:
+    if missing := [name for name in wanted if name not in columns]:
         remedy = did_you_mean(str(missing[0]), columns) if columns else "give a mapping of names to values"
         raise ConfigError(Problem("evaluator_config.groups", "columns of the data frame", repr(missing[0]), remedy))
-    return {name: np.asarray(dataset.features_data[name]).astype(str) for name in asked}
+    return {name: np.asarray(dataset.features_data[name]).astype(str) for name in wanted}
 
 
 def _images(features: Any, groups: tuple[str, ...], model: Any, config: dict[str, Any]) -> NDArray[Any]:
@@ -173,9 +173,9 @@ def _images(features: Any, groups: tuple[str, ...], model: Any, config: dict[str
         rows = np.stack(cells)
     shape = tuple(config.get("shape") or _signature_shape(model) or ())
     if len(shape) != 3 or int(np.prod(shape)) != int(np.prod(rows.shape[1:])):
-        found = f"shape {shape or 'not given'} for rows of {int(np.prod(rows.shape[1:]))} values"
+        actual = f"shape {shape or 'not given'} for rows of {int(np.prod(rows.shape[1:]))} values"
         remedy = "give evaluator_config={'shape': [channels, height, width]}"
-        raise ConfigError(Problem("evaluator_config.shape", "the (C, H, W) of an image", found, remedy))
+        raise ConfigError(Problem("evaluator_config.shape", "the (C, H, W) of an image", actual, remedy))
     return np.ascontiguousarray(rows.reshape(len(rows), *shape))
 
 
@@ -194,13 +194,13 @@ def _scores(model: Any, dataset: Any, images: NDArray[Any] | None) -> NDArray[np
         raise ConfigError(Problem("predictions", "a model, or a column of scores", "neither", "name the column"))
     if isinstance(raw, dict) and len(raw) == 1:
         raw = next(iter(raw.values()))
-    found = np.asarray(raw.to_numpy() if hasattr(raw, "to_numpy") else raw)
-    if found.dtype == object and found.ndim == 1:
-        found = np.stack([np.asarray(row, dtype=np.float32) for row in found])
-    if found.ndim != 2 or found.dtype.kind != "f":
+    scores = np.asarray(raw.to_numpy() if hasattr(raw, "to_numpy") else raw)
+    if scores.dtype == object and scores.ndim == 1:
+        scores = np.stack([np.asarray(row, dtype=np.float32) for row in scores])
+    if scores.ndim != 2 or scores.dtype.kind != "f":
         remedy = "give logits, or probabilities with evaluator_config={'outputs': 'probabilities'}"
-        raise ConfigError(Problem("predictions", "scores (N, K)", f"{found.dtype} {found.shape}", remedy))
-    return found.astype(np.float32)
+        raise ConfigError(Problem("predictions", "scores (N, K)", f"{scores.dtype} {scores.shape}", remedy))
+    return scores.astype(np.float32)
 
 
 def _scores_uri(scores: NDArray[np.float32], folder: Path) -> str:

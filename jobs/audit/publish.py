@@ -50,7 +50,7 @@ def audit_and_publish(
     sarif: SarifTarget | None = None,
     runner: RunnerFactory | None = None,
 ) -> Published:
-    """Audit, then write figures and report, then tell MLflow.
+    """Audit, then write figures and report, then upload to MLflow.
 
     An MLflow server that cannot be reached is a note and not a failure: `classwise sync` uploads the bundle later.
     """
@@ -71,7 +71,7 @@ def publish(
     junit: Path | None = None,
     sarif: SarifTarget | None = None,
 ) -> Published:
-    """Write figures and report of a finished audit, tell MLflow, and then do what the fleet file asks to follow."""
+    """Write figures and report of a finished audit, upload to MLflow, then do what the fleet file asks to follow."""
     result, folder = finished.result, finished.folder
     comparison = read_comparison(folder)
     if junit is not None:

@@ -96,7 +96,7 @@ class Session:
         return name not in self.faults
 
     def fault(self, name: str, problems: Sequence[Problem]) -> None:
-        """Note a model's faults, each once: shards in flight together tell the same one."""
+        """Note a model's faults, each once: shards that run together report the same one."""
         known = self.faults.setdefault(name, [])
         known.extend(problem for problem in dict.fromkeys(problems) if problem not in known)
 

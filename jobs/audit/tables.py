@@ -1,6 +1,6 @@
-"""The tables of an audit: filled on workers, filled again where somebody deleted them meanwhile, and marked as used.
+"""The tables of an audit: filled on workers, filled again where they were deleted meanwhile, and marked as used.
 
-Whoever empties the cache beside a running audit costs it time and nothing else: what is gone is computed again. What an
+Emptying the cache beside a running audit costs it time and nothing else: what is gone is computed again. What an
 audit uses is noted in ``cache/used/AUDIT_ID.json``, by which `classwise prune` knows the last use of each table on any
 storage; access times are not kept by object stores, and many file systems do not either.
 """
@@ -66,9 +66,9 @@ def on_logits(
             return receipts
         receipts = [receipt for receipt in receipts if receipt.task.model.name not in lost]
         fill_logits(todo, context, session)
-    found = f"those of {', '.join(item.spec.name for item in todo[:3])} deleted {ROUNDS} times"
+    actual = f"those of {', '.join(item.spec.name for item in todo[:3])} deleted {ROUNDS} times"
     raise StorageError(
-        Problem(context.cache, "tables that stay", found, "run the audit when nothing empties the cache")
+        Problem(context.cache, "tables that stay", actual, "run the audit when nothing empties the cache")
     )
 
 

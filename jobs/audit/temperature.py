@@ -47,17 +47,17 @@ def calibrate(
     nodes = grid.nodes(activation, also=config.value)
     curves = _curves(plans, nodes, activation, len(samples.classes), context, session)
     alive = [item for item in plans if item.spec.name in curves]
-    found = calibration.calibrate(
+    calibrated = calibration.calibrate(
         config.policy,
         [curves[item.spec.name] for item in alive],
         grid=grid,
         reference=references([item.spec for item in alive]),
         temperature=config.value,
     )
-    if found.temperature is not None:
-        return found
-    note = f"No temperature could be chosen ({found.reason}); scores are at T = {config.value:g}."
-    return replace(found, temperature=config.value, notes=(*found.notes, note))
+    if calibrated.temperature is not None:
+        return calibrated
+    note = f"No temperature could be chosen ({calibrated.reason}); scores are at T = {config.value:g}."
+    return replace(calibrated, temperature=config.value, notes=(*calibrated.notes, note))
 
 
 def _activation(measures: Sequence[Measure]) -> Activation | None:
@@ -86,7 +86,7 @@ def _curves(
         return plan.calibration_tasks(item, context, payload)
 
     receipts = tables.on_logits("calibration", tasks_of, missing, context, session, len(missing))
-    # In row order, whoever was done first: sums of floats depend on it in their last bits, and ties on those.
+    # In row order, not in the order of completion: sums of floats depend on it in their last bits, and ties on those.
     for receipt in sorted(receipts, key=lambda receipt: receipt.task.start):
         arrays = receipt.arrays
         part = ClassCurve(nodes, arrays["sums"], arrays["counts"], arrays["correct"])

@@ -43,21 +43,21 @@ def begin(base: str, fleet: str, audit_id: str, content: str) -> Begun:
     Raises:
         StorageError: the storage is full, read-only or unreachable.
     """
-    found = _cut_off(base, fleet, content)
-    folder = folder_of(base, fleet, found or audit_id)
+    unfinished = _cut_off(base, fleet, content)
+    folder = folder_of(base, fleet, unfinished or audit_id)
     body = {
         "schema_version": SCHEMA_VERSION,
-        "audit_id": found or audit_id,
+        "audit_id": unfinished or audit_id,
         "content": content,
         "driver": this_driver().to_tag(),
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     files.write_bytes(files.join(folder, BEGUN), json.dumps(body).encode())
-    return Begun(found or audit_id, folder, _complete(folder) if found else None)
+    return Begun(unfinished or audit_id, folder, _complete(folder) if unfinished else None)
 
 
 def end(folder: str) -> None:
-    """The audit is published. One that cannot be marked so is told again by the next command, and not done twice."""
+    """The audit is published. One that cannot be marked so is reported again by the next command, and not repeated."""
     with suppress(StorageError):
         files.remove(files.join(folder, BEGUN))
 
@@ -76,10 +76,10 @@ def _read(path: str) -> dict[str, Any]:
     if not files.exists(path):
         return {}
     try:
-        found = plainjson.parsed(files.read_bytes(path))
+        body = plainjson.parsed(files.read_bytes(path))
     except (ValueError, StorageError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return body if isinstance(body, dict) else {}
 
 
 def _is_recent(begun: dict[str, Any]) -> bool:

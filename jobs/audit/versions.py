@@ -15,13 +15,13 @@ PACKAGES = ("classwise", "torch", "torchvision", "ray", "mlflow", "robustbench",
 
 def installed() -> dict[str, str]:
     """Version of Python and of each package that is installed."""
-    found = {"python": platform.python_version()}
+    versions = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         except PackageNotFoundError:
             continue
-    return found
+    return versions
 
 
 def of_measures(measures: Iterable[Measure]) -> dict[str, str]:

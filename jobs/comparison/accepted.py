@@ -1,4 +1,4 @@
-"""Which audit of a fleet is its accepted baseline: one small file in STORAGE/audits/FLEET, with its history.
+"""Which audit of a fleet is the accepted one: one small file in STORAGE/audits/FLEET, with its history.
 
 An audit is accepted by a person, or by a fleet file that says `accept: passed`. The file is replaced whole; of two that
 accept at one moment the later stands, and both are in the history unless they read it at the same time.
@@ -76,8 +76,8 @@ def read_accepted(home: str) -> Accepted | None:
     Raises:
         StorageError: the file is damaged, or a newer classwise wrote it.
     """
-    found = _FILE.read(home)
-    return found if found is not None and found.history else None
+    record = _FILE.read(home)
+    return record if record is not None and record.history else None
 
 
 def accept(folder: str, *, by: str, why: str = "", even_though_failed: bool = False) -> Acceptance:
@@ -127,5 +127,5 @@ def _refuse(result: AuditResult, folder: str, even_though_failed: bool) -> None:
         remedy = "repair what is at fault, and audit again"
         raise ConfigError(Problem(result.audit_id, "an audit that judged every model", "outcome error", remedy))
     if result.outcome is not Outcome.PASS and not even_though_failed:
-        remedy = "say --even-though-failed if it is to be the baseline all the same"
+        remedy = "say --even-though-failed to accept it all the same"
         raise ConfigError(Problem(result.audit_id, "outcome pass", f"outcome {result.outcome}", remedy))

@@ -34,7 +34,7 @@ def promoted(
 
 
 def follow_up(config: FleetConfig, result: AuditResult, folder: str, reporter: Reporter) -> list[str]:
-    """Accept the audit if it passed and the file says so, and tell the webhooks; returns lines for a person."""
+    """Accept the audit if it passed and the file says so, and notify the webhooks; returns lines for a person."""
     lines = []
     if config.accept == "passed" and result.outcome is Outcome.PASS:
         try:

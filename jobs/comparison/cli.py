@@ -36,7 +36,7 @@ def accept(
     storage: Home = "classwise-runs",
     json: Json = False,
 ) -> None:
-    """Make an audit the accepted baseline of its fleet: what later audits are compared with."""
+    """Make an audit the accepted audit of its fleet: what later audits are compared with."""
     with console.exits(json):
         from dataclasses import asdict
 
@@ -70,17 +70,17 @@ def compare(
 
         *earlier, now = _pair(audits or [])
         kept = _kept(now, storage, fleet)
-        then = _kept(earlier[0], storage, fleet) if earlier else _accepted(kept)
-        if then.result.audit_id == kept.result.audit_id:
+        accepted = _kept(earlier[0], storage, fleet) if earlier else _accepted(kept)
+        if accepted.result.audit_id == kept.result.audit_id:
             which = "" if earlier else ": it is the accepted one"
             console.tell(f"{kept.result.audit_id} is compared with itself{which}")
-        found = run(then, kept)
+        comparison = run(accepted, kept)
         if json:
-            console.print_json(plain(found))
+            console.print_json(plain(comparison))
         else:
-            for line in comparison_words(found, shown=50, earlier="audit" if earlier else "the accepted audit"):
+            for line in comparison_words(comparison, shown=50, earlier="audit" if earlier else "the accepted audit"):
                 console.say(line)
-        raise typer.Exit(1 if found.worse else 0 if found.comparisons else UNDECIDED)
+        raise typer.Exit(1 if comparison.worse else 0 if comparison.comparisons else UNDECIDED)
 
 
 def notify(
@@ -91,7 +91,7 @@ def notify(
     everyone: Annotated[bool, typer.Option("--all", help="Also those that were notified before.")] = False,
     json: Json = False,
 ) -> None:
-    """Tell the webhooks of an audit that were not reached before. Exits 2 when one is still not."""
+    """Notify the webhooks of an audit that were not reached before. Exits 2 when one still is not."""
     with console.exits(json):
         from dataclasses import asdict
 
@@ -105,14 +105,14 @@ def notify(
         result = read_bundle(folder)
         hooks = (load_fleet(fleet_file).config if fleet_file is not None else _config(result)).notify
         done = tell(hooks, result, folder, only_failed=not everyone)
-        lost = [one for one in done if not one.delivered]
+        lost = [sent for sent in done if not sent.delivered]
         if json:
-            console.print_json([asdict(one) for one in done])
+            console.print_json([asdict(sent) for sent in done])
             raise typer.Exit(ServiceError.exit_code if lost else 0)
-        for line in [delivery_line(one) for one in done if one.delivered] or ["no webhook was notified"]:
+        for line in [delivery_line(sent) for sent in done if sent.delivered] or ["no webhook was notified"]:
             console.say(line)
         if lost:
-            raise ServiceError([Problem(one.hook, "a receiver that takes it", one.error) for one in lost])
+            raise ServiceError([Problem(sent.hook, "a receiver that takes it", sent.error) for sent in lost])
 
 
 def promote(
@@ -129,7 +129,7 @@ def promote(
         result = read_bundle(folder)
         config = _config(result)
         done = move(config, result, folder, uri_of(config.storage, tracking_uri or config.tracking.uri))
-        for line in [str(one) for one in done] or ["the fleet file asks for no promotion"]:
+        for line in [str(promotion) for promotion in done] or ["the fleet file asks for no promotion"]:
             console.say(line)
 
 

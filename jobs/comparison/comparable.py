@@ -54,21 +54,21 @@ def measured(result: AuditResult, index: int) -> Measured:
     )
 
 
-def incomparable(then: Measured, now: Measured, key: str) -> str:
+def incomparable(accepted: Measured, now: Measured, key: str) -> str:
     """Why a series of the one says nothing about that of the other; "" when it does.
 
     Ids may be row numbers, and a file may have been replaced: only the content says that samples are the same.
     """
-    old, new = then.series.get(key), now.series.get(key)
+    old, new = accepted.series.get(key), now.series.get(key)
     if old is None or new is None:
-        return f"not measured by audit {(then if old is None else now).audit}"
+        return f"not measured by audit {(accepted if old is None else now).audit}"
     if old.version != new.version:
         return "another version of the measure"
     if reason := _measured_otherwise(old, new):
         return reason
-    if then.content != now.content or not now.content:
+    if accepted.content != now.content or not now.content:
         return "the samples have changed"
-    return "" if then.classes == now.classes else "the classes have changed"
+    return "" if accepted.classes == now.classes else "the classes have changed"
 
 
 def _measured_otherwise(old: Series, new: Series) -> str:
@@ -78,22 +78,22 @@ def _measured_otherwise(old: Series, new: Series) -> str:
     return f"measured with other parameters: {old.title}" if both and old.definition != new.definition else ""
 
 
-def unchanged(then: Measured, now: Measured, key: str) -> bool:
+def unchanged(accepted: Measured, now: Measured, key: str) -> bool:
     """Whether weights, declarations, samples and measure are those of then, all known: nothing can have got worse."""
-    same = then.weights == now.weights and then.selection == now.selection
+    same = accepted.weights == now.weights and accepted.selection == now.selection
     known = bool(now.weights and now.selection and key in now.series and now.series[key].version)
-    declared = all(getattr(then.spec, name) == getattr(now.spec, name) for name in DECLARED)
-    return same and known and declared and not incomparable(then, now, key)
+    declared = all(getattr(accepted.spec, name) == getattr(now.spec, name) for name in DECLARED)
+    return same and known and declared and not incomparable(accepted, now, key)
 
 
-def paired_rows(then: Scores, now: Scores) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def paired_rows(accepted: Scores, now: Scores) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Rows of then and of now that are of one sample, in one order.
 
     Raises:
         MeasureError: a sample has another label now: then it is another sample.
     """
-    _, new, old = np.intersect1d(now["id"], then["id"], return_indices=True)
-    if wrong := int((now["label"][new] != then["label"][old]).sum()):
+    _, new, old = np.intersect1d(now["id"], accepted["id"], return_indices=True)
+    if wrong := int((now["label"][new] != accepted["label"][old]).sum()):
         problem = Problem("samples", "the same label for each id in both audits", f"{wrong} of {new.size} others")
         raise MeasureError(problem)
     return old, new

@@ -39,7 +39,7 @@ class _Pair:
     """A model in both audits, with its place in each."""
 
     name: str
-    then: int
+    accepted: int
     now: int
 
 
@@ -52,7 +52,7 @@ class _Tested:
 
 
 @dataclass(frozen=True)
-class _Found:
+class _ModelTests:
     """A model in both audits: why a series was not compared, and what was found of the others."""
 
     name: str
@@ -60,7 +60,7 @@ class _Found:
     tested: Mapping[str, _Tested]
 
 
-def compare(then: Kept, now: Kept) -> Comparison:
+def compare(accepted: Kept, now: Kept) -> Comparison:
     """Compare two audits.
 
     A series is compared when both audits measured it in the same way on the same samples; else the reason stands in
@@ -68,53 +68,53 @@ def compare(then: Kept, now: Kept) -> Comparison:
     those of the audit `now`: the limits of all differences hold together with probability at least 1 - delta, and one
     or more flags are false with probability at most delta.
     """
-    pairs, alpha = list(_pairs(then.result, now.result)), _delta(now.result)
-    reasons = {pair.name: _reasons(then.result, now.result, pair) for pair in pairs}
+    pairs, alpha = list(_pairs(accepted.result, now.result)), _delta(now.result)
+    reasons = {pair.name: _reasons(accepted.result, now.result, pair) for pair in pairs}
     share = alpha / (2 * max(1, _most(now.result, pairs, reasons)))
-    found = [_model(then, now, pair, reasons[pair.name], share) for pair in pairs]
-    tested = [one for model in found for one in model.tested.values()]
+    tests = [_model(accepted, now, pair, reasons[pair.name], share) for pair in pairs]
+    tested = [test for model in tests for test in model.tested.values()]
     flags = decide(_joined(tested, "worse"), _joined(tested, "better"), alpha)
-    listed = sum(one.classes.counts.size for one in tested) <= MOST_LISTED
+    listed = sum(test.classes.counts.size for test in tested) <= MOST_LISTED
     taken = iter(flags)
-    models = tuple(_changes(model, now.result, taken, listed) for model in found)
-    return _summed(then.result, now.result, models, alpha)
+    models = tuple(_changes(model, now.result, taken, listed) for model in tests)
+    return _summed(accepted.result, now.result, models, alpha)
 
 
-def _summed(then: AuditResult, now: AuditResult, models: tuple[ModelChange, ...], alpha: float) -> Comparison:
-    series = [one for model in models for one in model.series]
-    whole = [one.overall.flag for one in series if one.overall is not None]
-    worse, better = sum(one.worse for one in series), sum(one.better for one in series)
-    classes = worse + better + sum(one.not_separated for one in series)
+def _summed(accepted: AuditResult, now: AuditResult, models: tuple[ModelChange, ...], alpha: float) -> Comparison:
+    series = [change for model in models for change in model.series]
+    whole = [change.overall.flag for change in series if change.overall is not None]
+    worse, better = sum(change.worse for change in series), sum(change.better for change in series)
+    classes = worse + better + sum(change.not_separated for change in series)
     return Comparison(
         fleet=now.fleet,
         audit_id=now.audit_id,
-        baseline=then.audit_id,
+        baseline=accepted.audit_id,
         started=now.started,
-        baseline_started=then.started,
+        baseline_started=accepted.started,
         alpha=alpha,
         comparisons=classes + len(whole),
         worse=worse + whole.count("worse"),
         better=better + whole.count("better"),
-        not_comparable=sum(bool(one.reason) for one in series),
+        not_comparable=sum(bool(change.reason) for change in series),
         models=models,
-        drift=drift(then, now),
-        left_out=classes - sum(len(one.groups) for one in series),
+        drift=drift(accepted, now),
+        left_out=classes - sum(len(change.groups) for change in series),
     )
 
 
 # --- what can be compared -----------------------------------------------------------------------------------------
 
 
-def _pairs(then: AuditResult, now: AuditResult) -> Iterator[_Pair]:
-    places = {model.spec.name: index for index, model in enumerate(then.models)}
+def _pairs(accepted: AuditResult, now: AuditResult) -> Iterator[_Pair]:
+    places = {model.spec.name: index for index, model in enumerate(accepted.models)}
     for index, model in enumerate(now.models):
         if model.spec.name in places:
             yield _Pair(model.spec.name, places[model.spec.name], index)
 
 
-def _reasons(then: AuditResult, now: AuditResult, pair: _Pair) -> dict[str, str]:
+def _reasons(accepted: AuditResult, now: AuditResult, pair: _Pair) -> dict[str, str]:
     """For each series of a model in either audit why it cannot be compared, "" when it can."""
-    before, after = measured(then, pair.then), measured(now, pair.now)
+    before, after = measured(accepted, pair.accepted), measured(now, pair.now)
     return {key: incomparable(before, after, key) for key in dict.fromkeys((*after.series, *before.series))}
 
 
@@ -131,29 +131,31 @@ def _delta(result: AuditResult) -> float:
 # --- one model ----------------------------------------------------------------------------------------------------
 
 
-def _model(then: Kept, now: Kept, pair: _Pair, reasons: dict[str, str], share: float) -> _Found:
+def _model(accepted: Kept, now: Kept, pair: _Pair, reasons: dict[str, str], share: float) -> _ModelTests:
     keys = [key for key, reason in reasons.items() if not reason]
     try:
-        tested = _series(then, now, pair, keys, share) if keys else {}
+        tested = _series(accepted, now, pair, keys, share) if keys else {}
         fault = "" if tested else NO_PAIR
     except (StorageError, MeasureError) as error:
         tested, fault = {}, f"its scores cannot be compared: {error}"
-    return _Found(pair.name, {key: reason or fault for key, reason in reasons.items()}, tested)
+    return _ModelTests(pair.name, {key: reason or fault for key, reason in reasons.items()}, tested)
 
 
-def _series(then: Kept, now: Kept, pair: _Pair, keys: Sequence[str], share: float) -> dict[str, _Tested]:
+def _series(accepted: Kept, now: Kept, pair: _Pair, keys: Sequence[str], share: float) -> dict[str, _Tested]:
     """What was found of each series; nothing without a sample in both audits."""
-    before, after, labels = _paired_scores(then, now, pair, keys)
+    before, after, labels = _paired_scores(accepted, now, pair, keys)
     series = measured(now.result, pair.now).series
     if not labels.size:
         return {}
     return {key: _tested(series[key], before[key], after[key], labels, now.result, share) for key in keys}
 
 
-def _paired_scores(then: Kept, now: Kept, pair: _Pair, keys: Sequence[str]) -> tuple[Scores, Scores, NDArray[np.int64]]:
+def _paired_scores(
+    accepted: Kept, now: Kept, pair: _Pair, keys: Sequence[str]
+) -> tuple[Scores, Scores, NDArray[np.int64]]:
     """The scores of both audits by series, row by row of one sample, and the labels."""
     columns = ["id", "label", *keys]
-    old = read_kept_scores(then.folder, pair.then, then.result.models[pair.then].spec, columns)
+    old = read_kept_scores(accepted.folder, pair.accepted, accepted.result.models[pair.accepted].spec, columns)
     new = read_kept_scores(now.folder, pair.now, now.result.models[pair.now].spec, columns)
     old_rows, new_rows = paired_rows(old, new)
     return {k: old[k][old_rows] for k in keys}, {k: new[k][new_rows] for k in keys}, new["label"][new_rows]
@@ -191,11 +193,11 @@ def _tested(
 
 def _joined(tested: Sequence[_Tested], side: Literal["worse", "better"]) -> list[float]:
     """The p-values of all comparisons in the order in which `_changes` takes their flags."""
-    return [float(p) for one in tested for part in (one.classes, one.whole) for p in getattr(part, side)]
+    return [float(p) for test in tested for part in (test.classes, test.whole) for p in getattr(part, side)]
 
 
-def _changes(model: _Found, now: AuditResult, flags: Iterator[tuple[Flag, float]], listed: bool) -> ModelChange:
-    known = {one.series.key: one.series for each in now.models for one in each.series}
+def _changes(model: _ModelTests, now: AuditResult, flags: Iterator[tuple[Flag, float]], listed: bool) -> ModelChange:
+    known = {result.series.key: result.series for each in now.models for result in each.series}
     names = now.samples.classes
     series = []
     for key, reason in model.reasons.items():
@@ -222,11 +224,11 @@ def _changes(model: _Found, now: AuditResult, flags: Iterator[tuple[Flag, float]
     return ModelChange(model.name, tuple(series), "" if series else "no scores in either audit")
 
 
-def _groups(found: Changes, names: Sequence[str], flags: Iterator[tuple[Flag, float]]) -> Iterator[GroupChange]:
+def _groups(changes: Changes, names: Sequence[str], flags: Iterator[tuple[Flag, float]]) -> Iterator[GroupChange]:
     """One change a group that has pairs; every group takes its flag."""
     for k, (name, (flag, p)) in enumerate(zip(names, flags, strict=False)):
-        if found.counts[k]:
-            difference = Estimate(float(found.difference[k]), float(found.low[k]), float(found.high[k]))
+        if changes.counts[k]:
+            difference = Estimate(float(changes.difference[k]), float(changes.low[k]), float(changes.high[k]))
             yield GroupChange(
-                k, name, int(found.counts[k]), float(found.before[k]), float(found.after[k]), difference, p, flag
+                k, name, int(changes.counts[k]), float(changes.before[k]), float(changes.after[k]), difference, p, flag
             )

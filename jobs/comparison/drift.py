@@ -16,9 +16,9 @@ CHANGES_NUMBERS = ("classwise", "torch", "torchvision", "numpy", "scipy")
 _VERSION = re.compile(r"mlflow:models:/([^/@?]+)(?:/(\d+)|@([^/@?]+))")
 
 
-def drift(then: AuditResult, now: AuditResult) -> tuple[Drift, ...]:
+def drift(accepted: AuditResult, now: AuditResult) -> tuple[Drift, ...]:
     """All that changed, the samples first."""
-    return (*_samples(then, now), *_fleet(then, now), *_models(then, now), *_setting(then, now))
+    return (*_samples(accepted, now), *_fleet(accepted, now), *_models(accepted, now), *_setting(accepted, now))
 
 
 def _measure_versions(result: AuditResult) -> dict[str, int]:
@@ -26,8 +26,8 @@ def _measure_versions(result: AuditResult) -> dict[str, int]:
     return {part.series.key: part.series.version for model in result.models for part in model.series}
 
 
-def _samples(then: AuditResult, now: AuditResult) -> Iterator[Drift]:
-    before, after = then.samples, now.samples
+def _samples(accepted: AuditResult, now: AuditResult) -> Iterator[Drift]:
+    before, after = accepted.samples, now.samples
     if before.content != after.content:
         yield Drift("samples", after.uri, f"content {before.content[:12]}", f"content {after.content[:12]}")
     elif before.digest != after.digest:
@@ -43,9 +43,9 @@ def _count(value: int | None) -> str:
     return "no such class" if value is None else f"{value} samples"
 
 
-def _fleet(then: AuditResult, now: AuditResult) -> Iterator[Drift]:
+def _fleet(accepted: AuditResult, now: AuditResult) -> Iterator[Drift]:
     """Models added, gone, or renamed: a name that is gone and a new one with the same weights."""
-    before, after = _by_name(then), _by_name(now)
+    before, after = _by_name(accepted), _by_name(now)
     gone = {name: model for name, model in before.items() if name not in after}
     for name, model in after.items():
         if name in before:
@@ -60,8 +60,8 @@ def _fleet(then: AuditResult, now: AuditResult) -> Iterator[Drift]:
         yield Drift("gone", name, model.spec.uri, "")
 
 
-def _models(then: AuditResult, now: AuditResult) -> Iterator[Drift]:
-    before = _by_name(then)
+def _models(accepted: AuditResult, now: AuditResult) -> Iterator[Drift]:
+    before = _by_name(accepted)
     for name, model in _by_name(now).items():
         if (was := before.get(name)) is None:
             continue
@@ -71,7 +71,7 @@ def _models(then: AuditResult, now: AuditResult) -> Iterator[Drift]:
             old, new = getattr(was.spec, field), getattr(model.spec, field)
             if old != new:
                 yield Drift("declaration", f"{name}: {field}", _differing(old, new), _differing(new, old))
-        yield from _alias(then, now, was, model)
+        yield from _alias(accepted, now, was, model)
 
 
 def _differing(value: Any, other: Any) -> str:
@@ -82,9 +82,9 @@ def _differing(value: Any, other: Any) -> str:
     return ", ".join(f"{name} {getattr(value, name)}" for name in names)
 
 
-def _alias(then: AuditResult, now: AuditResult, was: ModelResult, model: ModelResult) -> Iterator[Drift]:
+def _alias(accepted: AuditResult, now: AuditResult, was: ModelResult, model: ModelResult) -> Iterator[Drift]:
     """The alias that both fleet files name points to another version."""
-    before, after = _asked(then, was.spec.name), _asked(now, model.spec.name)
+    before, after = _registered_alias(accepted, was.spec.name), _registered_alias(now, model.spec.name)
     if before is None or after is None or before[0] != after[0] or not before[3]:
         return
     old, new = _VERSION.match(was.spec.uri), _VERSION.match(model.spec.uri)
@@ -92,24 +92,24 @@ def _alias(then: AuditResult, now: AuditResult, was: ModelResult, model: ModelRe
         yield Drift("alias", f"{model.spec.name}: {before[1]}@{before[3]}", f"version {old[2]}", f"version {new[2]}")
 
 
-def _asked(result: AuditResult, name: str) -> re.Match[str] | None:
+def _registered_alias(result: AuditResult, name: str) -> re.Match[str] | None:
     """The registry address in the fleet file, before its alias was resolved."""
     models = result.config.get("models", [])
     uri = next((str(model.get("uri", "")) for model in models if model.get("name") == name), "")
     return _VERSION.match(uri)
 
 
-def _setting(then: AuditResult, now: AuditResult) -> Iterator[Drift]:
-    before, after = then.calibration.temperature, now.calibration.temperature
+def _setting(accepted: AuditResult, now: AuditResult) -> Iterator[Drift]:
+    before, after = accepted.calibration.temperature, now.calibration.temperature
     if before != after:
         yield Drift("temperature", "", _temperature(before), _temperature(after))
-    versions = _measure_versions(then)
+    versions = _measure_versions(accepted)
     for key, new in _measure_versions(now).items():
         old = versions.get(key, 0)
         if old and old != new:
             yield Drift("measure", key, f"version {old}", f"version {new}")
     for package in CHANGES_NUMBERS:
-        was, is_now = then.versions.get(package), now.versions.get(package)
+        was, is_now = accepted.versions.get(package), now.versions.get(package)
         if was != is_now and was and is_now:
             yield Drift("versions", package, was, is_now)
 

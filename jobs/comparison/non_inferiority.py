@@ -24,13 +24,13 @@ from tracking.bundle.scores import Scores, read_kept_scores
 LAST, ACCEPTED = "last", "accepted"
 
 
-def find_baselines(config: FleetConfig) -> dict[str, Kept | None]:
+def earlier_audits(config: FleetConfig) -> dict[str, Kept | None]:
     """The audits that the fleet's gates compare with, by the name the gate gives; None when there is none."""
     wanted = {gate.not_worse_than for gate in config.gates if gate.not_worse_than is not None}
     return {name: _find(config, name) for name in sorted(wanted)}
 
 
-def accepted_baseline(config: FleetConfig) -> Kept | None:
+def accepted_audit(config: FleetConfig) -> Kept | None:
     """The fleet's accepted audit; None when none was accepted.
 
     Raises:
@@ -77,22 +77,22 @@ class Change:
     unchanged: str = ""
 
 
-def change_since(gate: GateConfig, now: Measured, scores: Scores, baseline: Kept | None, config: FleetConfig) -> Change:
+def change_since(gate: GateConfig, now: Measured, scores: Scores, earlier: Kept | None, config: FleetConfig) -> Change:
     """What a gate `not_worse_than` is judged on; for the metric `classes` the class that lost most.
 
     All samples in both count, those of a conditional series with 0 when misclassified: else a model could hold its
     score by losing the hard ones. What `jobs.comparison.comparable` refuses is undefined here, too.
     """
-    if baseline is None:
+    if earlier is None:
         return _undefined(f"there is no audit {gate.not_worse_than!r} to compare with")
-    result = baseline.result
+    result = earlier.result
     index = next((i for i, model in enumerate(result.models) if model.spec.name == now.spec.name), None)
     if index is None or not result.models[index].series:
         return _undefined(f"audit {result.audit_id} has no scores of {now.spec.name}")
-    then = measured(result, index)
-    if reason := incomparable(then, now, gate.measure):
+    accepted = measured(result, index)
+    if reason := incomparable(accepted, now, gate.measure):
         return _undefined(f"not comparable with audit {result.audit_id}: {reason}")
-    kept = read_kept_scores(baseline.folder, index, result.models[index].spec, ["id", "label", gate.measure])
+    kept = read_kept_scores(earlier.folder, index, result.models[index].spec, ["id", "label", gate.measure])
     try:
         rows = paired_rows(kept, scores)
     except MeasureError as error:
@@ -102,7 +102,9 @@ def change_since(gate: GateConfig, now: Measured, scores: Scores, baseline: Kept
     difference = _difference(gate, kept[gate.measure][rows[0]], scores, rows[1], now, config)
     gone = _without_pairs(kept["label"], scores["label"], scores["label"][rows[1]])
     same = f"the same weights, samples and measure as in audit {result.audit_id}"
-    return Change(difference, tuple(now.classes[k] for k in gone), same if unchanged(then, now, gate.measure) else "")
+    return Change(
+        difference, tuple(now.classes[k] for k in gone), same if unchanged(accepted, now, gate.measure) else ""
+    )
 
 
 def _undefined(reason: str) -> Change:
@@ -120,9 +122,9 @@ def _difference(
     return paired(before, after, np.zeros(rows.size, dtype=np.int64), 1, margin=margin, **how).overall
 
 
-def _without_pairs(then: NDArray[np.int64], now: NDArray[np.int64], both: NDArray[np.int64]) -> list[int]:
+def _without_pairs(accepted: NDArray[np.int64], now: NDArray[np.int64], both: NDArray[np.int64]) -> list[int]:
     """Labels of either audit that no common sample has."""
-    return sorted({*then.tolist(), *now.tolist()} - {*both.tolist()})
+    return sorted({*accepted.tolist(), *now.tolist()} - {*both.tolist()})
 
 
 def smallest_margins(fleet: Fleet, facts: SampleFacts) -> Iterator[str]:

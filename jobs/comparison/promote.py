@@ -1,7 +1,7 @@
 """Aliases of MLflow's registry that follow the audits: `promote: {alias: champion}`.
 
 An alias is moved to the audited version when the fleet file asks for it, the model's own outcome is pass by at least
-one gate, and the alias still points where it did when the audit began. The other models of the fleet have no say: an
+one gate, and the alias still points where it did when the audit began. The other models of the fleet do not matter: an
 old champion that fails must not hold back the version that is to take its place.
 """
 
@@ -31,14 +31,14 @@ _RESOLVED = re.compile(r"mlflow:models:/([^/@?]+)/(\d+)(?:\?|$)")
 
 def aliases_now(config: FleetConfig) -> dict[str, str | None]:
     """Where the aliases point that may be moved: a version, "" for an alias that is not there, None for unknown."""
-    found: dict[str, str | None] = {}
+    versions: dict[str, str | None] = {}
     for target in targets(config):
         try:
             uri = tracking_uri(config.storage, config.tracking.uri)
-            found[target.key] = alias_version(uri, target.registered, target.alias)
+            versions[target.key] = alias_version(uri, target.registered, target.alias)
         except TrackingError:
-            found[target.key] = None
-    return found
+            versions[target.key] = None
+    return versions
 
 
 def promote(config: FleetConfig, result: AuditResult, folder: str, uri: str) -> tuple[Promotion, ...]:

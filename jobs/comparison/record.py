@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from jobs.comparison.compare import Kept, compare
-from jobs.comparison.non_inferiority import ACCEPTED, accepted_baseline
+from jobs.comparison.non_inferiority import ACCEPTED, accepted_audit
 from jobs.fleetfile.tree import FleetConfig
 from services.errors import ClasswiseError
 from services.records import AuditResult
@@ -14,7 +14,7 @@ from tracking.bundle.comparison import write_comparison
 
 
 def record_comparison(
-    result: AuditResult, folder: str, config: FleetConfig, baselines: Mapping[str, Kept | None]
+    result: AuditResult, folder: str, config: FleetConfig, earlier: Mapping[str, Kept | None]
 ) -> AuditResult:
     """Compare an audit, whose scores are kept in `folder`, with the accepted one and write ``comparison.json``.
 
@@ -22,10 +22,10 @@ def record_comparison(
     says so. (A gate that names it was refused before any work.)
 
     Returns:
-        the result with the accepted audit as its baseline.
+        the result with the id of the accepted audit.
     """
     try:
-        accepted = baselines[ACCEPTED] if ACCEPTED in baselines else accepted_baseline(config)
+        accepted = earlier[ACCEPTED] if ACCEPTED in earlier else accepted_audit(config)
         if accepted is None:
             return result
         write_comparison(compare(accepted, Kept(result, folder)), folder)

@@ -51,14 +51,14 @@ class Memory(Generic[T]):
             if key in self._known:
                 self._known.move_to_end(key)
                 return self._known[key][1]
-        weight, found = read()
+        weight, value = read()
         with self._lock:
             if key not in self._known:
-                self._known[key] = (weight, found)
+                self._known[key] = (weight, value)
                 self.held += weight
             while self.held > self.limit and len(self._known) > 1:
                 self.held -= self._known.popitem(last=False)[1][0]
-        return found
+        return value
 
 
 @dataclass(frozen=True)
@@ -159,10 +159,10 @@ class Bundles:
             if not files.exists(path):
                 return None
             try:
-                found = plainjson.parsed(files.read_bytes(path), constant=lambda name: None)
+                body = plainjson.parsed(files.read_bytes(path), constant=lambda name: None)
             except ValueError:
                 return None
-        return found if isinstance(found, dict) else None
+        return body if isinstance(body, dict) else None
 
     def _names(self, *parts: str) -> list[str]:
         """Names in a folder, without hidden ones; an object store's memory of its listing is not asked."""
@@ -181,9 +181,9 @@ def _read(folder: str, size: int) -> tuple[int, Overview]:
     path = files.join(folder, OVERVIEW)
     if files.exists(path):
         data = files.read_bytes(path)
-        found = parsed_overview(data)
-        if found is not None and found.size == size:
-            return len(data), found
+        overview = parsed_overview(data)
+        if overview is not None and overview.size == size:
+            return len(data), overview
     return min(size, 1 << 16), overview_of(read_bundle(folder), size)
 
 
@@ -197,6 +197,6 @@ def reachable(what: str) -> Iterator[None]:
     except Exception as error:
         if not isinstance(error, OSError) and type(error).__module__ == "builtins":
             raise
-        said = one_line(error, 300) or type(error).__name__
+        reason = one_line(error, 300) or type(error).__name__
         remedy = "check that the storage is there and may be read"
-        raise StorageError(Problem(what, "a storage that can be read", said, remedy)) from error
+        raise StorageError(Problem(what, "a storage that can be read", reason, remedy)) from error

@@ -20,7 +20,7 @@ NO_TEST = (
 
 def difference(before: Estimate | None, after: Estimate | None) -> Difference:
     """Both numbers, the later minus the earlier, and whether their intervals overlap."""
-    old, new = (finite(one.value) if one else None for one in (before, after))
+    old, new = (finite(estimate.value) if estimate else None for estimate in (before, after))
     change = new - old if old is not None and new is not None else None
     return Difference(before=before, after=after, change=change, overlap=_overlap(before, after))
 
@@ -34,11 +34,11 @@ def model_differences(before: Overview, after: Overview, lens: str) -> list[Mode
 def class_differences(before: Sequence[GroupRow], after: Sequence[GroupRow]) -> list[ClassDifference]:
     """The classes of either profile, the largest loss first; a class is the same when index and name are."""
     old, new = _scores(before), _scores(after)
-    found = [
+    differences = [
         ClassDifference(index=index, name=name, difference=difference(old.get((index, name)), new.get((index, name))))
         for index, name in dict.fromkeys([*new, *old])
     ]
-    return sorted(found, key=lambda one: (one.difference.change is None, one.difference.change or 0.0, one.index))
+    return sorted(differences, key=lambda row: (row.difference.change is None, row.difference.change or 0.0, row.index))
 
 
 def cautions(before: Overview, after: Overview, old: SeriesOverview | None, new: SeriesOverview | None) -> list[str]:
@@ -80,7 +80,7 @@ def _scores(rows: Sequence[GroupRow]) -> Mapping[tuple[int, str], Estimate]:
 def _overlap(before: Estimate | None, after: Estimate | None) -> bool | None:
     if before is None or after is None:
         return None
-    limits = [finite(limit) for one in (before, after) for limit in (one.low, one.high)]
+    limits = [finite(limit) for estimate in (before, after) for limit in (estimate.low, estimate.high)]
     if any(limit is None for limit in limits):
         return None
     low, high, other_low, other_high = (limit for limit in limits if limit is not None)

@@ -274,7 +274,7 @@ class RunningBody(BaseModel):
     key: str
     state: State
     started: str
-    stage: str = Field("", description="Empty until it has told any.")
+    stage: str = Field("", description="Empty until one is reported.")
     models: int = 0
     done: int = 0
     total: int = Field(0, description="Shards of this stage.")

@@ -27,7 +27,7 @@ from jobs.dashboard.records import (
 )
 from jobs.dashboard.sources import PRESETS, Sources
 from jobs.dashboard.views import (
-    Found,
+    Reading,
     Scores,
     bracket,
     bracketed,
@@ -43,7 +43,7 @@ from jobs.dashboard.views import (
     series_names,
     trend,
 )
-from jobs.web.problems import said
+from jobs.web.problems import refused
 from services.errors import Problem, StorageError, UnknownAudit
 from tracking.bundle.classes import GroupRow
 from tracking.bundle.marker import uploads
@@ -62,7 +62,7 @@ Offset = Annotated[int, Query(ge=0, le=1_000_000)]
 def dashboard_routes(sources: Sources) -> APIRouter:
     """All routes of the dashboard's data; they need a token."""
     token = HTTPBearer(auto_error=False, description="As for submissions.")
-    router = APIRouter(prefix="/v1", dependencies=[Depends(token)], responses=said(401, 413, 422, 429, 503))
+    router = APIRouter(prefix="/v1", dependencies=[Depends(token)], responses=refused(401, 413, 422, 429, 503))
     pages = Pages(sources)
     _add_lists(router, pages)
     _add_audit(router, pages)
@@ -77,7 +77,7 @@ class Pages:
     def __init__(self, sources: Sources) -> None:
         self.bundles = sources.bundles
 
-    def found(self, folder: str) -> Found:
+    def overview(self, folder: str) -> Reading:
         """An overview, or why there is none."""
         try:
             return self.bundles.read(folder)
@@ -118,14 +118,14 @@ def _add_lists(router: APIRouter, pages: Pages) -> None:
         names = pages.bundles.fleets()
         return FleetList(fleets=[pages.fleet(name) for name in names[offset : offset + limit]], total=len(names))
 
-    @router.get("/fleets/{fleet}/audits", summary="The audits of a fleet, the latest first", responses=said(404))
+    @router.get("/fleets/{fleet}/audits", summary="The audits of a fleet, the latest first", responses=refused(404))
     def audits(name: FleetName, limit: Annotated[int, Query(ge=1, le=500)] = 50, offset: Offset = 0) -> AuditPage:
         home = pages.bundles.home(name)
         heads = [pages.bundles.head(folder) for folder in pages.part(home, offset, limit)]
-        spelled = next((one.fleet for one in heads if one.fleet), name)
+        spelled = next((audit.fleet for audit in heads if audit.fleet), name)
         return AuditPage(fleet=spelled, audits=heads, total=len(home.audits))
 
-    @router.get("/fleets/{fleet}/trend", summary="One number of each model over the audits", responses=said(404))
+    @router.get("/fleets/{fleet}/trend", summary="One number of each model over the audits", responses=refused(404))
     def over_time(
         name: FleetName,
         lens: Lens = "",
@@ -136,20 +136,20 @@ def _add_lists(router: APIRouter, pages: Pages) -> None:
     ) -> Trend:
         home = pages.bundles.home(name)
         part = pages.part(home, 0, limit)[::-1]
-        found = [(folder.rpartition("/")[2], pages.found(folder)) for folder in part]
-        return trend(name, found, lens, metric, model, most, len(home.audits))
+        overviews = [(folder.rpartition("/")[2], pages.overview(folder)) for folder in part]
+        return trend(name, overviews, lens, metric, model, most, len(home.audits))
 
 
 def _add_audit(router: APIRouter, pages: Pages) -> None:
     bundles = pages.bundles
 
-    @router.get("/fleets/{fleet}/audits/{audit}", summary="One audit, a row a model", responses=said(404))
+    @router.get("/fleets/{fleet}/audits/{audit}", summary="One audit, a row a model", responses=refused(404))
     def audit(fleet: FleetName, name: AuditName, lens: Lens = "") -> AuditBody:
         home = bundles.home(fleet)
         folder = home.folder(name)
         return _audit_body(name, bundles.read(folder), folder, lens, pages.before(home, name))
 
-    @router.get("/fleets/{fleet}/audits/{audit}/classes", summary="Its classes by its models", responses=said(404))
+    @router.get("/fleets/{fleet}/audits/{audit}/classes", summary="Its classes by its models", responses=refused(404))
     def classes(
         fleet: FleetName,
         name: AuditName,
@@ -166,7 +166,7 @@ def _add_audit(router: APIRouter, pages: Pages) -> None:
         measured = [model for model in models if model.find(series.lens)][:most]
         return _matrix(pages, folder, series, measured, worst)
 
-    @router.get("/fleets/{fleet}/audits/{audit}/models/{model}", summary="A model's card", responses=said(404))
+    @router.get("/fleets/{fleet}/audits/{audit}/models/{model}", summary="A model's card", responses=refused(404))
     def card(
         fleet: FleetName,
         name: AuditName,
@@ -178,7 +178,7 @@ def _add_audit(router: APIRouter, pages: Pages) -> None:
 
 
 def _add_comparison(router: APIRouter, pages: Pages) -> None:
-    @router.get("/fleets/{fleet}/comparison", summary="Two audits side by side", responses=said(404))
+    @router.get("/fleets/{fleet}/comparison", summary="Two audits side by side", responses=refused(404))
     def comparison(
         fleet: FleetName,
         before: Annotated[str, Query(pattern=NAME, description="The earlier audit's `id`.")],
@@ -257,7 +257,7 @@ def _card(pages: Pages, folder: str, index: int, lens: str, most: int) -> ModelC
     series = chosen(overview, lens)
     shown = series.lens if series else ""
     rows = class_rows(pages.groups(folder, model, shown))
-    marks = {label: pages.bundles.scores(folder, model, one) for label, one in bracketed(model).items()}
+    marks = {label: pages.bundles.scores(folder, model, result) for label, result in bracketed(model).items()}
     return ModelCard(
         head=head(folder.rpartition("/")[2], overview),
         index=index,
@@ -270,7 +270,7 @@ def _card(pages: Pages, folder: str, index: int, lens: str, most: int) -> ModelC
         notes=list(model.notes),
         gaps=gap_bodies(model),
         lens=shown,
-        series=[series_body(one) for one in model.series],
+        series=[series_body(result) for result in model.series],
         classes=rows[:most],
         total=len(rows),
         bracket=bracket(marks, MOST_BRACKETS) if marks else None,
@@ -290,14 +290,14 @@ def _matrix(pages: Pages, folder: str, series: SeriesOverview, models: list[Mode
     return matrix(series, models, scores, worst, problems)
 
 
-def _common(old: Overview, new: Overview, asked: str) -> tuple[str, tuple[ModelOverview | None, ModelOverview | None]]:
+def _common(old: Overview, new: Overview, wanted: str) -> tuple[str, tuple[ModelOverview | None, ModelOverview | None]]:
     """The model whose classes are compared, in both audits.
 
     Raises:
         UnknownAudit: neither audit has a model of the name that was asked for.
     """
     first, second = ({model.name: model for model in audit.models} for audit in (old, new))
-    if asked and asked not in first and asked not in second:
-        raise UnknownAudit(Problem("model", "a model of one of the audits", repr(asked)[:120]))
-    named = asked or next((name for name in second if name in first), "")
+    if wanted and wanted not in first and wanted not in second:
+        raise UnknownAudit(Problem("model", "a model of one of the audits", repr(wanted)[:120]))
+    named = wanted or next((name for name in second if name in first), "")
     return named, (first.get(named), second.get(named))

@@ -32,7 +32,7 @@ FAILURE_SECONDS = 10.0
 BOARD_SECONDS = 60.0
 FAILURES = 10
 FIRINGS = 10
-"""Firings of each schedule that are told."""
+"""Firings of each schedule that are listed."""
 
 PRESETS = ("classes", "prbench")
 """Of the leaderboard."""
@@ -94,12 +94,10 @@ class Sources:
 
         store = Store(uri)
         try:
-            found = [
-                schedule_body(each, store.firings(schedule=each.name, limit=FIRINGS)) for each in store.schedules()
-            ]
+            rows = [schedule_body(each, store.firings(schedule=each.name, limit=FIRINGS)) for each in store.schedules()]
         finally:
             store.close()
-        return ScheduleList(schedules=sorted(found, key=lambda one: (one.next_at is None, one.next_at or "", one.name)))
+        return ScheduleList(schedules=sorted(rows, key=lambda row: (row.next_at is None, row.next_at or "", row.name)))
 
     def _ask_running(self) -> Running:
         try:
@@ -107,10 +105,10 @@ class Sources:
             if self._active - active:
                 self._failures.forget()
             self._active = active
-            found = [self._running_body(name) for name in sorted(active)]
+            bodies = [self._running_body(name) for name in sorted(active)]
         except (ServiceError, StorageError) as error:
             return Running(running=[], problem=problem_body(error))
-        return Running(running=[body for body in found if body is not None])
+        return Running(running=[body for body in bodies if body is not None])
 
     def _ask_failures(self) -> Failures:
         try:
@@ -135,12 +133,12 @@ class Sources:
         from tracking.leaderboard.page import board_data
 
         try:
-            found = make_leaderboard(Request(tracking_uri=uri, choice=Choice(preset=preset)))
+            ranked = make_leaderboard(Request(tracking_uri=uri, choice=Choice(preset=preset)))
         except ConfigError as error:  # no run to rank
-            return LeaderboardBody(source=without_secret(uri), notes=[str(one) for one in error.problems], boards=[])
-        boards = [board_data(board) for board in found.boards]
-        notes = [note for note in found.notes if "--together" not in note]  # an option of the command, not of the page
-        return LeaderboardBody(source=found.source, notes=notes, boards=boards)
+            return LeaderboardBody(source=without_secret(uri), notes=[str(each) for each in error.problems], boards=[])
+        boards = [board_data(board) for board in ranked.boards]
+        notes = [note for note in ranked.notes if "--together" not in note]  # an option of the command, not of the page
+        return LeaderboardBody(source=ranked.source, notes=notes, boards=boards)
 
 
 def is_made(uri: str) -> bool:
@@ -151,7 +149,7 @@ def is_made(uri: str) -> bool:
 
 
 def running_body(status: AuditStatus) -> RunningBody:
-    """An audit with what it tells of its progress."""
+    """An audit with its progress."""
     progress = read_progress(status.folder, status.attempt) if status.folder else None
     known: dict[str, Any] = {
         "id": status.id,

@@ -35,27 +35,27 @@ from tracking.figures.views import BRACKET
 from tracking.names import shorten
 
 METRICS: tuple[Metric, ...] = tuple(metric.name for metric in OF_SERIES)
-Found = Overview | ClasswiseError
+Reading = Overview | ClasswiseError
 """An audit's overview, or why there is none."""
 Scores = Mapping[int, tuple[str, float | None]]
 """Name and mean score of each class of a model, by its index."""
 
 
-def head(name: str, found: Found) -> AuditHead:
+def head(name: str, overview: Reading) -> AuditHead:
     """An audit in a list; a broken one with its reason."""
-    if isinstance(found, ClasswiseError):
-        return AuditHead(id=name, problem=problem_body(found))
+    if isinstance(overview, ClasswiseError):
+        return AuditHead(id=name, problem=problem_body(overview))
     return AuditHead(
         id=name,
-        fleet=found.fleet,
-        audit_id=found.audit_id,
-        started=found.started,
-        finished=found.finished,
-        outcome=found.outcome,
-        counts=_tally(model.outcome for model in found.models),
-        models=len(found.models),
-        samples=found.count,
-        classes=found.classes,
+        fleet=overview.fleet,
+        audit_id=overview.audit_id,
+        started=overview.started,
+        finished=overview.finished,
+        outcome=overview.outcome,
+        counts=_tally(model.outcome for model in overview.models),
+        models=len(overview.models),
+        samples=overview.count,
+        classes=overview.classes,
     )
 
 
@@ -64,26 +64,26 @@ def problem_body(error: ClasswiseError) -> ProblemBody:
     return ProblemBody(**asdict(error.problems[0]))
 
 
-def chosen(overview: Overview, asked: str) -> SeriesOverview | None:
+def chosen(overview: Overview, lens: str) -> SeriesOverview | None:
     """The series that was asked for, else the first in reading order; None when nothing was measured.
 
     Raises:
         ConfigError: the audit has no such series.
     """
     known = overview.lenses
-    if not asked:
+    if not lens:
         return next(iter(known.values()), None)
-    if asked not in known:
-        remedy = did_you_mean(asked, list(known))
-        raise ConfigError(Problem("series", "a series of the audit", repr(asked)[:120], remedy))
-    return known[asked]
+    if lens not in known:
+        remedy = did_you_mean(lens, list(known))
+        raise ConfigError(Problem("series", "a series of the audit", repr(lens)[:120], remedy))
+    return known[lens]
 
 
 def series_names(overview: Overview) -> list[SeriesName]:
     """All series of an audit, in reading order."""
     return [
-        SeriesName(lens=one.lens, title=one.title, unit=one.unit, bound=one.bound, grouping=one.grouping)
-        for one in overview.lenses.values()
+        SeriesName(lens=series.lens, title=series.title, unit=series.unit, bound=series.bound, grouping=series.grouping)
+        for series in overview.lenses.values()
     ]
 
 
@@ -137,8 +137,8 @@ def series_body(series: SeriesOverview) -> SeriesBody:
 def gap_bodies(model: ModelOverview) -> list[GapBody]:
     """The gaps between groups of a model's card."""
     return [
-        GapBody(grouping=one.grouping, title=str(GAPS.get(one.metric, one.metric)), task=one.task, gap=one.gap)
-        for one in model.gaps
+        GapBody(grouping=gap.grouping, title=str(GAPS.get(gap.metric, gap.metric)), task=gap.task, gap=gap.gap)
+        for gap in model.gaps
     ]
 
 
@@ -162,13 +162,13 @@ def class_rows(rows: Sequence[GroupRow]) -> list[ClassRow]:
 def matrix(
     series: SeriesOverview,
     models: Sequence[ModelOverview],
-    found: Sequence[Scores],
+    rows: Sequence[Scores],
     worst: int,
     problems: Sequence[ProblemBody] = (),
 ) -> ClassMatrix:
     """Classes by models: the `worst` classes with the smallest mean over the models, in their own order."""
-    names = {index: name for line in found for index, (name, _) in line.items()}
-    scores = [_values(line) for line in found]
+    names = {index: name for line in rows for index, (name, _) in line.items()}
+    scores = [_values(line) for line in rows]
     means = {index: _mean([line.get(index) for line in scores]) for index in names}
     kept = sorted(sorted(names, key=lambda index: (_last(means[index]), index))[:worst])
     return ClassMatrix(
@@ -184,18 +184,18 @@ def matrix(
 
 def bracketed(model: ModelOverview) -> dict[str, SeriesOverview]:
     """The model's series in L2 distance over the classes that prove, claim and break; fewer than two are none."""
-    found = {}
+    chosen_series = {}
     for label, evidence in BRACKET.items():
         fits = [s for s in model.series if (s.grouping, s.evidence, s.unit) == ("class", evidence, L2_DISTANCE)]
         if fits:
-            found[label] = min(fits, key=lambda series: len(series.key))
-    return found if len(found) > 1 else {}
+            chosen_series[label] = min(fits, key=lambda series: len(series.key))
+    return chosen_series if len(chosen_series) > 1 else {}
 
 
-def bracket(found: Mapping[str, Scores], most: int) -> Bracket:
+def bracket(by_label: Mapping[str, Scores], most: int) -> Bracket:
     """Per class the marks of a bracket, the `most` classes that are broken at the smallest distance."""
-    names = {index: name for line in found.values() for index, (name, _) in line.items()}
-    scores = {label: _values(line) for label, line in found.items()}
+    names = {index: name for line in by_label.values() for index, (name, _) in line.items()}
+    scores = {label: _values(line) for label, line in by_label.items()}
     broken = list(scores.values())[-1]
     order = sorted(names, key=lambda index: (_last(broken.get(index)), index))[:most]
     return Bracket(
@@ -206,7 +206,7 @@ def bracket(found: Mapping[str, Scores], most: int) -> Bracket:
 
 
 def trend(
-    fleet: str, audits: Sequence[tuple[str, Found]], asked: str, metric: Metric, wanted: str, most: int, total: int
+    fleet: str, audits: Sequence[tuple[str, Reading]], lens_key: str, metric: Metric, wanted: str, most: int, total: int
 ) -> Trend:
     """One number of each model over audits that are given the earliest first.
 
@@ -216,13 +216,13 @@ def trend(
         most: lines at most.
         total: audits that the fleet has.
     """
-    read = [found for _, found in audits if isinstance(found, Overview)]
-    series = chosen(read[-1], asked) if read else None
-    names = dict.fromkeys(name for found in reversed(read) for name in _by_outcome(found))
+    read = [entry for _, entry in audits if isinstance(entry, Overview)]
+    series = chosen(read[-1], lens_key) if read else None
+    names = dict.fromkeys(name for entry in reversed(read) for name in _by_outcome(entry))
     fitting = [name for name in names if wanted.lower() in name.lower()]
     lens = series.lens if series else ""
     by_name = [
-        {model.name: model for model in found.models} if isinstance(found, Overview) else {} for _, found in audits
+        {model.name: model for model in entry.models} if isinstance(entry, Overview) else {} for _, entry in audits
     ]
     lines = [
         TrendLine(
@@ -237,15 +237,15 @@ def trend(
         lens=lens,
         metric=metric,
         series=series_names(read[-1]) if read else [],
-        audits=[head(name, found) for name, found in audits],
+        audits=[head(name, entry) for name, entry in audits],
         lines=lines,
         models=len(fitting),
         total=total,
     )
 
 
-def _by_outcome(found: Overview) -> list[str]:
-    return [model.name for model in sorted(found.models, key=lambda model: WORST_FIRST.index(model.outcome))]
+def _by_outcome(overview: Overview) -> list[str]:
+    return [model.name for model in sorted(overview.models, key=lambda model: WORST_FIRST.index(model.outcome))]
 
 
 def _cell(model: ModelOverview | None, lens: str, metric: Metric) -> Cell | None:

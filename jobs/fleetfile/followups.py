@@ -50,8 +50,8 @@ def shown_url(url: str) -> str:
 
 def _refused(expected: str, url: str | None) -> PydanticCustomError:
     """An error that does not show the URL whole."""
-    found = "no url" if url is None else shown_url(url)[:120]
-    return PydanticCustomError("value_error", "{error}", {"error": expected, "found": found})
+    actual = "no url" if url is None else shown_url(url)[:120]
+    return PydanticCustomError("value_error", "{error}", {"error": expected, "found": actual})
 
 
 def without_queries(config: dict[str, Any]) -> dict[str, Any]:

@@ -34,7 +34,7 @@ def tracking_uri(storage_url: str, configured: str | None) -> str:
 def reads_mlflow(config: FleetConfig) -> bool:
     """Whether the fleet names an `mlflow:` source: of a model, of samples, or in a measure."""
     samples = [part.uri for part in (config.samples, config.generated) if part is not None]
-    options = [value for one in config.measures if isinstance(one, dict) for value in one.values()]
+    options = [value for measure in config.measures if isinstance(measure, dict) for value in measure.values()]
     return any(str(text).startswith("mlflow:") for text in (*samples, *options, *(m.uri for m in config.models)))
 
 
@@ -43,7 +43,7 @@ def mlflow_sources(config: FleetConfig) -> Iterator[None]:
     """For the block, `mlflow:` sources are found in the store that `tracking_uri` names, here and by new workers.
 
     The environment is where they look, before what `mlflow.set_tracking_uri` set; it is left alone when the fleet has
-    no such source, and put back afterwards. A process has but one: threads that audit at once must name the same store.
+    no such source, and put back afterwards. A process has only one: concurrent audits must name the same store.
 
     Raises:
         SourceError: that store was never made, so that it holds nothing.

@@ -30,16 +30,16 @@ class Target:
 
 def targets(config: FleetConfig) -> tuple[Target, ...]:
     """The aliases that the fleet file asks to move, in the order of the models."""
-    found = []
+    moves = []
     for model in config.models:
-        asked, registered = model.promote or config.promote, _REGISTERED.match(model.uri)
-        if asked is not None and registered:
-            found.append(Target(model.name, registered[1], asked.alias))
-    return tuple(found)
+        promotion, registered = model.promote or config.promote, _REGISTERED.match(model.uri)
+        if promotion is not None and registered:
+            moves.append(Target(model.name, registered[1], promotion.alias))
+    return tuple(moves)
 
 
 def promotion_problems(config: FleetConfig, where: Locator) -> Iterator[Problem]:
-    """What makes a promotion impossible, or one that nobody decided."""
+    """What makes a promotion impossible, or one that no gate decides."""
     chosen = targets(config)
     for index, model in enumerate(config.models):
         if model.promote is not None and not _REGISTERED.match(model.uri):

@@ -1,4 +1,4 @@
-"""Radii of L2 and L1 balls against the samples: which ones were meant in 255ths, where the file alone cannot tell."""
+"""Radii of L2 and L1 balls against the samples: which ones were meant in 255ths, where the file alone does not say."""
 
 from __future__ import annotations
 

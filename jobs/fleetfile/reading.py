@@ -26,7 +26,7 @@ from services.registry import Registry, did_you_mean
 
 KIND = FLEET
 _SCHEME = re.compile("([A-Za-z][A-Za-z0-9+.-]*):.")
-"""How a source begins; what does not is told with the rest of the tree."""
+"""How a source begins; what does not is reported with the rest of the tree."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def validate_fleet(data: Any, *, source: str = "fleet", where: Locator | None = 
     problems += _gate_problems(_gates(data.get("gates"), where), known, where)
     if config is not None:
         problems += promotion_problems(config, where)
-    if known.complete and data.get("generated") is not None and not any(isinstance(one, Great) for one in measures):
+    if known.complete and data.get("generated") is not None and not any(isinstance(each, Great) for each in measures):
         remedy = "add great, whose theorem asks for generated samples, or leave generated out"
         problems.append(Problem(where(("generated",)), "the measure great in the fleet", "none", remedy))
     if problems or config is None:
@@ -137,7 +137,7 @@ def json_schema() -> dict[str, Any]:
 def _scheme_problems(data: dict[str, Any], where: Locator) -> Iterator[Problem]:
     """Sources of a kind that is not known, in a file that may have other faults."""
     raw = data.get("models")
-    models = [(("models", index), one) for index, one in enumerate(raw if isinstance(raw, list | tuple) else ())]
+    models = [(("models", index), model) for index, model in enumerate(raw if isinstance(raw, list | tuple) else ())]
     samples = [((part,), data.get(part)) for part in ("samples", "generated")]
     yield from _unknown_schemes(models, MODEL_SCHEMES, where)
     yield from _unknown_schemes(samples, SAMPLE_SCHEMES, where)
@@ -158,7 +158,7 @@ def _unknown_schemes(
 def _measures(raw: list[Any] | tuple[Any, ...], where: Locator) -> tuple[tuple[Measure, ...], list[Problem]]:
     measures: list[Measure] = []
     problems: list[Problem] = []
-    seen: dict[str, int] = {}
+    places: dict[str, int] = {}
     for index, item in enumerate(raw):
         measure, faults = registered(item, MEASURES, ("measures", index), where, what="measure")
         problems += faults
@@ -169,11 +169,11 @@ def _measures(raw: list[Any] | tuple[Any, ...], where: Locator) -> tuple[tuple[M
         except ClasswiseError as error:
             problems += error.problems
             continue
-        twice = [key for key in keys if key in seen]
+        twice = [key for key in keys if key in places]
         if twice:
-            found = f"{twice[0]} again (first in measures[{seen[twice[0]]}])"
-            problems.append(Problem(where(("measures", index)), "each series once", found))
-        seen.update(dict.fromkeys(keys, index))
+            repeated = f"{twice[0]} again (first in measures[{places[twice[0]]}])"
+            problems.append(Problem(where(("measures", index)), "each series once", repeated))
+        places.update(dict.fromkeys(keys, index))
         measures.append(measure)
     return tuple(measures), problems
 
@@ -190,7 +190,7 @@ def _names(raw: list[Any] | tuple[Any, ...]) -> tuple[str, ...]:
 
 
 def _gates(raw: Any, where: Locator) -> dict[int, GateConfig]:
-    """Those gates that can be read, by their place; the others are told with the rest of the tree."""
+    """Those gates that can be read, by their place; the others are reported with the rest of the tree."""
     items = enumerate(raw[:MOST_GATES] if isinstance(raw, list | tuple) else ())
     read = {index: validated(item, GateConfig, where)[0] for index, item in items}
     return {index: gate for index, gate in read.items() if gate is not None}
@@ -221,13 +221,13 @@ def _gate_problems(gates: dict[int, GateConfig], known: _Known, where: Locator) 
 
 def _claim_problems(index: int, measure: str, measures: tuple[Measure, ...], where: Locator) -> Iterator[Problem]:
     """What keeps a gate on the refuted share from being judged: no claim, or nothing to hold it against."""
-    claims = [series.key for one in measures if isinstance(one, Great) for series in one.series()]
+    claims = [series.key for each in measures if isinstance(each, Great) for series in each.series()]
     if measure not in claims:
         listed = " or ".join(claims) or "which the fleet does not measure"
         remedy = "only a GREAT score makes a claim that an attack can refute"
         place = where(("gates", index, "measure"))
         yield Problem(place, f"a GREAT score ({listed}) for metric refuted", repr(measure), remedy)
-    if not any(isinstance(one, Minimal) for one in measures):
+    if not any(isinstance(each, Minimal) for each in measures):
         remedy = "add minimal to measures: claims are held against the distances that it finds"
         place = where(("gates", index, "metric"))
         yield Problem(place, "the measure minimal in the fleet for metric refuted", "none", remedy)
@@ -248,9 +248,9 @@ def _group_problems(index: int, gate: GateConfig, where: Locator) -> Iterator[Pr
 def _threshold_problems(gate: GateConfig, bound: float | None, where: Locator, index: int) -> list[Problem]:
     """A threshold that no model can reach, or none can miss, was meant otherwise: 95 for 0.95."""
     top = None if bound is None else METRICS[gate.metric].top(bound)
-    given = {"at_least": gate.at_least, "at_most": gate.at_most}
+    limits = {"at_least": gate.at_least, "at_most": gate.at_most}
     return [
         Problem(where(("gates", index, name)), f"a threshold in [0, {top:g}], {gate.metric}'s range", f"{value:g}")
-        for name, value in given.items()
+        for name, value in limits.items()
         if value is not None and top is not None and not 0 <= value <= top
     ]

@@ -1,6 +1,6 @@
 """The fleet file as one typed, frozen tree.
 
-Everything a user can get wrong is found here, before Ray, torch or MLflow are imported, and all of it at once.
+Everything a user can get wrong is found here, before Ray, torch or MLflow are imported, and reported together.
 `jobs.fleetfile.reading` reads YAML into this tree and turns its complaints into `Problem`s with line numbers.
 """
 
@@ -202,9 +202,9 @@ class GateConfig(Part):
 
     @model_validator(mode="after")
     def _one_condition(self) -> GateConfig:
-        given = [name for name in ("at_least", "at_most", "not_worse_than") if getattr(self, name) is not None]
-        if len(given) != 1:
-            raise ValueError(f"give exactly one of at_least, at_most, not_worse_than; found {given or 'none'}")
+        conditions = [name for name in ("at_least", "at_most", "not_worse_than") if getattr(self, name) is not None]
+        if len(conditions) != 1:
+            raise ValueError(f"give exactly one of at_least, at_most, not_worse_than; found {conditions or 'none'}")
         if self.not_worse_than is not None and METRICS[self.metric].needs not in ("samples", "pairs"):
             raise ValueError("not_worse_than compares paired samples; set metric: aggregate, or classes for each")
         if self.metric == "classes" and (self.not_worse_than is None or self.grouping != "class"):

@@ -25,7 +25,7 @@ MAX_BYTES = 2**20
 MAX_NODES = 200_000
 MAX_DIGITS = 400
 MOST_PROBLEMS = 200
-"""That are told of one tree."""
+"""That are reported of one tree."""
 _NUMBERS = {"tag:yaml.org,2002:int", "tag:yaml.org,2002:float"}
 Path_ = tuple[str | int, ...]
 M = TypeVar("M", bound=BaseModel)
@@ -39,7 +39,7 @@ class Kind:
     Attributes:
         name: in messages: "fleet file".
         keys: what its mapping holds: "fleet, models and samples".
-        command: what takes it, for whoever gave it to another command.
+        command: what takes it, for users who gave it to another command.
         example: where one stands.
     """
 
@@ -74,7 +74,7 @@ class Locator:
         """One complaint of pydantic about a `tree` that stands at `above`, in the file's terms."""
         path: Path_ = (*above, *detail["loc"])
         kind, context = detail["type"], detail.get("ctx", {})
-        found = str(context["found"]) if "found" in context else _shown(detail.get("input"))  # of what holds secrets
+        actual = str(context["found"]) if "found" in context else _shown(detail.get("input"))  # of what holds secrets
         if kind == "extra_forbidden":
             fields = sorted(_siblings(detail["loc"], tree))
             remedy = did_you_mean(str(path[-1]), fields) if fields else ""
@@ -82,11 +82,11 @@ class Locator:
         if kind == "missing":
             return Problem(self(path), "this field", "nothing", "add it")
         if kind == "value_error":
-            return Problem(self(path), str(context.get("error", detail["msg"])).removeprefix("expected "), found)
+            return Problem(self(path), str(context.get("error", detail["msg"])).removeprefix("expected "), actual)
         expected = _PLAIN.get(kind) or detail["msg"].removeprefix("Input should be ").strip()
-        if kind == "literal_error" and isinstance(given := detail.get("input"), str):
-            return Problem(self(path), expected, repr(given)[:120], nearest(given, _QUOTED.findall(expected)))
-        return Problem(self(path), expected.format(**context), found)
+        if kind == "literal_error" and isinstance(value := detail.get("input"), str):
+            return Problem(self(path), expected, repr(value)[:120], nearest(value, _QUOTED.findall(expected)))
+        return Problem(self(path), expected.format(**context), actual)
 
 
 def read_yaml(path: str | Path, kind: Kind) -> tuple[Any, Locator]:
@@ -99,17 +99,17 @@ def read_yaml(path: str | Path, kind: Kind) -> tuple[Any, Locator]:
 
 
 def require_kind(data: Any, where: Locator) -> None:
-    """Tell a file of another kind as such, and not by each of its fields.
+    """Report a file of another kind as such, and not by each of its fields.
 
     Raises:
         ConfigError: a sweep file where a fleet file is read, or the other way round.
     """
     if not isinstance(data, dict):
         return
-    found = [kind for key, kind in _BY_KEY.items() if key in data]
-    if found and where.kind in _BY_KEY.values() and where.kind not in found:
-        remedy = f"run {found[0].command} {where.source}"
-        raise ConfigError(Problem(where.source, f"a {where.kind.name}", f"a {found[0].name}", remedy))
+    kinds = [kind for key, kind in _BY_KEY.items() if key in data]
+    if kinds and where.kind in _BY_KEY.values() and where.kind not in kinds:
+        remedy = f"run {kinds[0].command} {where.source}"
+        raise ConfigError(Problem(where.source, f"a {where.kind.name}", f"a {kinds[0].name}", remedy))
 
 
 def require_bounded(data: Any, where: Locator) -> None:
@@ -118,12 +118,12 @@ def require_bounded(data: Any, where: Locator) -> None:
     Raises:
         ConfigError: they exceed one of `services.limits`.
     """
-    if problems := [Problem(where(path), expected, found) for path, expected, found in limits.excesses(data)]:
+    if problems := [Problem(where(path), expected, actual) for path, expected, actual in limits.excesses(data)]:
         raise ConfigError(problems)
 
 
 def has_key(path: str | Path, key: str) -> bool:
-    """Whether the file is a mapping with that key; what is wrong with it is told by whoever reads it."""
+    """Whether the file is a mapping with that key; its reader reports what is wrong with it."""
     try:
         data, _ = read_yaml(path, Kind("file", "fleet or sweep"))
     except ConfigError:
@@ -136,8 +136,8 @@ def validated(data: Any, tree: type[M], where: Locator, path: Path_ = ()) -> tup
     try:
         return tree.model_validate(data), []
     except ValidationError as error:
-        found = _causes(error.errors(include_url=False)[:MOST_PROBLEMS])
-        return None, [where.problem(detail, tree, path) for detail in found]
+        details = _causes(error.errors(include_url=False)[:MOST_PROBLEMS])
+        return None, [where.problem(detail, tree, path) for detail in details]
 
 
 def registered(
@@ -187,12 +187,12 @@ def parse_yaml(text: str, where: Locator) -> tuple[Any, Locator]:
         if root is None:
             raise ConfigError(Problem(source, f"a mapping with {where.kind.keys}", "an empty file"))
         lines: dict[Path_, int] = {}
-        found = Locator(source, where.kind, lines)
+        locator = Locator(source, where.kind, lines)
         problems: list[Problem] = []
-        _walk(root, (), lines, problems, found)
+        _walk(root, (), lines, problems, locator)
         if problems:
             raise ConfigError(problems[:MOST_PROBLEMS])
-        return loader.construct_document(root), found
+        return loader.construct_document(root), locator
     except yaml.YAMLError as error:
         raise ConfigError(Problem(source, "valid YAML", " ".join(str(error).split()))) from None
     except ValueError as error:  # a date such as 2001-99-99, or a number of thousands of digits
@@ -262,9 +262,9 @@ def _part_model(annotation: Any) -> Any:
     if hasattr(annotation, "model_fields"):
         return annotation
     for inner in getattr(annotation, "__args__", ()):
-        found = _part_model(inner)
-        if found is not None:
-            return found
+        part = _part_model(inner)
+        if part is not None:
+            return part
     return None
 
 

@@ -10,61 +10,50 @@ from pydantic import ValidationError
 
 from services.errors import ClasswiseError
 from services.measures.catalogue import MEASURES
-from tracking.leaderboard.records import AuditedModel, short_key
-from tracking.names import series_key
+from services.records import Evidence
+from tracking.leaderboard.numbers import Number
+from tracking.leaderboard.records import AuditedModel
 
 _RADII = frozenset({"radii", "epsilons", "at"})
 """Parameters that add series and say little of those that two audits share."""
 
 
 def measure_notes(
-    keys: Sequence[str], models: Sequence[AuditedModel], measures: Mapping[str, Sequence[Any]]
+    numbers: Sequence[Number], models: Sequence[AuditedModel], measures: Mapping[str, Sequence[Any]]
 ) -> list[str]:
-    """A sentence for each key whose number the audits measured in different ways, naming what differs.
+    """A sentence for each series that the audits measured in different ways, naming what differs.
 
     Args:
-        keys: keys that count for the score.
+        numbers: what counts for the score.
         measures: the measures of each audit as its fleet file gave them; an audit that is not there is not compared.
     """
-    parameters = {audit: _parameters(given) for audit, given in measures.items()}
+    parameters = {audit: _parameters(specs) for audit, specs in measures.items()}
     audits = list(dict.fromkeys(model.audit_id for model in models))
     notes = []
-    for lens in dict.fromkeys(_lens(key) for key in keys):
-        known = [found for audit in audits if (found := _of(lens, parameters.get(audit, {})))]
-        differing = sorted({name for one in known for name in one if len({repr(o.get(name)) for o in known}) > 1})
+    for lens, series in {number.lens: number.series for number in numbers if number.series}.items():
+        known = [fields for audit in audits if (fields := parameters.get(audit, {}).get(series.key))]
+        differing = sorted({name for own in known for name in own if len({repr(o.get(name)) for o in known}) > 1})
         if differing:
             differences = [
                 f"{name} {' or '.join(dict.fromkeys(json.dumps(o.get(name)) for o in known))}" for name in differing
             ]
             notes.append(f"{lens} was measured in different ways: {', '.join(differences)}")
         temperatures = sorted({model.temperature for model in models if model.temperature})
-        if lens.startswith("great") and len(temperatures) > 1:
+        if series.evidence is Evidence.CLAIM and len(temperatures) > 1:
             shown = ", ".join(temperatures[:5])
             notes.append(f"{lens} was measured at different temperatures ({shown}): such scores have different scales")
     return notes
 
 
-def _lens(key: str) -> str:
-    """The series that a key is of."""
-    if key.startswith("ge/"):
-        return key.removeprefix("ge/")
-    return short_key(key) if short_key(key) != key else key.rpartition("/")[0]
-
-
-def _parameters(given: Sequence[Any]) -> dict[str, dict[str, Any]]:
+def _parameters(specs: Sequence[Any]) -> dict[str, dict[str, Any]]:
     """Parameters of each series of an audit, defaults included; a measure that is not installed here is left out."""
-    found: dict[str, dict[str, Any]] = {}
-    for item in given:
+    by_series: dict[str, dict[str, Any]] = {}
+    for item in specs:
         fields = {"name": item} if isinstance(item, str) else item
         try:
             measure = MEASURES.get(str(fields.get("name"))).model_validate(fields)
             parameters = {key: value for key, value in measure.model_dump(mode="json").items() if key not in _RADII}
-            found |= {series_key(series.key): parameters for series in measure.series()}
+            by_series |= {series.key: parameters for series in measure.series()}
         except (AttributeError, ClasswiseError, ValidationError):
             continue
-    return found
-
-
-def _of(lens: str, parameters: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
-    """The parameters of a series, or of the pair of series that the number was made of."""
-    return parameters.get(lens) or parameters.get(f"{lens}/certified") or {}
+    return by_series

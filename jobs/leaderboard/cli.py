@@ -76,12 +76,12 @@ def leaderboard(
             since=_milliseconds(since),
         )
         with console.apart():
-            found = make_leaderboard(request)
-            written = write_files(found, csv=csv, parquet=parquet, html=html)
+            board = make_leaderboard(request)
+            written = write_files(board, csv=csv, parquet=parquet, html=html)
         if json:
-            console.print_json(as_json(found))
+            console.print_json(as_json(board))
         else:
-            console.show(parts(found, Console().width), [*look(found), *written])
+            console.show(parts(board, Console().width), [*look(board), *written])
 
 
 def _milliseconds(date: str | None) -> int:

@@ -15,7 +15,7 @@ import numpy as np
 from jobs.fleetfile.mlflow_uri import tracking_uri
 from jobs.fleetfile.tree import FleetConfig
 from jobs.leaderboard.checks import measure_notes
-from jobs.leaderboard.metrics import CRITERIA, Choice, board_metrics, check_choice, keys_of, left_out, resolved
+from jobs.leaderboard.metrics import CRITERIA, Choice, board_metrics, check_choice, left_out, resolved
 from jobs.leaderboard.published import beside, imported
 from jobs.leaderboard.rows import rows, settings
 from jobs.leaderboard.words import COMMON, composite_notes, nothing_left, setting_notes
@@ -23,7 +23,8 @@ from services.errors import ConfigError
 from services.numerics.composite import composite, pareto_front, places, with_leader
 from services.records.estimates import Estimate
 from tracking.bundle.marker import without_secret
-from tracking.leaderboard.records import NOT_MEASURED, AuditedModel, Board, Entry, Metric, Standing, limits, natural
+from tracking.leaderboard.numbers import Number, natural
+from tracking.leaderboard.records import NOT_MEASURED, AuditedModel, Board, Entry, Metric, Standing, merged
 from tracking.leaderboard.runs import read_models
 
 NO_METRIC = "none of the metrics was measured"
@@ -76,27 +77,27 @@ def make_leaderboard(request: Request) -> Leaderboard:
     """
     published, notes = imported(request.imports, request.filters)
     uri = tracking_uri(FleetConfig.model_fields["storage"].default, request.tracking_uri)
-    found = read_models(
+    reading = read_models(
         uri,
         experiments=request.experiments,
         filters=request.filters,
         all_runs=request.all_runs,
         since=request.since,
     )
-    if not found.models and not published:
+    if not reading.models and not published:
         raise ConfigError(nothing_left(uri, request.experiments, request.filters, request.since))
     boards = [
         _Board(request, models, entries)
-        for models, entries in beside(settings(found.models), published, request.together)
+        for models, entries in beside(settings(reading.models), published, request.together)
     ]
-    check_choice(request.choice, keys_of([entry for board in boards for entry in board.entries]))
-    ranked = tuple(board.ranked(found.measures) for board in boards)
+    check_choice(request.choice, merged([entry for board in boards for entry in board.entries]))
+    ranked = tuple(board.ranked(reading.measures) for board in boards)
     if len(ranked) > 1:
         notes.append(
             f"{len(ranked)} boards: a row is ranked only among those of its data set, threat model and samples; "
             "--together ranks all in one"
         )
-    return Leaderboard(without_secret(uri), found.runs, len(found.models), ranked, tuple(notes))
+    return Leaderboard(without_secret(uri), reading.runs, len(reading.models), ranked, tuple(notes))
 
 
 class _Board:
@@ -106,9 +107,9 @@ class _Board:
         self._request = request
         self._models = models
         architectures = {model.tags.get("architecture") for model in models} | {e.architecture for e in published}
-        by_seed, one = request.by_seed or request.all_runs, len(architectures) == 1
-        found, self._notes = rows(models, by_seed=by_seed, one_architecture=one)
-        self.entries = [*found, *published]
+        by_seed, single = request.by_seed or request.all_runs, len(architectures) == 1
+        own, self._notes = rows(models, by_seed=by_seed, one_architecture=single)
+        self.entries = [*own, *published]
 
     def ranked(self, measures: Mapping[str, list[Any]]) -> Board:
         """The board with its rows in order; `measures` by audit, for the note on different parameters."""
@@ -120,8 +121,9 @@ class _Board:
         criteria = tuple(names[role] for role in CRITERIA if role in names)
         standings, even = _standings(entries, metrics, criteria)
         order = sorted(range(len(entries)), key=lambda index: (*_last(standings[index]), natural(entries[index].name)))
-        lens = names.get("ar", names.get("acc", "")).rpartition("/")[0]
-        keys = [metric.key for metric in metrics if metric.weight > 0]
+        catalogue = merged(entries)
+        lens = next((catalogue[names[role]].lens for role in ("ar", "acc") if role in names), "")
+        counted = [metric.number for metric in metrics if metric.weight > 0]
         counts = {model.count for model in self._models}
         return Board(
             **common,
@@ -137,7 +139,7 @@ class _Board:
                 *setting_notes(entries, common),
                 *self._notes,
                 *composite_notes(left_out(choice, metrics), even, entries, standings),
-                *measure_notes(keys, self._models, measures),
+                *measure_notes(counted, self._models, measures),
             ),
         )
 
@@ -150,16 +152,17 @@ def _standings(
     scores: Sequence[Estimate] = [Estimate(None, reason=NO_METRIC)] * len(entries)
     even: tuple[str, ...] = ()
     if counted and entries:
-        values, low, high = _arrays(entries, [metric.key for metric in counted])
+        values, low, high = _arrays(entries, [metric.number for metric in counted])
         names, weights = [metric.name for metric in counted], [metric.weight for metric in counted]
         lower = [metric.lower_is_better for metric in counted]
-        found = composite(values, low=low, high=high, names=names, weights=weights, lower_is_better=lower)
-        scores = [_explained(*pair, counted) for pair in zip(found.scores, entries, strict=True)]
+        ranking = composite(values, low=low, high=high, names=names, weights=weights, lower_is_better=lower)
+        scores = [_explained(*pair, counted) for pair in zip(ranking.scores, entries, strict=True)]
         any_score = any(score.value is not None for score in scores)
-        even = tuple(name for name, spread in zip(names, found.spread, strict=True) if any_score and not spread)
+        even = tuple(name for name, spread in zip(names, ranking.spread, strict=True) if any_score and not spread)
     front: Sequence[bool | None] = [None] * len(entries)
     if criteria and entries:
-        front = pareto_front(_arrays(entries, criteria)[0], [False] * len(criteria))
+        catalogue = merged(entries)
+        front = pareto_front(_arrays(entries, [catalogue[key] for key in criteria])[0], [False] * len(criteria))
     parts = zip(places(scores), scores, front, with_leader(scores), strict=True)
     return [Standing(*part) for part in parts], even
 
@@ -167,14 +170,14 @@ def _standings(
 def _explained(score: Estimate, entry: Entry, counted: Sequence[Metric]) -> Estimate:
     """A missing score with the reason why each metric that it lacks has no value."""
     numbers = {metric.name: entry.numbers.get(metric.key, NOT_MEASURED) for metric in counted}
-    lacking = [f"{name} {one.reason or NOT_MEASURED.reason}" for name, one in numbers.items() if one.value is None]
+    lacking = [f"{name} {each.reason or NOT_MEASURED.reason}" for name, each in numbers.items() if each.value is None]
     return replace(score, reason=", ".join(lacking)) if score.value is None and lacking else score
 
 
-def _arrays(entries: Sequence[Entry], keys: Sequence[str]) -> list[np.ndarray[Any, np.dtype[np.float64]]]:
+def _arrays(entries: Sequence[Entry], numbers: Sequence[Number]) -> list[np.ndarray[Any, np.dtype[np.float64]]]:
     """Values, lower and upper limits, (N, M) each, NaN where missing."""
-    numbers = [[entry.numbers.get(key, NOT_MEASURED) for key in keys] for entry in entries]
-    parts = [[(one.value, *limits(key, one)) for key, one in zip(keys, row, strict=True)] for row in numbers]
+    rows = [[(number, entry.numbers.get(number.key, NOT_MEASURED)) for number in numbers] for entry in entries]
+    parts = [[(estimate.value, *number.limits(estimate)) for number, estimate in row] for row in rows]
     table = np.array([[[np.nan if p is None else p for p in cell] for cell in row] for row in parts], dtype=np.float64)
     return [table[:, :, side] for side in range(3)]
 
@@ -185,5 +188,5 @@ def _last(standing: Standing) -> tuple[bool, int]:
 
 def _common(values: Any) -> str:
     """The value that all share, "" where they differ."""
-    found = set(values)
-    return str(found.pop()) if len(found) == 1 else ""
+    distinct = set(values)
+    return str(distinct.pop()) if len(distinct) == 1 else ""

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from services import limits
 from services.errors import ConfigError, Problem
+from services.records import Series, ThreatModel
 from services.registry import did_you_mean
-from tracking.leaderboard.records import SECONDS, Entry, Metric, natural, short_key
+from tracking.leaderboard.catalogue import Catalogue
+from tracking.leaderboard.numbers import AGGREGATE, SECONDS, Number, Part, natural
+from tracking.leaderboard.records import Entry, Metric, merged
+from tracking.leaderboard.spelled import number as spelled
+from tracking.mlflow.layout import threat_of
 
-_ATTACKS = (r"pgd20/", r"pgd\d", r"autoattack/", r"cw\d", r"autoattack", r"apgd\d", r"square\d")
+Wish = Callable[[Series], bool]
 
 
 @dataclass(frozen=True)
@@ -20,34 +24,59 @@ class Role:
     """A name that stands for the first series of its kind that the runs have.
 
     Attributes:
-        series: patterns of series, the preferred first.
-        number: of the series, "" where the key is the series itself.
-        prefix: before the series: ``ge/``.
-        like: role whose series is taken when there is one, instead of a search.
+        wishes: what the series is, the preferred first.
+        metric: of the series.
+        part: what the number is of.
+        like: role whose series is taken instead of a search.
     """
 
     title: str
-    series: tuple[str, ...] = ()
-    number: str = "aggregate"
-    prefix: str = ""
+    wishes: tuple[Wish, ...] = ()
+    metric: str = AGGREGATE
+    part: Part = Part.TEST
     like: str = ""
 
 
+def _labelled(*labels: str) -> Wish:
+    return lambda series: series.label in labels
+
+
+def _of(*families: str) -> Wish:
+    return lambda series: series.family in families
+
+
+def _noise(family: str, kind: str = "", epsilon: float | None = None) -> Wish:
+    def wish(series: Series) -> bool:
+        radius = series.threat.epsilon if series.threat else None
+        return series.family == family and kind in ("", series.noise) and epsilon in (None, radius)
+
+    return wish
+
+
+def _usual(wish: Wish) -> Wish:
+    """With the parameters that a label does not name."""
+    return lambda series: wish(series) and series.label == series.family
+
+
+_ATTACKS = (
+    *(_labelled("pgd20"), _of("pgd"), _labelled("autoattack"), _of("cw"), _of("autoattack")),
+    *(_of("apgd"), _of("square")),
+)
 ROLES = {
-    "acc": Role("clean accuracy", (r"clean$",)),
+    "acc": Role("clean accuracy", (_of("clean"),)),
     "ar": Role("accuracy under attack", _ATTACKS),
-    "pr": Role("probabilistic robustness", (r"pr/uniform-0\.08$", r"pr/uniform-", r"pr/")),
+    "pr": Role("probabilistic robustness", (_noise("pr", "uniform", 0.08), _noise("pr", "uniform"), _noise("pr"))),
     "probacc": Role(
         "share of samples certified robust to random noise",
-        (r"probacc/uniform-[^/]+$", r"probacc/[^/]+$", r"probacc-[^/]+/[^/]+$"),
+        (_usual(_noise("probacc", "uniform")), _usual(_noise("probacc")), _noise("probacc")),
     ),
-    "ge_ar": Role("generalisation error of ar: training minus test", prefix="ge/", number="", like="ar"),
-    "ge_pr": Role("generalisation error of pr: training minus test", prefix="ge/", number="", like="pr"),
-    "time": Role("training time, seconds an epoch", (re.escape(SECONDS),), number=""),
-    "worst": Role("worst class under attack", number="wcr", like="ar"),
-    "nrgc": Role("inequality between classes under attack", number="nrgc", like="ar"),
-    "great": Role("GREAT score", (r"great",)),
-    "minimal": Role("smallest adversarial perturbation found", (r"minimal/",)),
+    "ge_ar": Role("generalisation error of ar: training minus test", part=Part.GAP, like="ar"),
+    "ge_pr": Role("generalisation error of pr: training minus test", part=Part.GAP, like="pr"),
+    "time": Role("training time, seconds an epoch", part=Part.TRAINING),
+    "worst": Role("worst class under attack", metric="wcr", like="ar"),
+    "nrgc": Role("inequality between classes under attack", metric="nrgc", like="ar"),
+    "great": Role("GREAT score", (_of("great"),)),
+    "minimal": Role("smallest adversarial perturbation found", (_of("minimal"),)),
 }
 
 PRESETS = {
@@ -77,11 +106,11 @@ class Choice:
     weights: Mapping[str, float] = field(default_factory=dict)
 
 
-def check_choice(choice: Choice, known: Sequence[str]) -> None:
-    """Refuse what cannot be meant, all of it at once.
+def check_choice(choice: Choice, known: Catalogue) -> None:
+    """Refuse what cannot be meant, all of it together.
 
     Args:
-        known: keys of all numbers that the rows have.
+        known: all numbers that the rows have.
 
     Raises:
         ConfigError: an unknown preset, name or series, a name twice, or a weight that is none.
@@ -90,9 +119,9 @@ def check_choice(choice: Choice, known: Sequence[str]) -> None:
     if choice.preset not in PRESETS:
         names = list(PRESETS)
         problems.append(Problem("--preset", "a preset", repr(choice.preset), did_you_mean(choice.preset, names)))
-    asked = [_split(text) for text in choice.metrics]
-    problems += [_unknown("--metric", target, known) for _, target in asked if not _is_known(target, known)]
-    names = [name for name, _ in asked]
+    wanted = [_split(text) for text in choice.metrics]
+    problems += [_unknown("--metric", target, known) for _, target in wanted if not _is_known(target, known)]
+    names = [name for name, _ in wanted]
     problems += [
         Problem("--metric", "each name once", f"{name!r} again", "call one of them otherwise: NAME=SERIES")
         for name in dict.fromkeys(names)
@@ -101,7 +130,7 @@ def check_choice(choice: Choice, known: Sequence[str]) -> None:
     for name, target in choice.series.items():
         if name not in ROLES:
             problems.append(Problem("--series", "a metric's name", repr(name), did_you_mean(name, list(ROLES))))
-        elif _key(target, known) is None:
+        elif _number(target, known) is None:
             problems.append(_unknown(f"--series {name}", target, known))
     problems += _weight_problems(choice, names or list(PRESETS.get(choice.preset, ())))
     if problems:
@@ -113,111 +142,102 @@ def board_metrics(choice: Choice, entries: Sequence[Entry], threat_model: str) -
 
     A name of the preset that no row has is left out; `left_out` says which.
     """
-    weights, keys = choice.weights, resolved(choice, entries, threat_model)
-    known = keys_of(entries)
+    weights, known = choice.weights, merged(entries)
+    numbers_by_role = {role: known[key] for role, key in resolved(choice, entries, threat_model).items()}
     chosen: list[Metric] = []
     for name, target in [_split(text) for text in choice.metrics] or [(role, role) for role in PRESETS[choice.preset]]:
-        key = keys.get(target) or _key(target, known) or ("" if target in ROLES else _spelled(target))
-        if key:
-            title = ROLES[target].title if target in ROLES else short_key(key)
-            chosen.append(Metric(name, key, title, weights.get(name, 1.0)))
+        number = numbers_by_role.get(target) or _number(target, known) or (None if target in ROLES else spelled(target))
+        if number:
+            title = ROLES[target].title if target in ROLES else number.short
+            chosen.append(Metric(name, number, title, weights.get(name, 1.0)))
     taken = {metric.name for metric in chosen} | {metric.key for metric in chosen}
     others = [
-        Metric(role, key, ROLES[role].title, weights.get(role, 0.0))
-        for role, key in keys.items()
-        if role not in taken and key not in taken
+        Metric(role, number, ROLES[role].title, weights.get(role, 0.0))
+        for role, number in numbers_by_role.items()
+        if role not in taken and number.key not in taken
     ]
     return (*chosen, *others)
 
 
 def left_out(choice: Choice, metrics: Sequence[Metric]) -> list[str]:
     """Names that were asked for and that no row of the board has."""
-    asked = [name for name, _ in map(_split, choice.metrics)] or list(PRESETS[choice.preset])
-    asked += [name for name, weight in choice.weights.items() if weight > 0]
+    wanted = [name for name, _ in map(_split, choice.metrics)] or list(PRESETS[choice.preset])
+    wanted += [name for name, weight in choice.weights.items() if weight > 0]
     have = {metric.name for metric in metrics}
-    return [name for name in dict.fromkeys(asked) if name not in have]
+    return [name for name in dict.fromkeys(wanted) if name not in have]
 
 
 def resolved(choice: Choice, entries: Sequence[Entry], threat_model: str) -> dict[str, str]:
     """The key that each name stands for on this board, for the names that any row has a number for."""
-    counted = _counted([entry for entry in entries if not entry.source] or entries)
-    radius = _radius(threat_model)
-    found: dict[str, str] = {}
+    counts = _counted([entry for entry in entries if not entry.source] or entries)
+    threat = threat_of(threat_model)
+    numbers: dict[str, Number] = {}
     for name, role in ROLES.items():
         wished = choice.series.get(name)
-        key = _key(wished, list(counted)) if wished else _first(role, found, counted, radius)
-        if key:
-            found[name] = key
-    return found
+        known = Catalogue(counts)
+        number = _number(wished, known) if wished else _first(role, numbers, counts, threat)
+        if number:
+            numbers[name] = number
+    return {name: number.key for name, number in numbers.items()}
 
 
-def keys_of(entries: Sequence[Entry]) -> list[str]:
-    """Keys of all numbers that a row has, defined or not."""
-    return sorted({key for entry in entries for key in entry.numbers})
-
-
-def numbers(given: Sequence[tuple[str, str]]) -> dict[str, float]:
+def numbers(pairs: Sequence[tuple[str, str]]) -> dict[str, float]:
     """The weights as numbers.
 
     Raises:
         ConfigError: text that is no number, or a weight given twice.
     """
-    found: dict[str, float] = {}
+    values: dict[str, float] = {}
     problems = []
-    for name, text in given:
-        if name in found:
+    for name, text in pairs:
+        if name in values:
             problems.append(Problem(f"--weight {name}", "one weight a metric", "several", "give it once"))
         try:
-            found[name] = limits.number(text)
+            values[name] = limits.number(text)
         except ValueError:
             problems.append(Problem(f"--weight {name}", "a number of at least 0", repr(text)))
     if problems:
         raise ConfigError(problems)
-    return found
+    return values
 
 
-def _counted(entries: Sequence[Entry]) -> dict[str, int]:
-    counts: dict[str, int] = {}
+def _counted(entries: Sequence[Entry]) -> dict[Number, int]:
+    """How many rows have a value of each number that any row has."""
+    counts: dict[Number, int] = {}
     for entry in entries:
         for key, estimate in entry.numbers.items():
-            counts[key] = counts.get(key, 0) + (estimate.value is not None)
+            number = entry.catalogue[key]
+            counts[number] = counts.get(number, 0) + (estimate.value is not None)
     return counts
 
 
-def _first(role: Role, found: Mapping[str, str], counted: Mapping[str, int], radius: str) -> str:
-    """The key that most rows have, then the preferred kind, then the threat model's radius, then the smallest."""
+def _first(
+    role: Role, chosen: Mapping[str, Number], counts: Mapping[Number, int], threat: ThreatModel | None
+) -> Number | None:
+    """The number that most rows have, then the preferred kind, then the threat model's radius, then the smallest."""
+    fitting = [number for number in counts if number.part is role.part and number.grouping == "class"]
+    if role.part is Part.TRAINING:
+        return next((number for number in fitting if number.key == SECONDS.key), None)
+    if role.part is Part.TEST:
+        fitting = [number for number in fitting if number.metric == role.metric]
     if role.like:
-        lens = short_key(found.get(role.like, ""))
-        key = _joined(role, lens) if lens else ""
-        return key if key in counted else ""
+        lens = chosen[role.like].lens if role.like in chosen else ""
+        return next((number for number in fitting if number.lens == lens), None)
     ranked = []
-    for key, count in counted.items():
-        lens = _lens(role, key)
-        fits = [place for place, pattern in enumerate(role.series) if lens and re.match(pattern, lens)]
-        if fits and count:
-            ranked.append((-count, fits[0], not (radius and lens.endswith(radius)), natural(lens), key))
-    return min(ranked)[-1] if ranked else ""
+    for number in fitting:
+        places = [place for place, wish in enumerate(role.wishes) if number.series and wish(number.series)]
+        if places and counts[number]:
+            other = not _within(number, threat)
+            ranked.append((-counts[number], places[0], other, natural(number.lens), number.key, number))
+    return min(ranked, key=lambda rank: rank[:-1])[-1] if ranked else None
 
 
-def _lens(role: Role, key: str) -> str:
-    """The series of a key that has the role's prefix and number, "" for another key or a grouping by a column."""
-    if not role.number:
-        return key
-    lens, _, number = key.rpartition("/")
-    return lens if number == role.number and "/by-" not in lens and not key.startswith("ge/") else ""
-
-
-def _joined(role: Role, lens: str) -> str:
-    return f"{role.prefix}{lens}" + (f"/{role.number}" if role.number else "")
-
-
-def _radius(threat_model: str) -> str:
-    """``linf-0.03137``: how the threat model's radius ends a series."""
-    norm, _, epsilon = threat_model.partition(" ")
-    try:
-        return f"{norm.lower()}-{limits.number(epsilon):.5f}"
-    except ValueError:
-        return ""
+def _within(number: Number, threat: ThreatModel | None) -> bool:
+    """Whether an attack had the radius of the threat model, which records have in six digits."""
+    series = number.series
+    if series is None or threat is None or not series.attack or series.threat is None:
+        return False
+    return series.threat.norm == threat.norm and abs(series.threat.epsilon - threat.epsilon) < 1e-5
 
 
 def _split(text: str) -> tuple[str, str]:
@@ -226,32 +246,20 @@ def _split(text: str) -> tuple[str, str]:
     return (name.strip(), target.strip()) if mark and name.strip() and target.strip() else (text, text)
 
 
-def _key(target: str, known: Sequence[str]) -> str | None:
-    """The key that a user's spelling of a series means, None when no row has it."""
-    return next((key for key in (target, f"{target}/aggregate") if key in known), None)
+def _number(target: str, known: Catalogue) -> Number | None:
+    """The number that a user's spelling of a series means, None when no row has it."""
+    return next((number for number in known.values() if target in (number.key, number.short)), None)
 
 
-def _spelled(target: str) -> str:
-    """A key for a series that other boards have, so that this one says what it lacks."""
-    return (
-        target
-        if target.startswith(("ge/", "train/")) or target.rpartition("/")[2] in _NUMBERS
-        else f"{target}/aggregate"
-    )
+def _is_known(target: str, known: Catalogue) -> bool:
+    return target in ROLES or _number(target, known) is not None
 
 
-_NUMBERS = ("aggregate", "wcr", "nrgc", "rdi", "fp", "refuted")
-
-
-def _is_known(target: str, known: Sequence[str]) -> bool:
-    return target in ROLES or _key(target, known) is not None
-
-
-def _unknown(where: str, target: str, known: Sequence[str]) -> Problem:
-    names = [*ROLES, *(short_key(key) for key in known)]
+def _unknown(where: str, target: str, known: Catalogue) -> Problem:
+    names = [*ROLES, *(number.short for number in known.values())]
     near = did_you_mean(target, names)
     if near.startswith("choose"):
-        series = [short_key(key) for key in known if key.endswith("/aggregate")]
+        series = [known[key].lens for key in known.sorted(known) if known[key].short == known[key].lens]
         near = f"choose one of: {', '.join([*ROLES, *series[:30]])}" + (" ..." if len(series) > 30 else "")
     return Problem(where, "a metric's name, or a series that these runs have", repr(target), near)
 

@@ -14,39 +14,39 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 
-def parts(found: Leaderboard, width: int) -> list[RenderableType]:
+def parts(leaderboard: Leaderboard, width: int) -> list[RenderableType]:
     """The boards as tables, and the legend."""
     from rich.text import Text
 
-    return [*(board_text(board, width) for board in found.boards), *(Text(line, style="dim") for line in LEGEND)]
+    return [*(board_text(board, width) for board in leaderboard.boards), *(Text(line, style="dim") for line in LEGEND)]
 
 
-def look(found: Leaderboard) -> list[str]:
+def look(leaderboard: Leaderboard) -> list[str]:
     """The notes on all boards, and what was read."""
-    models = "1 model" if found.models == 1 else f"{found.models} models"
-    runs = "1 complete run" if found.runs == 1 else f"{found.runs} complete runs"
-    return [*(f"note: {note}" for note in found.notes), f"{models}, {runs} read from {found.source}"]
+    models = "1 model" if leaderboard.models == 1 else f"{leaderboard.models} models"
+    runs = "1 complete run" if leaderboard.runs == 1 else f"{leaderboard.runs} complete runs"
+    return [*(f"note: {note}" for note in leaderboard.notes), f"{models}, {runs} read from {leaderboard.source}"]
 
 
-def as_json(found: Leaderboard) -> dict[str, Any]:
+def as_json(leaderboard: Leaderboard) -> dict[str, Any]:
     """The boards with everything in them."""
     return {
         "schema_version": SCHEMA_VERSION,
-        "source": found.source,
-        "runs": found.runs,
-        "models": found.models,
-        "notes": list(found.notes),
-        "boards": [board_json(board) for board in found.boards],
+        "source": leaderboard.source,
+        "runs": leaderboard.runs,
+        "models": leaderboard.models,
+        "notes": list(leaderboard.notes),
+        "boards": [board_json(board) for board in leaderboard.boards],
     }
 
 
-def write_files(found: Leaderboard, *, csv: str | None, parquet: str | None, html: str | None) -> list[str]:
+def write_files(leaderboard: Leaderboard, *, csv: str | None, parquet: str | None, html: str | None) -> list[str]:
     """Write the files that were asked for, each whole or not at all; returns where to look.
 
     Raises:
         StorageError: a file cannot be written.
     """
-    boards = list(found.boards)
+    boards = list(leaderboard.boards)
     if csv:
         files.write_bytes(csv, csv_text(boards).encode("utf-8", "replace"))
     if parquet:
@@ -54,7 +54,7 @@ def write_files(found: Leaderboard, *, csv: str | None, parquet: str | None, htm
     if html:
         from tracking.leaderboard.page import render
 
-        page = render(boards, store=found.source, notes=found.notes)
+        page = render(boards, store=leaderboard.source, notes=leaderboard.notes)
         files.write_bytes(html, page.encode("utf-8", "replace"))
     named = {"csv": csv, "parquet": parquet, "page": html}
     return [f"{kind:<8} {path}" for kind, path in named.items() if path]

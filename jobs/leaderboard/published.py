@@ -1,7 +1,7 @@
 """Imports published results from JSON, so that a leaderboard can show them beside its own: marked, never as measured.
 
 The file is small on purpose: where the numbers come from, under which licence, and rows of them. classwise ships none:
-whoever imports a table answers for the right to.
+the user who imports a table answers for the right to.
 """
 
 from __future__ import annotations
@@ -17,10 +17,13 @@ from pydantic import BaseModel, ConfigDict, Field
 from jobs.fleetfile.yamlfile import Kind, Locator, validated
 from services.errors import ConfigError, Problem
 from services.records.estimates import Estimate
-from tracking.leaderboard.records import SECONDS, UNDECLARED, AuditedModel, Entry
+from tracking.leaderboard import spelled
+from tracking.leaderboard.numbers import SECONDS
+from tracking.leaderboard.records import UNDECLARED, AuditedModel, Entry
 
 MAX_BYTES = 16 * 2**20
 MOST_ROWS = 20_000
+NO_INTERVAL = "published without an interval"
 _Text = Annotated[str, Field(min_length=1, max_length=300)]
 _Number = Annotated[float, Field(allow_inf_nan=False, strict=True)]
 
@@ -69,11 +72,11 @@ def read_published(path: str | Path) -> tuple[list[Entry], list[str]]:
     data = _parsed(Path(path))
     if not isinstance(data, dict):
         raise ConfigError(Problem(str(path), f"a mapping with {KIND.keys}", type(data).__name__))
-    found, problems = validated(data, PublishedFile, where)
-    problems += _range_problems(found, where) if found else []
-    if problems or found is None:
+    file, problems = validated(data, PublishedFile, where)
+    problems += _range_problems(file, where) if file else []
+    if problems or file is None:
         raise ConfigError(problems)
-    return [_entry(row, found) for row in found.rows], [_note(found)]
+    return [_entry(row, file) for row in file.rows], [_note(file)]
 
 
 def imported(paths: Sequence[str], filters: Mapping[str, Sequence[str]]) -> tuple[list[Entry], list[str]]:
@@ -81,8 +84,8 @@ def imported(paths: Sequence[str], filters: Mapping[str, Sequence[str]]) -> tupl
     entries: list[Entry] = []
     notes: list[str] = []
     for path in paths:
-        found, file_notes = read_published(path)
-        kept = [entry for entry in found if _passes(entry, filters)]
+        listed, file_notes = read_published(path)
+        kept = [entry for entry in listed if _passes(entry, filters)]
         entries += kept
         notes += file_notes if kept else [f"published: no row of {path} passes the filters"]
     return entries, notes
@@ -99,14 +102,14 @@ def _passes(entry: Entry, filters: Mapping[str, Sequence[str]]) -> bool:
 
 
 def beside(
-    found: Mapping[tuple[str, str, str], list[AuditedModel]], published: Sequence[Entry], together: bool
+    models_by_setting: Mapping[tuple[str, str, str], list[AuditedModel]], published: Sequence[Entry], together: bool
 ) -> list[tuple[list[AuditedModel], list[Entry]]]:
     """The models of each board with the published rows of the same data set and, where declared, threat model."""
     if together:
-        return [([model for models in found.values() for model in models], list(published))]
+        return [([model for models in models_by_setting.values() for model in models], list(published))]
     boards = []
     placed: set[int] = set()
-    for (dataset, threat, _), models in found.items():
+    for (dataset, threat, _), models in models_by_setting.items():
         mine = [entry for entry in published if _belongs(entry, dataset, threat)]
         placed |= {id(entry) for entry in mine}
         boards.append((models, mine))
@@ -133,27 +136,29 @@ def _range_problems(file: PublishedFile, where: Locator) -> list[Problem]:
     for place, row in enumerate(file.rows):
         for key, value in row.metrics.items():
             field = where(("rows", place, "metrics", key))
-            if key == SECONDS and value < 0:
+            if key == SECONDS.key and value < 0:
                 problems.append(Problem(field, "seconds of at least 0", f"{value:g}"))
-            elif key != SECONDS and abs(value) > top:
+            elif key != SECONDS.key and abs(value) > top:
                 remedy = "say unit: percent" if file.unit == "share" else ""
                 problems.append(Problem(field, f"a {file.unit} within {top:g} of 0", f"{value:g}", remedy))
     return problems
 
 
-def _note(found: PublishedFile) -> str:
-    rows = "1 row is" if len(found.rows) == 1 else f"{len(found.rows)} rows are"
+def _note(file: PublishedFile) -> str:
+    rows = "1 row is" if len(file.rows) == 1 else f"{len(file.rows)} rows are"
     text = (
-        f"published: {rows} from {found.source} ({found.license}), measured by others on other samples, with other "
+        f"published: {rows} from {file.source} ({file.license}), measured by others on other samples, with other "
         "code and perhaps other radii, and without intervals: a difference to an audited row is not a finding"
     )
-    return f"{text}. {found.note}" if found.note else text
+    return f"{text}. {file.note}" if file.note else text
 
 
 def _entry(row: PublishedRow, file: PublishedFile) -> Entry:
     divisor = 100.0 if file.unit == "percent" else 1.0
     numbers = {
-        _key(name): Estimate(value if name == SECONDS else value / divisor, reason="published without an interval")
+        spelled.number(name).key: Estimate(
+            value if name == SECONDS.key else value / divisor, reason="published without an interval"
+        )
         for name, value in row.metrics.items()
     }
     return Entry(
@@ -166,12 +171,6 @@ def _entry(row: PublishedRow, file: PublishedFile) -> Entry:
         seeds=(row.seed,) if row.seed else (),
         source=file.source,
     )
-
-
-def _key(series: str) -> str:
-    """The key of a series' aggregate; a key that says its number is taken as it is."""
-    whole = series.startswith(("ge/", "train/")) or series.rpartition("/")[2] in {"aggregate", "wcr", "nrgc", "rdi"}
-    return series if whole else f"{series}/aggregate"
 
 
 def _parsed(path: Path) -> Any:

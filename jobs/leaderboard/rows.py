@@ -8,7 +8,8 @@ from dataclasses import replace
 
 from services.numerics.seeds import over_seeds
 from services.records.estimates import Estimate
-from tracking.leaderboard.records import NOT_MEASURED, AuditedModel, Entry, range_of
+from tracking.leaderboard.catalogue import Catalogue
+from tracking.leaderboard.records import NOT_MEASURED, AuditedModel, Entry
 
 POOLED_BY = ("method", "architecture", "dataset")
 """Tags that a model must have, besides a seed, to share a row with others."""
@@ -33,7 +34,7 @@ def rows(
     groups: dict[tuple[object, ...], list[AuditedModel]] = {}
     for model in models:
         groups.setdefault((model.run_id,) if by_seed else _group(model), []).append(model)
-    found: list[Entry] = []
+    entries: list[Entry] = []
     for group in groups.values():
         again = [seed for seed, times in Counter(model.tags.get("seed") for model in group).items() if times > 1]
         if len(group) > 1 and again:
@@ -41,16 +42,16 @@ def rows(
                 f"{_called(group[0])}: {len(group)} models, two or more of seed {again[0]}; they differ in something "
                 "that their tags do not say, so they are not averaged"
             )
-        found += [_alone(model) for model in group] if again or len(group) == 1 else [_pooled(group)]
-    return _distinct([_shortened(entry) if one_architecture else entry for entry in found]), notes
+        entries += [_alone(model) for model in group] if again or len(group) == 1 else [_pooled(group)]
+    return _distinct([_shortened(entry) if one_architecture else entry for entry in entries]), notes
 
 
 def settings(models: Iterable[AuditedModel]) -> dict[tuple[str, str, str], list[AuditedModel]]:
     """The models by what may be ranked together: data set, threat model and samples; in that order."""
-    found: dict[tuple[str, str, str], list[AuditedModel]] = {}
+    by_setting: dict[tuple[str, str, str], list[AuditedModel]] = {}
     for model in models:
-        found.setdefault(model.setting, []).append(model)
-    return dict(sorted(found.items()))
+        by_setting.setdefault(model.setting, []).append(model)
+    return dict(sorted(by_setting.items()))
 
 
 def _group(model: AuditedModel) -> tuple[object, ...]:
@@ -71,10 +72,10 @@ def _alone(model: AuditedModel) -> Entry:
 
 def _pooled(group: list[AuditedModel]) -> Entry:
     group = sorted(group, key=lambda model: (len(model.tags["seed"]), model.tags["seed"]))
-    keys = dict.fromkeys(key for model in group for key in model.numbers)
+    numbers = Catalogue(model.catalogue[key] for model in group for key in model.numbers)
     means = {}
-    for key in keys:
-        least, most = range_of(key)
+    for key, number in numbers.items():
+        least, most = number.range
         means[key] = over_seeds([m.numbers.get(key, NOT_MEASURED) for m in group], least=least, most=most)
     spreads = {key: mean.spread for key, mean in means.items() if mean.spread is not None}
     return _entry(group, {key: mean.mean for key, mean in means.items()}, spreads)
@@ -99,6 +100,7 @@ def _entry(group: Sequence[AuditedModel], numbers: dict[str, Estimate], spreads:
         experiments=tuple(dict.fromkeys(model.experiment for model in group)),
         run_ids=tuple(model.run_id for model in group),
         audits=tuple(dict.fromkeys(model.audit_id for model in group)),
+        catalogue=Catalogue(model.catalogue[key] for model in group for key in model.numbers),
     )
 
 
@@ -107,7 +109,7 @@ def _shortened(entry: Entry) -> Entry:
 
 
 def _distinct(entries: list[Entry]) -> list[Entry]:
-    """Rows of one name get what tells them apart: the model's name, else the experiment, the audit or the run."""
+    """Rows of one name get what distinguishes them: the model's name, else the experiment, the audit or the run."""
     named: dict[str, list[Entry]] = {}
     for entry in entries:
         named.setdefault(entry.name, []).append(entry)

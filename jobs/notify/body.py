@@ -23,7 +23,7 @@ TEXT = 500
 def applies(when: Sequence[When], result: AuditResult, comparison: Comparison | None) -> list[When]:
     """Which of the conditions hold."""
     worse = comparison is not None and comparison.worse > 0
-    return [one for one in when if one in ("always", result.outcome.value) or (one == "worse" and worse)]
+    return [word for word in when if word in ("always", result.outcome.value) or (word == "worse" and worse)]
 
 
 def body_of(result: AuditResult, comparison: Comparison | None, folder: str, because: Sequence[str]) -> dict[str, Any]:
@@ -48,15 +48,15 @@ def body_of(result: AuditResult, comparison: Comparison | None, folder: str, bec
 
 def _model(model: ModelResult) -> dict[str, Any]:
     worst = [
-        {"series": one.series.key, "classes": list(one.worst[:5]), "score": one.wcr.value, "low": one.wcr.low}
-        for one in model.series
-        if one.grouping == "class"
+        {"series": each.series.key, "classes": list(each.worst[:5]), "score": each.wcr.value, "low": each.wcr.low}
+        for each in model.series
+        if each.grouping == "class"
     ]
     reasons = [reason[:TEXT] for reason in model.reasons[:10]]
     return {"name": model.spec.name, "outcome": model.outcome.value, "reasons": reasons, "worst": worst[:20]}
 
 
-def _comparison(found: Comparison) -> dict[str, Any]:
+def _comparison(comparison: Comparison) -> dict[str, Any]:
     flags = [
         {
             "model": model.name,
@@ -66,17 +66,17 @@ def _comparison(found: Comparison) -> dict[str, Any]:
             "now": group.now,
             "p": group.p,
         }
-        for model, series, group in list(found.flagged("worse"))[:MOST_CHANGES]
+        for model, series, group in list(comparison.flagged("worse"))[:MOST_CHANGES]
     ]
     return {
-        "baseline": found.baseline,
-        "alpha": found.alpha,
-        "comparisons": found.comparisons,
-        "worse": found.worse,
-        "better": found.better,
-        "not_comparable": found.not_comparable,
+        "baseline": comparison.baseline,
+        "alpha": comparison.alpha,
+        "comparisons": comparison.comparisons,
+        "worse": comparison.worse,
+        "better": comparison.better,
+        "not_comparable": comparison.not_comparable,
         "worst_changes": flags,
-        "drift": [text[:TEXT] for text in drift_words(found)],
+        "drift": [text[:TEXT] for text in drift_words(comparison)],
     }
 
 

@@ -102,12 +102,12 @@ def _post(url: str, body: bytes, delivery: str, secret: str, seconds: float) -> 
             return Attempt(at, time.monotonic() - begun, answer.status)
     except urllib.error.HTTPError as error:
         error.close()
-        said = f"HTTP {error.code}" + (", a redirect, which is not followed" if 300 <= error.code < 400 else "")
-        return Attempt(at, time.monotonic() - begun, error.code, said, _seconds(error.headers.get("retry-after")))
+        status = f"HTTP {error.code}" + (", a redirect, which is not followed" if 300 <= error.code < 400 else "")
+        return Attempt(at, time.monotonic() - begun, error.code, status, _seconds(error.headers.get("retry-after")))
     except (OSError, HTTPException, ValueError) as error:
         reason = getattr(error, "reason", error)
         final = isinstance(reason, ssl.SSLCertVerificationError | ValueError)
-        return Attempt(at, time.monotonic() - begun, None, _said(reason), final=final)
+        return Attempt(at, time.monotonic() - begun, None, _message(reason), final=final)
 
 
 def _seconds(text: str | None) -> float | None:
@@ -115,5 +115,5 @@ def _seconds(text: str | None) -> float | None:
     return float(text) if text and text.isascii() and text.isdigit() and len(text) < 6 else None
 
 
-def _said(reason: object) -> str:
+def _message(reason: object) -> str:
     return f"{type(reason).__name__}: {' '.join(str(reason).split())[:200]}"

@@ -41,7 +41,7 @@ class Tried:
 
 @dataclass(frozen=True)
 class Delivery:
-    """One webhook told of one audit, or not.
+    """One notification of one webhook, delivered or not.
 
     Attributes:
         id: of the delivery, the same in all its tries.
@@ -75,16 +75,16 @@ def notify(
     environment: Mapping[str, str] = os.environ,
     only_failed: bool = False,
 ) -> tuple[Delivery, ...]:
-    """Tell the hooks whose conditions hold, all at once, and record it in the bundle.
+    """Notify the hooks whose conditions hold, in parallel, and record it in the bundle.
 
     Args:
-        only_failed: leave out those that the bundle says were told.
+        only_failed: leave out those that were notified according to the bundle.
 
     Raises:
         StorageError: the record cannot be read or written.
     """
     comparison, earlier = read_comparison(folder), read_deliveries(folder)
-    delivered = {one.hook for one in earlier if one.delivered} if only_failed else set()
+    delivered = {delivery.hook for delivery in earlier if delivery.delivered} if only_failed else set()
     chosen = [(hook, applies(hook.when, result, comparison)) for hook in hooks if name_of(hook) not in delivered]
     jobs = [
         _Job(hook, tuple(because), json.dumps(body_of(result, comparison, folder, because), allow_nan=False).encode())
@@ -99,12 +99,12 @@ def notify(
 
 def read_deliveries(folder: str) -> tuple[Delivery, ...]:
     """What the bundle in `folder` says of its deliveries, the earliest first; raises as `RecordFile.read`."""
-    found = _FILE.read(folder)
-    return found.deliveries if found is not None else ()
+    record = _FILE.read(folder)
+    return record.deliveries if record is not None else ()
 
 
 def name_of(hook: NotifyConfig) -> str:
-    """What a hook is called where all may read it; a digest tells two apart that differ in what is not shown."""
+    """What a hook is called where all may read it; a digest distinguishes two that differ in what is not shown."""
     if hook.url is None:
         return f"${hook.url_env}"
     shown = shown_url(hook.url)
@@ -119,7 +119,7 @@ class _Job:
 
 
 def _together(jobs: Sequence[_Job], environment: Mapping[str, str]) -> tuple[Delivery, ...]:
-    """All deliveries side by side, in threads that nobody waits for at the end: an answer may come byte by byte."""
+    """All deliveries side by side, in threads that are not waited for at the end: an answer may come byte by byte."""
     done: list[Delivery | None] = [None] * len(jobs)
 
     def run(place: int) -> None:
@@ -132,8 +132,8 @@ def _together(jobs: Sequence[_Job], environment: Mapping[str, str]) -> tuple[Del
         thread.join(TOTAL_SECONDS + GRACE)
     late = f"no answer within {TOTAL_SECONDS:g} s"
     return tuple(
-        found or Delivery("", name_of(job.hook), job.because, False, late)
-        for job, found in zip(jobs, done, strict=True)
+        delivery or Delivery("", name_of(job.hook), job.because, False, late)
+        for job, delivery in zip(jobs, done, strict=True)
     )
 
 

@@ -9,7 +9,7 @@ A receiver in Python::
 
 The header is ``t=SECONDS,v1=HEX``: HEX is the HMAC-SHA256, keyed with the secret, of ``SECONDS.BODY``, the body as it
 came. The time is signed too, so that an old delivery cannot be sent again; several ``v1`` may stand there while a
-secret is being changed. A retried delivery keeps its id (`DELIVERY`), so that it can be told from a new one.
+secret is being changed. A retried delivery keeps its id (`DELIVERY`), so that it can be distinguished from a new one.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def verify(body: bytes, header: str, secret: str, *, tolerance: float = TOLERANC
     if abs((time.time() if now is None else now) - int(times[0])) > tolerance:
         return False
     expected = _digest(body, secret, times[0]).encode()
-    given = [value.encode("utf-8", "replace") for name, _, value in fields if name == "v1"]
-    return any(hmac.compare_digest(expected, each) for each in given)
+    signatures = [value.encode("utf-8", "replace") for name, _, value in fields if name == "v1"]
+    return any(hmac.compare_digest(expected, each) for each in signatures)
 
 
 def _digest(body: bytes, secret: str, at: str) -> str:

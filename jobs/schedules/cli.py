@@ -65,11 +65,11 @@ def add(
 def list_(db: Database = None, json: Json = False) -> None:
     """List the schedules with their next firings."""
     with console.exits(json):
-        found = _store(db).schedules()
+        schedules = _store(db).schedules()
         if json:
-            console.print_json([{**_plain(schedule), "fault": _fault(schedule)} for schedule in found])
+            console.print_json([{**_plain(schedule), "fault": _fault(schedule)} for schedule in schedules])
             return
-        for schedule in found:
+        for schedule in schedules:
             console.say(_line(schedule))
 
 
@@ -82,11 +82,11 @@ def history(
 ) -> None:
     """List firings with their outcomes, the latest last."""
     with console.exits(json):
-        found = _store(db).firings(schedule=name, limit=limit)
+        firings = _store(db).firings(schedule=name, limit=limit)
         if json:
-            console.print_json([_plain(firing) for firing in found])
+            console.print_json([_plain(firing) for firing in firings])
             return
-        for firing in found:
+        for firing in firings:
             console.say(_firing_line(firing))
 
 

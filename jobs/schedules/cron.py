@@ -52,10 +52,10 @@ class Cron:
         zone, start = _zone(self.zone), moment.astimezone(UTC) + timedelta(microseconds=1)
         for _ in range(_CHANGES):
             offset = _offset(zone, start)
-            found = _trigger(self.text, offset).get_next_fire_time(None, start.astimezone(timezone(offset)))
-            if found is None:
+            fire_time = _trigger(self.text, offset).get_next_fire_time(None, start.astimezone(timezone(offset)))
+            if fire_time is None:
                 return None
-            candidate: datetime = found.astimezone(UTC)
+            candidate: datetime = fire_time.astimezone(UTC)
             if _offset(zone, candidate) == offset:
                 return candidate
             change = _change(zone, start, candidate)
@@ -133,16 +133,16 @@ def _weekdays(field: str) -> str:
 
 
 def _days(part: str, field: str) -> range:
-    found = re.fullmatch(r"(\*|[0-7]|[a-z]{3})(?:-([0-7]|[a-z]{3}))?(?:/([1-7]))?", part)
+    match = re.fullmatch(r"(\*|[0-7]|[a-z]{3})(?:-([0-7]|[a-z]{3}))?(?:/([1-7]))?", part)
     names = {**{name: day for day, name in enumerate(DAYS)}, **{str(day): day for day in range(8)}, "*": 0}
-    ends = [end for end in found.groups()[:2] if end is not None] if found else []
-    if found is None or any(end not in names for end in ends) or (ends[0] == "*" and len(ends) > 1):
+    ends = [end for end in match.groups()[:2] if end is not None] if match else []
+    if match is None or any(end not in names for end in ends) or (ends[0] == "*" and len(ends) > 1):
         raise ConfigError(Problem("cron", "days of the week 0 to 7 or sun to sat", repr(field)[:120]))
     first = names[ends[0]]
     last = 6 if ends[0] == "*" else names[ends[-1]]
-    if len(ends) == 1 and found[3] and ends[0] != "*":
+    if len(ends) == 1 and match[3] and ends[0] != "*":
         last = 6
-    return range(first, last + (7 if last < first else 0) + 1, int(found[3] or 1))
+    return range(first, last + (7 if last < first else 0) + 1, int(match[3] or 1))
 
 
 def _offset(zone: ZoneInfo, moment: datetime) -> timedelta:

@@ -20,7 +20,7 @@ class Overlap(StrEnum):
 class FiringState(StrEnum):
     """Where a firing is.
 
-    Lost: its audit ended without an outcome, or nobody knows of it. Skipped: another audit of the fleet ran. Replaced:
+    Lost: its audit ended without an outcome, or its record is gone. Skipped: another audit of the fleet ran. Replaced:
     a later firing of its schedule waits in its place.
     """
 

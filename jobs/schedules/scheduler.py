@@ -1,7 +1,7 @@
 """The scheduler: claims what is due, submits it, and records how it ended.
 
 All that it knows is in the database and the storage, so it may be killed at any point: the next one follows the audits
-that still run, records those that ended meanwhile, and calls lost those that nobody finished. An audit is not ended by
+that still run, records those that ended meanwhile, and calls lost those that never finished. An audit is not ended by
 the end of its scheduler.
 
 Each schedule and each firing fails alone: what is wrong with one is recorded with it, and the others go on.
@@ -158,7 +158,7 @@ class Scheduler:
         """Look after an audit that runs, or did when the last scheduler ended."""
         try:
             storage = str(self._store.content(firing).get("storage", ""))
-        except ConfigError as error:  # nobody knows where its audit is
+        except ConfigError as error:  # the place of its audit is unknown
             self._end(firing, FiringState.LOST, message=str(error))
             return
         try:
@@ -206,10 +206,10 @@ def require_alive(store: Store, now: datetime, *, seconds: float, anywhere: bool
     known = list(beats.values()) if anywhere else [at for name, at in beats.items() if name == host()]
     if known and (now - max(known)).total_seconds() <= seconds:
         return max(known)
-    found = f"none since {max(known):%Y-%m-%dT%H:%M:%SZ}" if known else "none ever"
+    actual = f"none since {max(known):%Y-%m-%dT%H:%M:%SZ}" if known else "none ever"
     where = "scheduler" if anywhere else f"scheduler on {host()}"
     raise ServiceError(
-        Problem(where, f"a heartbeat of the last {seconds:g} s", found, "restart classwise schedule run")
+        Problem(where, f"a heartbeat of the last {seconds:g} s", actual, "restart classwise schedule run")
     )
 
 
@@ -228,10 +228,10 @@ def _fault_of(work: Callable[[], None]) -> str:
 def _changes(bundle: str) -> str:
     """How much is worse and better than in the accepted audit; "" when there is no comparison that can be read."""
     try:
-        found = read_comparison(bundle) if bundle else None
+        comparison = read_comparison(bundle) if bundle else None
     except StorageError:
         return ""
-    return summary(found) if found is not None else ""
+    return summary(comparison) if comparison is not None else ""
 
 
 def _missed(count: int) -> str:

@@ -282,7 +282,7 @@ class Store:
     def _create(self) -> None:
         """Make the tables that are missing.
 
-        `IF NOT EXISTS`, for many processes may do so at once; PostgreSQL can refuse even that while another is at it.
+        `IF NOT EXISTS`, for many processes may do so together; PostgreSQL can refuse even that while another is at it.
         """
         for attempt in range(1, CREATE_ATTEMPTS + 1):
             try:
@@ -309,9 +309,9 @@ class Store:
         except IntegrityError:
             raise
         except (SQLAlchemyError, NoSuchModuleError, ImportError, OSError) as error:
-            found = one_line(error, 300)
+            actual = one_line(error, 300)
             remedy = "check --db and that the database runs; PostgreSQL needs classwise[postgres]"
-            raise ServiceError(Problem(self._shown, "a database that can be written", found, remedy)) from error
+            raise ServiceError(Problem(self._shown, "a database that can be written", actual, remedy)) from error
 
 
 def _sqlite_waits(link: Any, record: Any) -> None:
@@ -344,8 +344,8 @@ def _rows(link: sa.Connection, table: sa.Table, query: Any, *order: Any, limit: 
     except ValueError:  # of one row: none of them could be had
         texts = [sa.type_coerce(column, sa.String).label(column.name) for column in table.columns]
         moments = [column.name for column in table.columns if isinstance(column.type, _Moment)]
-        found = link.execute(query.with_only_columns(*texts).order_by(*order).limit(limit)).mappings()
-        return [{**row, **{name: _moment(row[name]) for name in moments}} for row in found]
+        records = link.execute(query.with_only_columns(*texts).order_by(*order).limit(limit)).mappings()
+        return [{**row, **{name: _moment(row[name]) for name in moments}} for row in records]
 
 
 def _moment(text: str | None) -> datetime | str | None:
@@ -358,12 +358,12 @@ def _moment(text: str | None) -> datetime | str | None:
 
 def _content(text: str) -> dict[str, Any]:
     try:
-        found = json.loads(text)
+        body = json.loads(text)
     except ValueError as error:
         raise ConfigError(Problem("content", "a fleet as JSON", one_line(error))) from None
-    if not isinstance(found, dict):
-        raise ConfigError(Problem("content", "a fleet as a JSON object", type(found).__name__))
-    return found
+    if not isinstance(body, dict):
+        raise ConfigError(Problem("content", "a fleet as a JSON object", type(body).__name__))
+    return body
 
 
 def _schedule(row: Any, faults: Mapping[str, str]) -> Schedule:
@@ -380,7 +380,7 @@ def _schedule(row: Any, faults: Mapping[str, str]) -> Schedule:
 
 
 def _firing(row: Any) -> Firing:
-    """A firing; one of a state, an outcome or a time that nobody knows counts as lost."""
+    """A firing; one of a state, an outcome or an unknown time counts as lost."""
     try:
         if isinstance(row["due_at"], str):
             raise ValueError(f"due_at is no time: {row['due_at'][:100]!r}")

@@ -31,7 +31,7 @@ NAMED = {"timm", "torchvision", "robustbench", "sklearn"}
 """Schemes whose first part is a name in a package's own list."""
 MODEL_FOLDERS = {"robustbench": "model_dir"}
 SAMPLE_FOLDERS = {"robustbench": "data_dir", "torchvision": "root"}
-"""Options that name a folder, and whose default is relative to wherever the worker runs."""
+"""Options that name a folder, and whose default is relative to the folder where the worker runs."""
 PUBLISHED = r"[A-Z0-9_]+|none"
 """Weights that torchvision publishes; anything else is a file."""
 
@@ -63,7 +63,7 @@ def require_allowed(fleet: Fleet, allow: AllowConfig) -> None:
     """Check a fleet where and when it is audited against what was granted at its submission: links may lead elsewhere.
 
     Raises:
-        NotAllowed: it names what is not granted; all such things at once.
+        NotAllowed: it names what is not granted; every such problem together.
     """
     if problems := list(refusals(fleet, allow)):
         raise NotAllowed(problems)
@@ -87,7 +87,7 @@ def refusals(fleet: Fleet, allow: AllowConfig) -> Iterator[Problem]:
 
 
 def _aftermath_refusals(fleet: Fleet, allow: AllowConfig) -> Iterator[Problem]:
-    """What would follow the audit: requests from the server's network, signed by it; aliases and baselines of all."""
+    """What would follow the audit: requests from the server's network, signed by it; aliases, accepted audits."""
     config = fleet.config
     for index, hook in enumerate(config.notify):
         where = f"notify[{index}]"
@@ -99,7 +99,7 @@ def _aftermath_refusals(fleet: Fleet, allow: AllowConfig) -> Iterator[Problem]:
             granted = ", ".join(allow.secrets) or "(none)"
             yield Problem(f"{where}.secret_env", f"a variable among {granted}", hook.secret_env, _ASK)
     if targets(config) and not allow.promote:
-        yield Problem("promote", "no alias to move", ", ".join(one.key for one in targets(config))[:120], _ASK)
+        yield Problem("promote", "no alias to move", ", ".join(target.key for target in targets(config))[:120], _ASK)
     if config.accept != "by-hand" and not allow.accept:
         yield Problem("accept", "by-hand", config.accept, _ASK)
 

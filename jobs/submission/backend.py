@@ -14,7 +14,7 @@ from typing import Protocol
 from services.errors import ServiceError
 
 GRACE_SECONDS = 30
-"""How long an audit that is told to stop may take to let go of its workers before it is killed."""
+"""How long an audit may take after a request to stop to let go of its workers before it is killed."""
 
 
 class Phase(StrEnum):
@@ -82,7 +82,7 @@ class Backend(Protocol):
         ...
 
     def stop(self, name: str) -> None:
-        """Ask it to stop; returns at once."""
+        """Ask it to stop; returns immediately."""
         ...
 
     def check(self) -> None:

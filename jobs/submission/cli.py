@@ -134,11 +134,11 @@ def list_(
 ) -> None:
     """List submitted audits, the latest first."""
     with console.exits(json):
-        found = client_for(address, storage, ca, insecure).list(fleet)
+        statuses = client_for(address, storage, ca, insecure).list(fleet)
         if json:
-            console.print_json([asdict(status) for status in found])
+            console.print_json([asdict(status) for status in statuses])
             return
-        for status in found:
+        for status in statuses:
             console.say(_line(status))
 
 
@@ -173,7 +173,7 @@ def client_for(address: str | None, storage: str, ca: str | None, insecure: bool
 
 
 def placed(fleet: Fleet, address: str | None) -> Fleet:
-    """The fleet; its relative storage made a folder below the current one, and told, when this machine audits it."""
+    """The fleet; its relative storage made a folder below the current one, with a note, when this machine audits it."""
     from jobs.fleetfile.reading import overridden
 
     base = fleet.config.storage

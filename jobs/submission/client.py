@@ -95,7 +95,7 @@ class AuditClient:
 
         Args:
             fleet: a fleet file's path, its content, or a loaded fleet. Its storage must be an absolute path or a URL.
-            key: what tells audits of one fleet file apart, such as a date; up to 200 printable ASCII characters.
+            key: what distinguishes audits of one fleet file, such as a date; up to 200 printable ASCII characters.
             allow: the allow-list that admitted it, which the audit checks again; None: whatever the fleet names.
 
         Raises:
@@ -121,11 +121,11 @@ class AuditClient:
             UnknownAudit: neither the job server nor the storage knows the id.
         """
         checked_id(name)
-        found = self._look(name, folder or (folder_in(self._storage, name) if self._storage else ""))
-        if found is None:
+        current = self._look(name, folder or (folder_in(self._storage, name) if self._storage else ""))
+        if current is None:
             remedy = "classwise list shows those of the cluster; name the storage for one that the cluster forgot"
             raise UnknownAudit(Problem(name, f"an audit submitted to {self.address}", "none", remedy))
-        return found
+        return current
 
     def wait(
         self,
@@ -226,8 +226,8 @@ class AuditClient:
             home = {name: folder_in(self._storage, name) for name in known_in(self._storage)}
         else:
             home = {name: info.metadata.get("classwise.folder", "") for name, info in infos.items()}
-        found = [self._settled(name, folder, infos.get(name), listed=True) for name, folder in home.items()]
-        chosen = [status for status in found if status is not None and fleet in ("", status.fleet)]
+        statuses = [self._settled(name, folder, infos.get(name), listed=True) for name, folder in home.items()]
+        chosen = [status for status in statuses if status is not None and fleet in ("", status.fleet)]
         return sorted(chosen, key=lambda status: (status.started, status.id), reverse=True)
 
     def active(self) -> set[str]:

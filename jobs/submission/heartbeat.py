@@ -1,4 +1,4 @@
-"""What a submitted audit tells of its progress while it runs: ``progress.json`` beside ``ending.json``.
+"""The progress that a submitted audit reports while it runs: ``progress.json`` beside ``ending.json``.
 
 Rewritten whole at most once a second, and so seldom that writing takes no more than a twentieth of the time: the
 storage may be far away. A write that fails costs the audit nothing; the first failure is said.
@@ -50,17 +50,17 @@ class Progress:
     schema_version: int = SCHEMA_VERSION
 
 
-_TOLD: TypeAdapter[Progress] = TypeAdapter(Progress)
+_PROGRESS: TypeAdapter[Progress] = TypeAdapter(Progress)
 
 
 def read_progress(folder: str, attempt: str) -> Progress | None:
     """How far that attempt is; None when it has not said, or what is there cannot be read."""
     path = files.join(folder, PROGRESS)
     try:
-        found = _TOLD.validate_json(files.read_bytes(path)) if files.exists(path) else None
+        progress = _PROGRESS.validate_json(files.read_bytes(path)) if files.exists(path) else None
     except (ValidationError, StorageError):
         return None
-    return found if found is not None and found.attempt == attempt else None
+    return progress if progress is not None and progress.attempt == attempt else None
 
 
 class Telling:
@@ -114,10 +114,10 @@ class Telling:
 
     def _write(self, now: float) -> None:
         try:
-            files.write_bytes(self._path, _TOLD.dump_json(self._progress))
+            files.write_bytes(self._path, _PROGRESS.dump_json(self._progress))
         except Exception as error:  # of the storage's own library, too
             if not self._failed:
-                self._inner.note(f"progress cannot be told, the audit goes on: {error}")
+                self._inner.note(f"progress cannot be written, the audit goes on: {error}")
             self._failed = True
             stop.check()
         self._next = now + max(EVERY_SECONDS, _SHARE * (self._clock() - now))

@@ -88,8 +88,8 @@ class LocalJobs:
 
     def infos(self) -> list[JobInfo]:
         """All jobs in the storage."""
-        found = [self.info(name) for name in known_in(self._base)]
-        return [info for info in found if info is not None]
+        jobs = [self.info(name) for name in known_in(self._base)]
+        return [info for info in jobs if info is not None]
 
     def logs(self, name: str) -> str:
         """The log file."""

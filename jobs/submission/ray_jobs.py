@@ -7,7 +7,7 @@ The first attempt of a submission is the job of its id, the next are ID.2, ID.3 
 knows, so two submitters never start one attempt twice. A name is not used again, not even after deleting its job: the
 supervisor of the old job, on its way out, takes the new one with it.
 
-Ray starts every job at once, however many there are: their drivers then fill the head's memory, and those that find no
+Ray starts every job immediately, however many: their drivers then fill the head's memory, and those that find no
 free worker give up. On a cluster with the custom resource `classwise_audits` each audit holds one of it, and the others
 wait as queued.
 """
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ray.job_submission import JobSubmissionClient
 
 SLOTS = "classwise_audits"
-"""Custom resource of a cluster: so many audits run at once; without it, any number."""
+"""Custom resource of a cluster: so many audits run at the same time; without it, any number."""
 SLOTS_SECONDS = 30.0
 """How long it counts whether a cluster has them."""
 CONNECT_SECONDS = 5.0
@@ -100,9 +100,9 @@ class RayJobs:
     def infos(self) -> list[JobInfo]:
         """The latest attempts of jobs that carry classwise's metadata, among all jobs of the cluster."""
         with self._translated():
-            found = self._client().list_jobs()
+            jobs = self._client().list_jobs()
         latest: dict[str, tuple[int, JobInfo]] = {}
-        for job in found:
+        for job in jobs:
             if "classwise.folder" in (job.metadata or {}):
                 info, number = _info(job), _number(str(job.submission_id))
                 if number > latest.get(info.id, (0, info))[0]:
@@ -124,8 +124,8 @@ class RayJobs:
         """Whether a node that is alive has slots for audits."""
         if self._slotted is None or time.monotonic() - self._slotted[0] > SLOTS_SECONDS:
             rows = self._client()._do_request("GET", "/api/v0/nodes").json()["data"]["result"]["result"]
-            found = any(SLOTS in row["resources_total"] for row in rows if row["state"] == "ALIVE")
-            self._slotted = (time.monotonic(), found)
+            has_slots = any(SLOTS in row["resources_total"] for row in rows if row["state"] == "ALIVE")
+            self._slotted = (time.monotonic(), has_slots)
         return self._slotted[1]
 
     def _job(self, name: str) -> str:
@@ -233,8 +233,8 @@ def _problem(address: str, error: Exception) -> Problem:
         remedy = "set RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH to the cluster's token"
         return Problem(address, "a job server that accepts the token", shown[:120], remedy)
     if "SSLError" in (cause := f"{type(error.__context__).__name__} {error.__context__}") or "SSLError" in text:
-        found = cause.partition(" ")[2][-300:] or shown
-        return Problem(address, "a TLS certificate that can be trusted", found, "give the authority's with --ca FILE")
+        actual = cause.partition(" ")[2][-300:] or shown
+        return Problem(address, "a TLS certificate that can be trusted", actual, "give the authority's with --ca FILE")
     remedy = "check the address of the cluster's dashboard, http://HEAD:8265, and that it runs"
     return Problem(address, "Ray's job server", shown or type(error).__name__, remedy)
 

@@ -1,4 +1,4 @@
-"""The signature of a submitted fleet: who wrote it had the deployment's key, and nobody changed it since.
+"""The signature of a submitted fleet: who wrote it had the deployment's key, and it was not changed since.
 
 The storage is written by workers, which run models of others; so what lies there decides nothing on its own. Who
 submits (API, scheduler, an operator's command line) signs, and the audit's driver checks, with one key that they get
@@ -57,15 +57,15 @@ def require_signed(body: Mapping[str, Any], key: bytes, *, where: str, name: str
             and there is no key to check it with.
     """
     expected, remedy = "a fleet signed with this deployment's key", "submit it again with the key in " + KEY_PATH
-    given = body.get("signature")
-    if not key and given is None:
+    signature = body.get("signature")
+    if not key and signature is None:
         return
     if not key:
         remedy = f"set {KEY_PATH} where audits are driven, on the head of the cluster"
         raise NotAllowed(Problem(where, "a key to check its signature with", "none", remedy))
-    if not isinstance(given, str):
+    if not isinstance(signature, str):
         raise NotAllowed(Problem(where, expected, "one without a signature", remedy))
-    if not hmac.compare_digest(_digest(body, key).encode(), given.encode("utf-8", "replace")):
+    if not hmac.compare_digest(_digest(body, key).encode(), signature.encode("utf-8", "replace")):
         raise NotAllowed(Problem(where, expected, "one that was changed, or signed with another key", remedy))
     if body.get("id") != name:
         raise NotAllowed(Problem(where, expected, f"one of another submission, {body.get('id')!r}", remedy))

@@ -96,11 +96,11 @@ def settle(
         reachable: the submission's files can be seen from here, so that no ending means that none was written.
     """
     attempt = info.metadata.get("classwise.attempt", "") if info is not None else ""
-    said = ending if ending is not None and (info is None or ending.attempt == attempt) else None
-    if info is None and said is None:
+    outcome = ending if ending is not None and (info is None or ending.attempt == attempt) else None
+    if info is None and outcome is None:
         return None
-    state, message = _state(info, said, reachable)
-    ended = said if said is not None and said.state != "running" and state.over else None
+    state, message = _state(info, outcome, reachable)
+    ended = outcome if outcome is not None and outcome.state != "running" and state.over else None
     return AuditStatus(
         id=name,
         state=state,
@@ -115,19 +115,19 @@ def settle(
         started=info.started if info else "",
         ended=(info.ended if info else "") or (ended.at if ended else ""),
         folder=folder,
-        attempt=attempt or (said.attempt if said else ""),
+        attempt=attempt or (outcome.attempt if outcome else ""),
         job=info.job if info else "",
         message=message,
         problems=ended.problems if ended else (),
     )
 
 
-def _state(info: JobInfo | None, said: Ending | None, reachable: bool) -> tuple[State, str]:
+def _state(info: JobInfo | None, ending: Ending | None, reachable: bool) -> tuple[State, str]:
     if info is not None and not info.phase.over:  # also when it has said its end: it still lets go of things
         return (State.QUEUED if info.phase is Phase.PENDING else State.RUNNING), ""
-    if said is not None and said.state == "finished":
+    if ending is not None and ending.state == "finished":
         return State.FINISHED, ""
-    if said is not None and said.state == "stopped":
+    if ending is not None and ending.state == "stopped":
         return State.STOPPED, ""
     if info is None:
         return State.CRASHED, FORGOTTEN

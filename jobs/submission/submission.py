@@ -3,14 +3,14 @@
 ::
 
     STORAGE/submissions/ID/
-      fleet.json      the fleet to audit, written and signed by whoever submits (jobs.submission.signing)
+      fleet.json      the fleet to audit, written and signed by its submitter (jobs.submission.signing)
       ending.json     how it ended, written by the audit itself; "running" until then
       progress.json   how far it is, written by the audit itself (jobs.submission.heartbeat)
       process.json    who runs it          (only without a cluster: jobs.submission.local_jobs)
       log.txt         what it printed      (only without a cluster)
       stop            who is to stop       (only without a cluster)
 
-The id is derived from the fleet and a key, so that the same fleet and key are one audit, whoever submits it and however
+The id is derived from the fleet and a key, so that one fleet and key are one audit, whoever submits it and how
 often. An ending names the attempt that wrote it: one that an earlier attempt left says nothing about this one.
 """
 
@@ -44,7 +44,7 @@ class Submission:
     Attributes:
         id: FLEET-DIGEST, of the fleet's content and the key.
         fleet: the fleet's name.
-        key: what tells two audits of one fleet file apart: a date, a pipeline's run.
+        key: what distinguishes two audits of one fleet file: a date, a pipeline's run.
         folder: where its files lie.
     """
 
@@ -163,9 +163,9 @@ def read_fleet(folder: str, signing_key: bytes = b"") -> tuple[Submission, Fleet
     path = files.join(folder, "fleet.json")
     body = _read(path)
     if body is None or not isinstance(body.get("fleet"), dict):
-        found = "nothing" if body is None else "something else"
+        actual = "nothing" if body is None else "something else"
         remedy = "who submits and who audits must reach one storage under one name"
-        raise StorageError(Problem(path, "a submitted fleet", found, remedy))
+        raise StorageError(Problem(path, "a submitted fleet", actual, remedy))
     require_signed(body, signing_key, where=path, name=folder.rstrip("/").rpartition("/")[2])
     fleet = validate_fleet(body["fleet"], source=path)
     submission = Submission(str(body.get("id", "")), fleet.config.fleet, str(body.get("key", "")), folder)

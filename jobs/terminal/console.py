@@ -151,10 +151,10 @@ def _printed_as_json(error: ClasswiseError) -> bool:
 
 
 def as_user_error(error: BaseException) -> ClasswiseError:
-    """What the user is told of an error; after a request to stop that is the request, not its consequences."""
+    """The message of an error for the user; after a request to stop that is the request, not its consequences."""
     if isinstance(error, Interrupted):
         return error
-    if stop.asked() or isinstance(error, KeyboardInterrupt):
+    if stop.requested() or isinstance(error, KeyboardInterrupt):
         return Interrupted(Problem("classwise", "to finish", "a request to stop", "run it again"))
     return error if isinstance(error, ClasswiseError) else _defect(error)
 
@@ -165,5 +165,5 @@ def _defect(error: BaseException) -> ClasswiseError:
         _log.error("unforeseen", exc_info=error)
     else:
         typer.echo(redacted("".join(traceback.format_exception(error)).rstrip("\n")), err=True)
-    found = f"{type(error).__name__}: {one_line(error, 500)}"
-    return ClasswiseError(Problem("classwise", "no unexpected error", found, "report this defect of classwise"))
+    actual = f"{type(error).__name__}: {one_line(error, 500)}"
+    return ClasswiseError(Problem("classwise", "no unexpected error", actual, "report this defect of classwise"))

@@ -47,11 +47,11 @@ def log_setting(form: str | None, level: str | None, environment: Mapping[str, s
     if unknown := [part for part in parts if part not in (*FORMS, *LEVELS)]:
         expected = f"text or json, a level ({', '.join(LEVELS)}), or both: json:debug"
         raise ConfigError(Problem(VARIABLE, expected, repr(unknown[0])))
-    asked = _known("--log-format", form, FORMS) or next((part for part in parts if part in FORMS), None)
+    chosen = _known("--log-format", form, FORMS) or next((part for part in parts if part in FORMS), None)
     how = _known("--log-level", level, LEVELS) or next((part for part in parts if part in LEVELS), None)
-    if asked is None and how is None:
+    if chosen is None and how is None:
         return None
-    return LogSetting(cast(Form, asked or "text"), how or "info")
+    return LogSetting(cast(Form, chosen or "text"), how or "info")
 
 
 def _known(option: str, value: str | None, allowed: tuple[str, ...]) -> str | None:

@@ -17,7 +17,7 @@ def pairs(texts: Sequence[str], option: str, form: str) -> list[tuple[str, str]]
     """``NAME=VALUE`` as two texts, for each.
 
     Raises:
-        ConfigError: without ``=``, or with nothing on a side of it; all of them at once.
+        ConfigError: without ``=``, or with nothing on a side of it; every problem together.
     """
     parts = [(text, *text.partition("=")) for text in texts]
     problems = [

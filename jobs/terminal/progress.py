@@ -26,7 +26,7 @@ from services.records import Receipt
 from services.telemetry import logs
 
 WIDE = 110
-"""Columns from which the bar also names the model at work and tells the time spent."""
+"""Columns from which the bar also names the model at work and shows the time spent."""
 
 _log = logging.getLogger("classwise.audit")
 

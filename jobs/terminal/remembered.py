@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Remembered(Generic[T]):
-    """An answer that is asked for at most once in so many seconds, whoever asks and however many at once.
+    """An answer that is computed at most once in so many seconds, however many callers ask for it together.
 
     An error is an answer, too: while a server is down, callers do not wait for its timeout one after another.
     """

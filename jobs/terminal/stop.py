@@ -3,8 +3,8 @@
 A deadline that passes asks in the same way, and ends in an error of its own.
 
 A `KeyboardInterrupt` raised inside a network's forward pass or a library written in C may come out as another error,
-and an audit that is told to leave faulty models out would go on with the next one. So the request is also remembered,
-and whoever handles an error asks for it.
+and an audit that leaves faulty models out would go on with the next one. So the request is also remembered,
+and code that handles an error checks it.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from typing import Any
 
 from services.errors import DeadlinePassed, Problem
 
-_asked = threading.Event()
+_requested = threading.Event()
 _late = threading.Event()
-_heeded = threading.Event()
+_handled = threading.Event()
 _lock = threading.Lock()
 
 
-def asked() -> bool:
+def requested() -> bool:
     """Whether a stop was asked for inside `catching_stops`."""
-    return _asked.is_set()
+    return _requested.is_set()
 
 
 def check() -> None:
@@ -36,7 +36,7 @@ def check() -> None:
     Raises:
         KeyboardInterrupt: it was.
     """
-    if asked():
+    if requested():
         raise KeyboardInterrupt
 
 
@@ -46,21 +46,21 @@ def catching_stops() -> Iterator[None]:
     previous: dict[int, Callable[..., Any] | int | None] = {
         number: signal.signal(number, _interrupt) for number in (signal.SIGINT, signal.SIGTERM)
     }
-    _heeded.set()
+    _handled.set()
     try:
         yield
     finally:
-        _heeded.clear()
+        _handled.clear()
         for number, handler in previous.items():
             signal.signal(number, handler)
-        _asked.clear()
+        _requested.clear()
 
 
 @contextmanager
 def within(seconds: float | None) -> Iterator[None]:
     """Ask for a stop after so many seconds of wall-clock time; None: never.
 
-    Inside `catching_stops` the main thread is interrupted; elsewhere whoever calls `check` finds out.
+    Inside `catching_stops` the main thread is interrupted; elsewhere `check` raises it.
 
     Raises:
         DeadlinePassed: in place of the interrupt, and of whatever error a library makes of it.
@@ -84,17 +84,17 @@ def within(seconds: float | None) -> Iterator[None]:
             ended.set()
             if _late.is_set():
                 _late.clear()
-                _asked.clear()
+                _requested.clear()
 
 
 def _expire(ended: threading.Event) -> None:
     with _lock:
-        if ended.is_set() or _asked.is_set():
+        if ended.is_set() or _requested.is_set():
             return
         _late.set()
-        _asked.set()
+        _requested.set()
         ident = threading.main_thread().ident
-        if _heeded.is_set() and ident is not None:
+        if _handled.is_set() and ident is not None:
             signal.pthread_kill(ident, signal.SIGINT)
 
 
@@ -104,6 +104,6 @@ def _passed(seconds: float) -> DeadlinePassed:
 
 
 def _interrupt(signum: int, frame: FrameType | None) -> None:
-    _asked.set()
+    _requested.set()
     sys.stderr.flush()
     raise KeyboardInterrupt

@@ -23,19 +23,19 @@ MapperKey = tuple[str, str]
 def measured_sets(sweep: Sweep, sets: dict[str, TrainingSet], problems: list[Problem]) -> dict[str, TrainingSet]:
     """The training sets with the attributes that mappers ask of them, measured once for all trials.
 
-    Attributes that images lack, or in which they do not differ, are told.
+    Attributes that images lack, or in which they do not differ, are reported.
     """
     names = list(dict.fromkeys(name for trial in sweep.mappers for name in trial.mapper.measured))
     if not names:
         return sets
     from services.training.mappers.kinds import attribute_problems, measure
 
-    found = {}
+    measured = {}
     for label, data in sets.items():
         attributes = measure(data, names)
         problems += attribute_problems(data, attributes, names)
-        found[label] = replace(data, attributes=attributes)
-    return found
+        measured[label] = replace(data, attributes=attributes)
+    return measured
 
 
 def probed_mappers(sweep: Sweep, sets: dict[str, TrainingSet], problems: list[Problem]) -> dict[MapperKey, Probed]:

@@ -1,4 +1,4 @@
-"""Tells MLflow of trials as they end. A server that fails is a note, not a failure: `classwise sync` tells it later."""
+"""Logs trials to MLflow as they end. A server that fails is a note, not a failure: `classwise sync` logs them later."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class TrialLog:
-    """Writes to a log as long as it takes what it is told. `log` None: there is none, for the reason in `fault`."""
+    """Writes to a log as long as it accepts records. `log` None: there is none, for the reason in `fault`."""
 
     def __init__(
         self, log: TrainingLog | None, shown: str, reporter: TrainReporter, fault: TrackingError | None = None
@@ -43,7 +43,7 @@ class TrialLog:
             self._gave_up(fault)
 
     def trial(self, result: TrialResult, folder: str) -> None:
-        """Tell of a trial that ended."""
+        """Log a finished trial."""
         if self._log is None or self._failed:
             return
         try:
@@ -52,7 +52,7 @@ class TrialLog:
             self._gave_up(fault)
 
     def finish(self, result: SweepResult, folder: str) -> list[str]:
-        """Tell what the sweep came to; returns where to look."""
+        """Log the result of the sweep; returns where to look."""
         if self._log is not None and not self._failed:
             try:
                 return [f"MLflow   {self._log.finish(result, folder) or self._shown}"]

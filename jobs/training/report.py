@@ -81,19 +81,19 @@ class Row:
     state: str = "waiting"
     point: EpochPoint | None = None
     seconds: float = 0.0
-    seen: int = 0
+    timed: int = 0
 
     def take(self, point: EpochPoint) -> None:
         """Count an epoch."""
         self.point, self.done = point, point.epoch + 1
-        self.seconds, self.seen = self.seconds + point.seconds, self.seen + 1
+        self.seconds, self.timed = self.seconds + point.seconds, self.timed + 1
 
     @property
     def left(self) -> float | None:
         """Seconds until the trial ends, by the mean of the epochs seen."""
-        if self.state != "training" or not self.seen:
+        if self.state != "training" or not self.timed:
             return None
-        return (self.epochs - self.done) * self.seconds / self.seen
+        return (self.epochs - self.done) * self.seconds / self.timed
 
 
 class TrainTerminal:
@@ -178,7 +178,7 @@ def columns_of(kinds: Set[Kind]) -> tuple[str, ...]:
 
 
 def kind_of(point: EpochPoint) -> Kind:
-    """What an epoch is of: only mappers tell the parts of their loss."""
+    """What an epoch is of: only mappers report the parts of their loss."""
     return "mapper" if point.parts else "network"
 
 

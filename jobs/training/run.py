@@ -126,16 +126,16 @@ def _trained(sweep: Sweep, plan: TrainPlan, reporter: TrainReporter, factory: Ru
 def _known(plan: TrainPlan, reporter: TrainReporter, log: TrialLog) -> Iterator[tuple[str, TrialResult]]:
     """Trials that ended in an earlier run; one that failed is tried again."""
     for item in plan.trials:
-        found = read_trial(item.task.folder)
-        if found is not None and found.key == item.task.key and found.state in DONE and _has_weights(found):
-            reporter.ended(found)
-            log.trial(found, item.task.folder)
-            yield item.task.name, found
+        result = read_trial(item.task.folder)
+        if result is not None and result.key == item.task.key and result.state in DONE and _has_weights(result):
+            reporter.ended(result)
+            log.trial(result, item.task.folder)
+            yield item.task.name, result
 
 
-def _has_weights(found: TrialResult) -> bool:
+def _has_weights(result: TrialResult) -> bool:
     """Whether its weights lie whole where it says; not so when someone removed or cut them, or moved the storage."""
-    return not found.weights or is_whole(found.weights)
+    return not result.weights or is_whole(result.weights)
 
 
 def _train(
@@ -146,19 +146,19 @@ def _train(
     reporter: TrainReporter,
     log: TrialLog,
 ) -> Iterator[TrialResult]:
-    """Results as trials end, each written and told before the next event is heard."""
+    """Results as trials end, each written and reported before the next event is read."""
     by_name = {item.task.name: item for item in todo}
-    seen: dict[str, list[EpochPoint]] = {}
+    points: dict[str, list[EpochPoint]] = {}
     for event in runner.run([item.task for item in todo]):
         stop.check()
         name = event.task.name
         if isinstance(event, Begun):
             reporter.begun(name, event.done)
         elif isinstance(event, EpochDone):
-            seen.setdefault(name, []).append(event.point)
+            points.setdefault(name, []).append(event.point)
             reporter.epoch(name, event.point)
         else:
-            report = event.report if isinstance(event, TrialDone) else _failed(event, seen.get(name, []))
+            report = event.report if isinstance(event, TrialDone) else _failed(event, points.get(name, []))
             result = trial_result(by_name[name], report, sweep.config.sweep, plan.sets[event.task.data].facts)
             write_trial(result, report.points, event.task.folder)
             reporter.ended(result)

@@ -134,7 +134,7 @@ def _memory_problems(
     if resources.gpus or resources.address or os.environ.get("RAY_ADDRESS"):
         return
     have = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    data = sum(part.images.nbytes for one in sets.values() for part in (one.train, one.held) if part is not None)
+    data = sum(part.images.nbytes for split in sets.values() for part in (split.train, split.held) if part is not None)
     copies = 1 if resources.runner == "local" else 2
     for trial in sweep.trials:
         probe = probes.get(_pair(trial)) if isinstance(trial, Trial) else mapped.get(trial.key)
@@ -142,9 +142,9 @@ def _memory_problems(
             continue
         need = data * copies + probe.needs(trial.recipe.batch)
         if need > have:
-            found = f"{have / 2**30:.1f} GiB in this machine"
+            actual = f"{have / 2**30:.1f} GiB in this machine"
             remedy = "lower recipe.batch, take less of the data, choose a smaller network, or train on a GPU"
-            yield Problem(trial.name, f"about {need / 2**30:.1f} GiB of memory", found, remedy)
+            yield Problem(trial.name, f"about {need / 2**30:.1f} GiB of memory", actual, remedy)
 
 
 def _planned(trial: Trial, options: dict[str, Any], sets: dict[str, TrainingSet], config: SweepConfig) -> PlannedTrial:

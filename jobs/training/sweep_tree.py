@@ -60,7 +60,7 @@ class RecipeConfig(Part, Recipe):
     def _said_elsewhere(cls, value: Any, info: ValidationInfo) -> Any:
         raise ValueError(f"it under {ELSEWHERE[info.field_name or '']}")
 
-    def given(self) -> dict[str, Any]:
+    def explicit(self) -> dict[str, Any]:
         """The fields that the file gives."""
         return self.model_dump(exclude_unset=True)
 
@@ -188,8 +188,8 @@ class MapperConfig(Part):
     @property
     def judged(self) -> tuple[str, ...]:
         """The factors by which it is judged."""
-        given = tuple(name for name in self.conditions if name != CLASS)
-        return given if self.factors is None else self.factors
+        conditions = tuple(name for name in self.conditions if name != CLASS)
+        return conditions if self.factors is None else self.factors
 
     @property
     def measured(self) -> tuple[str, ...]:

@@ -227,12 +227,12 @@ def _methods(raw: Sequence[Any], where: Locator) -> tuple[tuple[MethodEntry, ...
 
 def _kind_problems(data: dict[str, Any], where: Locator) -> Iterator[Problem]:
     """A sweep without anything to train, with one half of it, or with mappers that are to be shared among workers."""
-    given = [name for name in NETWORKS if data.get(name) not in (None, [], ())]
+    present = [name for name in NETWORKS if data.get(name) not in (None, [], ())]
     mappers = bool(data.get("mappers"))
     for name in NETWORKS:
-        if name not in given and (given or not mappers):
-            found, remedy = "nothing", "add it" if given else "add it, or mappers"
-            yield Problem(where((name,)), "this field", found, remedy)
+        if name not in present and (present or not mappers):
+            actual, remedy = "nothing", "add it" if present else "add it, or mappers"
+            yield Problem(where((name,)), "this field", actual, remedy)
     resources = data.get("resources")
     workers = resources.get("workers", 1) if isinstance(resources, dict) else 1
     if mappers and isinstance(workers, int) and workers > 1:
@@ -262,8 +262,8 @@ def _label_problems(config: SweepConfig, methods: Sequence[MethodEntry], where: 
     for kind in ("method", "architecture", "mapper", "dataset"):
         for label, count in Counter(labels[kind]).items():
             if count > 1:
-                found = f"{count} called {label!r}"
-                yield Problem(where((f"{kind}s",)), f"{kind}s with names of their own", found, "give them a label each")
+                twice = f"{count} called {label!r}"
+                yield Problem(where((f"{kind}s",)), f"{kind}s with names of their own", twice, "give them a label each")
     for index, rule in enumerate(config.exclude):
         for kind, value in rule.model_dump(exclude_none=True).items():
             if value not in labels[kind]:
@@ -273,12 +273,12 @@ def _label_problems(config: SweepConfig, methods: Sequence[MethodEntry], where: 
 
 
 def _trials(config: SweepConfig, methods: Sequence[MethodEntry]) -> Iterator[Trial]:
-    base, resources = config.recipe.given(), config.resources
+    base, resources = config.recipe.explicit(), config.resources
     for dataset, architecture, method, seed in product(config.datasets, config.architectures, methods, config.seeds):
         names = (label_of(method), label_of(architecture), label_of(dataset))
         if _excluded(config, {**dict(zip(("method", "architecture", "dataset"), names, strict=True)), "seed": seed}):
             continue
-        own = {**dataset.recipe.given(), **architecture.recipe.given(), **method.recipe.given()}
+        own = {**dataset.recipe.explicit(), **architecture.recipe.explicit(), **method.recipe.explicit()}
         fixed = {
             "seed": seed,
             "device": "cuda" if resources.gpus else "cpu",

@@ -125,13 +125,13 @@ def audit_trained(
     fleet = _fleet(template, sweep.config, [entry_of(trial) for trial in usable], **options)
     finished, generated = audit_both(fleet, reporter)
     others = [] if generated is None else [publish(*generated, reporter)]
-    found: dict[str, tuple[GapResult, ...]] = {}
+    gaps_by_trial: dict[str, tuple[GapResult, ...]] = {}
     for own, on_training in _on_training(fleet, finished, sweep, trained, usable, reporter):
-        found |= generalisation.gaps(fleet, finished, own, on_training)
+        gaps_by_trial |= generalisation.gaps(fleet, finished, own, on_training)
         others.append(publish(own, on_training, reporter))
-    finished = _with_training(finished, found, usable)
+    finished = _with_training(finished, gaps_by_trial, usable)
     audit = publish(fleet, finished, reporter)
-    return TrainedAndAudited(_kept(trained, found), audit, tuple(others), left_out)
+    return TrainedAndAudited(_kept(trained, gaps_by_trial), audit, tuple(others), left_out)
 
 
 def entry_of(trial: TrialResult) -> dict[str, Any]:
@@ -170,9 +170,9 @@ def _fleet(
     data["storage"] = storage or data.get("storage", sweep.storage)
     data.setdefault("on_model_fault", "skip")
     for part, names in (("resources", ("runner", "address")), ("tracking", ("enabled", "uri"))):
-        given = data.get(part) or {}
-        if isinstance(given, dict):
-            data[part] = {**{name: getattr(getattr(sweep, part), name) for name in names}, **given}
+        section = data.get(part) or {}
+        if isinstance(section, dict):
+            data[part] = {**{name: getattr(getattr(sweep, part), name) for name in names}, **section}
     if runner is not None and isinstance(data["resources"], dict):
         data["resources"]["runner"] = runner
     if not track and isinstance(data["tracking"], dict):
@@ -234,7 +234,7 @@ def _on_training(
 
 
 def _with_training(
-    finished: Finished, found: dict[str, tuple[GapResult, ...]], usable: Sequence[TrialResult]
+    finished: Finished, gaps_by_trial: dict[str, tuple[GapResult, ...]], usable: Sequence[TrialResult]
 ) -> Finished:
     """The audit with what is known of the training of its models, in its bundle too."""
     seconds = {trial.name: trial.seconds / trial.epochs for trial in usable if trial.epochs}
@@ -242,18 +242,18 @@ def _with_training(
     for model in finished.result.models:
         name = model.spec.name
         facts = {**model.facts, **({SECONDS_PER_EPOCH: seconds[name]} if name in seconds else {})}
-        models.append(generalisation.with_gaps(replace(model, facts=facts), found))
+        models.append(generalisation.with_gaps(replace(model, facts=facts), gaps_by_trial))
     result = replace(finished.result, models=tuple(models))
     write_bundle(result, finished.folder)
     return Finished(result, finished.folder)
 
 
-def _kept(trained: Trained, found: dict[str, tuple[GapResult, ...]]) -> Trained:
+def _kept(trained: Trained, gaps_by_trial: dict[str, tuple[GapResult, ...]]) -> Trained:
     """The sweep with the generalisation errors in its files."""
     trials = []
     for trial in trained.result.trials:
-        if trial.name in found:
-            trial = replace(trial, generalisation=found[trial.name])
+        if trial.name in gaps_by_trial:
+            trial = replace(trial, generalisation=gaps_by_trial[trial.name])
             folder = folder_of_trial(trained.folder, trial)
             write_trial(trial, read_curves(folder), folder)
         trials.append(trial)

@@ -61,7 +61,7 @@ def factory_uri(architecture: str, options: dict[str, Any], weights: str) -> str
 
 
 def generator_uri(options: dict[str, Any], weights: str, classes: tuple[str, ...]) -> str:
-    """The `generator:` source of samples of a mapper that is told the classes."""
+    """The `generator:` source of samples of a mapper conditioned on the classes."""
     names = {"names": ",".join(classes)} if not any("," in name for name in classes) else {}
     query = {"n": max(GENERATED, len(classes)), "classes": len(classes), **options, **names, "weights": weights}
     return _uri("generator", MAPPERS, "generated", query)
@@ -75,7 +75,7 @@ def _source(item: PlannedTrial, weights: str) -> str:
 
 
 def _mapper(item: PlannedTrial, facts: MapperFacts | None, weights: str, data: DataFacts) -> MapperFacts | None:
-    """What is known of a mapper, with its samples' source where it is told classes, of which `generated` wants two."""
+    """What is known of a mapper, with its samples' source where classes condition it; `generated` wants two."""
     if facts is None or isinstance(item.trial, Trial):
         return facts
     if CLASS not in item.trial.mapper.conditions or len(data.classes) < 2:

@@ -68,14 +68,14 @@ def _result(run: _Run) -> list[Finding]:
     assert run.thread is not None
     run.thread.join(run.check.seconds)
     if run.thread.is_alive():
-        found = f"no answer within {run.check.seconds:g} s"
+        actual = f"no answer within {run.check.seconds:g} s"
         remedy = "is the server, the network or the file system up?"
-        return [*run.findings, Finding(run.check.name, "fail", found, remedy)]
+        return [*run.findings, Finding(run.check.name, "fail", actual, remedy)]
     return run.findings
 
 
 def all_checks() -> tuple[Check, ...]:
-    """Every check, in the order in which they are told."""
+    """Every check, in the order of the report."""
     from jobs.upkeep import local, remote
 
     return (

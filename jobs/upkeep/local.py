@@ -49,17 +49,17 @@ def packages(around: CheckContext) -> Iterator[Finding]:
     except PackageNotFoundError:
         yield Finding("packages", "fail", "classwise is not installed", "install it: pip install -e .")
         return
-    needed = [one for one in declared if one.marker is None or one.marker.evaluate({"extra": ""})]
+    needed = [each for each in declared if each.marker is None or each.marker.evaluate({"extra": ""})]
     wrong = 0
-    for one in needed:
+    for each in needed:
         try:
-            found = version(one.name)
+            installed = version(each.name)
         except PackageNotFoundError:
-            found = ""
-        if not found or not one.specifier.contains(found, prereleases=True):
+            installed = ""
+        if not installed or not each.specifier.contains(installed, prereleases=True):
             wrong += 1
-            remedy = f"pip install '{one.name}{one.specifier}'"
-            yield Finding(one.name, "fail", found or "not installed", remedy)
+            remedy = f"pip install '{each.name}{each.specifier}'"
+            yield Finding(each.name, "fail", installed or "not installed", remedy)
     if not wrong:
         shown = ", ".join(f"{name} {version(name)}" for name in ("torch", "ray", "mlflow"))
         yield Finding("packages", "ok", f"{len(needed)} in their ranges; {shown}")
@@ -67,12 +67,12 @@ def packages(around: CheckContext) -> Iterator[Finding]:
 
 def cores(around: CheckContext) -> Iterator[Finding]:
     """Cores of the machine, and those that a container grants."""
-    seen, granted = os.cpu_count() or 1, _granted_cores()
-    if granted is not None and granted < seen:
+    visible, granted = os.cpu_count() or 1, _granted_cores()
+    if granted is not None and granted < visible:
         remedy = "Ray counts the machine's: set resources.workers, or ray start --num-cpus, to what is granted"
-        yield Finding("cores", "warn", f"{seen}, of which the container grants {granted:g}", remedy)
+        yield Finding("cores", "warn", f"{visible}, of which the container grants {granted:g}", remedy)
     else:
-        yield Finding("cores", "ok", str(seen))
+        yield Finding("cores", "ok", str(visible))
 
 
 def memory(around: CheckContext) -> Iterator[Finding]:
@@ -109,13 +109,13 @@ def gpu(around: CheckContext) -> Iterator[Finding]:
         return
     command = [sys.executable, "-c", TORCH]
     try:
-        asked = subprocess.run(command, capture_output=True, text=True, timeout=SLOW_SECONDS - 2, check=False)
+        process = subprocess.run(command, capture_output=True, text=True, timeout=SLOW_SECONDS - 2, check=False)
     except subprocess.TimeoutExpired:
         yield Finding("gpu", "fail", "torch did not start in time", "look at nvidia-smi and at the machine's load")
         return
-    count, _, cuda = asked.stdout.strip().partition(" ")
-    if asked.returncode or not count.isdigit():
-        yield Finding("gpu", "fail", " ".join(asked.stderr.split())[-200:], "install torch again")
+    count, _, cuda = process.stdout.strip().partition(" ")
+    if process.returncode or not count.isdigit():
+        yield Finding("gpu", "fail", " ".join(process.stderr.split())[-200:], "install torch again")
     elif count == "0":
         level: Level = "fail" if around.gpus else "warn"
         remedy = "install the driver and a CUDA build of torch, or set resources.gpus: 0"
@@ -146,7 +146,7 @@ def proxy(around: CheckContext) -> Iterator[Finding]:
 
 
 def storage_works(around: CheckContext) -> Iterator[Finding]:
-    """Room, and whether a file can be written, replaced at once, and dated."""
+    """Room, and whether a file can be written, replaced atomically, and dated."""
     url = around.storage
     if files.is_local(url):
         yield _room(url)

@@ -125,7 +125,7 @@ def carry_out(plan: PrunePlan, base: str, now: float) -> list[Item]:
             if name in held[fleet] or name == _accepted(base, fleet):
                 continue
             files.remove(files.join(base, item.path, BUNDLE))  # first: without it nobody takes it for complete
-            known[fleet] = [one for one in names if one != name]
+            known[fleet] = [remaining for remaining in names if remaining != name]
         files.remove(files.join(base, item.path))
         gone.append(item)
     _merge_uses(base, {item.path.removeprefix("cache/") for item in gone}, now)
@@ -147,7 +147,7 @@ def _bundles(base: str, entries: Sequence[Entry], rules: Rules, now: float) -> t
     }
     remove, kept = list(_unfinished(folders, complete, now)), []
     for fleet in sorted({fleet for fleet, _ in folders}):
-        names = sorted(name for one, name in folders if one == fleet and (one, name) in complete)
+        names = sorted(name for owner, name in folders if owner == fleet and (owner, name) in complete)
         for name, why, held in _judged(base, fleet, names, rules, now):
             path = f"audits/{fleet}/{name}"
             if held:
@@ -185,8 +185,8 @@ def _accepted(base: str, fleet: str) -> str:
     """The folder's name of a fleet's accepted audit as of now, "" without one; raises as `read_accepted`."""
     home = files.join(base, "audits", fleet)
     files.forget_listing(home)
-    found = read_accepted(home)
-    return found.folder if found is not None else ""
+    accepted = read_accepted(home)
+    return accepted.folder if accepted is not None else ""
 
 
 def _complete(base: str, fleet: str, known: Sequence[str]) -> list[str]:
@@ -227,10 +227,10 @@ def _compared(folder: str, names: Sequence[str]) -> set[str]:
     try:
         body = plainjson.parsed(files.read_bytes(files.join(folder, BUNDLE)))
         gates = [gate.get("not_worse_than") for gate in body["config"].get("gates", ())]
-        found = {str(name) for name in [*gates, body.get("baseline")] if name}
+        prefixes = {str(name) for name in [*gates, body.get("baseline")] if name}
     except (StorageError, ValueError, KeyError, AttributeError, TypeError):
         return set()
-    return {name for name in names if any(name.startswith(one) for one in found)}
+    return {name for name in names if any(name.startswith(prefix) for prefix in prefixes)}
 
 
 def _last(path: str) -> str:
@@ -275,11 +275,11 @@ def _unit_of(path: str) -> str:
 
 def _uses(base: str, notes: Sequence[str]) -> dict[str, float]:
     """When each table was last used, as audits noted it; a damaged note counts as none."""
-    found: dict[str, float] = {}
+    last_uses: dict[str, float] = {}
     for note in notes:
         for path, moment in _noted(files.join(base, "cache", note)).items():
-            found[path] = max(found.get(path, 0.0), moment)
-    return found
+            last_uses[path] = max(last_uses.get(path, 0.0), moment)
+    return last_uses
 
 
 def _noted(url: str) -> dict[str, float]:

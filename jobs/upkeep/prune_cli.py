@@ -104,8 +104,8 @@ def shown_size(size: float) -> str:
 
 def _require_terminal(plan: PrunePlan) -> None:
     if not sys.stdin.isatty():
-        found = f"no terminal to ask about {_sized(len(plan.remove), plan.size)}"
-        raise ConfigError(Problem("prune", "--yes", found, "look at --dry-run first, then give --yes"))
+        actual = f"no terminal to ask about {_sized(len(plan.remove), plan.size)}"
+        raise ConfigError(Problem("prune", "--yes", actual, "look at --dry-run first, then give --yes"))
 
 
 def _show(plan: PrunePlan) -> None:

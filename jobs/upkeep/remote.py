@@ -62,15 +62,15 @@ def _joined(address: str, around: CheckContext) -> Finding:
     environment = {**around.environment, "RAY_USAGE_STATS_ENABLED": "0"}
     command = [sys.executable, "-c", JOIN, address]
     try:
-        asked = subprocess.run(
+        process = subprocess.run(
             command, capture_output=True, text=True, timeout=SLOW_SECONDS - 2, check=False, env=environment
         )
     except subprocess.TimeoutExpired:
         return Finding("ray", "fail", f"{address} did not let a driver in", "is a Ray node running on this machine?")
-    if asked.returncode == 0:
-        have = json.loads(asked.stdout.splitlines()[-1])
+    if process.returncode == 0:
+        have = json.loads(process.stdout.splitlines()[-1])
         return Finding("ray", "ok", f"{address}, {have.get('CPU', 0):g} CPU, {have.get('GPU', 0):g} GPU, same versions")
-    text = redacted_line(" ".join(asked.stderr.split())[-300:])
+    text = redacted_line(" ".join(process.stderr.split())[-300:])
     if re.search(r"token|unauthenticated|401", text, re.IGNORECASE):
         return Finding("ray", "fail", text, TOKEN)
     if "mismatch" in text.lower():
@@ -88,7 +88,7 @@ def _dashboard(address: str, around: CheckContext) -> Finding:
     try:
         answer = requests.get(f"{address.rstrip('/')}/api/version", headers=headers, timeout=WIRE_SECONDS)
     except requests.RequestException as error:
-        return Finding("ray", "fail", _said(error), "start the cluster, or correct the address of its dashboard")
+        return Finding("ray", "fail", _message(error), "start the cluster, or correct the address of its dashboard")
     if answer.status_code in (401, 403):
         return Finding("ray", "fail", f"{address} refuses the token ({answer.status_code})", TOKEN)
     theirs, ours = str(_json(answer).get("ray_version", "unknown")), version("ray")
@@ -130,16 +130,16 @@ def _sqlite(check: str, uri: str, look: Any) -> Finding:
 
 def _schema(rows: Any, uri: str) -> Finding | None:
     """What is wrong with the schema of a store of MLflow's; its migrations are read as text, for importing is slow."""
-    found = next(iter(rows), ("",))[0]
+    revision = next(iter(rows), ("",))[0]
     known = _migrations()
     shown = without_secret(uri)
-    if found not in known:
+    if revision not in known:
         return Finding(
-            "mlflow", "fail", f"schema {found}, of a newer MLflow", "install the MLflow that wrote the store"
+            "mlflow", "fail", f"schema {revision}, of a newer MLflow", "install the MLflow that wrote the store"
         )
-    if found in known.values():
+    if revision in known.values():
         remedy = f"make a copy of the database, then: mlflow db upgrade {shown}"
-        return Finding("mlflow", "fail", f"schema {found}, of an older MLflow", remedy)
+        return Finding("mlflow", "fail", f"schema {revision}, of an older MLflow", remedy)
     return None
 
 
@@ -147,12 +147,12 @@ def _migrations() -> dict[str, str]:
     """Revision to the one before it, of the MLflow that is installed."""
     spec = find_spec("mlflow")
     home = Path(str(spec.origin)).parent if spec else Path()
-    found = {}
+    parents = {}
     for path in (home / "store" / "db_migrations" / "versions").glob("*.py"):
         ids = dict(re.findall(r"^(revision|down_revision) = [\"'](\w+)[\"']", path.read_text(), re.MULTILINE))
         if "revision" in ids:
-            found[ids["revision"]] = ids.get("down_revision", "")
-    return found
+            parents[ids["revision"]] = ids.get("down_revision", "")
+    return parents
 
 
 def _database(check: str, uri: str, table: str, *, schema: bool) -> Finding:
@@ -165,14 +165,14 @@ def _database(check: str, uri: str, table: str, *, schema: bool) -> Finding:
             if not sa.inspect(connection).has_table(table):
                 return Finding(check, "ok", f"{shown} answers; its tables will be made")
             if uri.startswith("postgresql"):
-                asked = sa.text("select has_table_privilege(:table, 'INSERT')")
-                if not connection.execute(asked, {"table": table}).scalar():
+                query = sa.text("select has_table_privilege(:table, 'INSERT')")
+                if not connection.execute(query, {"table": table}).scalar():
                     return Finding(check, "fail", f"{shown}: no right to write", f"grant insert, update on {table}")
             wrong = _schema(connection.execute(sa.text("select version_num from alembic_version")), uri)
             return (wrong if schema else None) or Finding(check, "ok", f"{shown} answers and can be written")
     except (sa.exc.SQLAlchemyError, ImportError) as error:
         return Finding(
-            check, "fail", f"{shown}: {_said(error)}", "start it, or correct the URI; classwise[postgres] is needed"
+            check, "fail", f"{shown}: {_message(error)}", "start it, or correct the URI; classwise[postgres] is needed"
         )
 
 
@@ -196,7 +196,7 @@ def _server(uri: str, around: CheckContext) -> Iterator[Finding]:
         yield _can_write(session, f"{base}/api/2.0/mlflow/experiments", around.experiment)
     except requests.RequestException as error:
         remedy = "start the server or correct the URI; behind a proxy set NO_PROXY; bundles wait for classwise sync"
-        yield Finding("mlflow", "fail", f"{without_secret(uri)}: {_said(error)}", remedy)
+        yield Finding("mlflow", "fail", f"{without_secret(uri)}: {_message(error)}", remedy)
 
 
 def _server_version(answer: Any) -> Finding:
@@ -207,11 +207,11 @@ def _server_version(answer: Any) -> Finding:
         return Finding(
             "mlflow version", "fail", f"server {theirs}, client {ours}", "use the same major version on both"
         )
-    found = f"server {theirs}, client {ours}"
+    actual = f"server {theirs}, client {ours}"
     if _minor(theirs) >= _minor(ours) - 3:
-        return Finding("mlflow version", "ok", found)
+        return Finding("mlflow version", "ok", actual)
     remedy = "upgrade the server: it is older than the client by several releases"
-    return Finding("mlflow version", "warn", found, remedy)
+    return Finding("mlflow version", "warn", actual, remedy)
 
 
 def _minor(text: str) -> int:
@@ -227,11 +227,11 @@ def _can_write(session: Any, experiments: str, experiment: str) -> Finding:
         return Finding("mlflow", "fail", f"refused ({answer.status_code})", SIGN_IN)
     if answer.status_code == 404:
         return Finding("mlflow", "ok", f"signed in; experiment {named['experiment_name']} will be made")
-    found = _json(answer).get("experiment", {})
-    if found.get("lifecycle_stage") == "deleted":
-        remedy = f"mlflow experiments restore --experiment-id {found.get('experiment_id')}"
+    described = _json(answer).get("experiment", {})
+    if described.get("lifecycle_stage") == "deleted":
+        remedy = f"mlflow experiments restore --experiment-id {described.get('experiment_id')}"
         return Finding("mlflow", "fail", f"experiment {named['experiment_name']} is deleted", remedy)
-    mark = {"experiment_id": found.get("experiment_id", ""), "key": PROBE_TAG}
+    mark = {"experiment_id": described.get("experiment_id", ""), "key": PROBE_TAG}
     wrote = session.post(f"{experiments}/set-experiment-tag", json={**mark, "value": "probe"}, timeout=WIRE_SECONDS)
     if wrote.status_code != 200:
         remedy = "ask for the permission EDIT on the experiment"
@@ -251,13 +251,13 @@ def schedules(around: CheckContext) -> Iterator[Finding]:
         yield _database("schedules", uri, "firings", schema=False)
 
 
-def _said(error: Exception) -> str:
+def _message(error: Exception) -> str:
     return redacted_line(" ".join(str(error).split()))[:300]
 
 
 def _json(answer: Any) -> dict[str, Any]:
     try:
-        found = answer.json()
+        body = answer.json()
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return body if isinstance(body, dict) else {}

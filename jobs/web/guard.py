@@ -132,12 +132,12 @@ class Guard:
     def _caller(self, header: bytes) -> str | None:
         """Who has this token; every known one is compared, and none ends the comparison early."""
         kind, _, token = header.partition(b" ")
-        given = sha256(token.strip()).digest()
-        found = None
+        hashed = sha256(token.strip()).digest()
+        caller = None
         for name, digest in self._digests.items():
-            if hmac.compare_digest(digest, given) and kind.lower() == b"bearer":
-                found = name
-        return found
+            if hmac.compare_digest(digest, hashed) and kind.lower() == b"bearer":
+                caller = name
+        return caller
 
     def _too_large(self) -> Problem:
         return Problem("body", f"at most {self._body} bytes", "more")

@@ -27,11 +27,11 @@ class ErrorBody(BaseModel):
 
 
 def error_body(error: ClasswiseError) -> ErrorBody:
-    """An error as the API tells it."""
+    """An error as the API returns it."""
     return ErrorBody(error=type(error).__name__, problems=[ProblemBody(**asdict(each)) for each in error.problems])
 
 
-_SAID = {
+_DESCRIPTIONS = {
     401: "No token, or one that is not known.",
     403: "The server's settings do not grant what the fleet names.",
     404: "No such audit.",
@@ -44,6 +44,6 @@ _SAID = {
 }
 
 
-def said(*statuses: int) -> dict[int | str, dict[str, Any]]:
+def refused(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """How OpenAPI describes refusals with these statuses."""
-    return {status: {"model": ErrorBody, "description": _SAID[status]} for status in statuses}
+    return {status: {"model": ErrorBody, "description": _DESCRIPTIONS[status]} for status in statuses}

@@ -35,9 +35,9 @@ def factory(uri: SourceUri, allowed: tuple[str, ...]) -> Callable[..., Any]:
     """
     module, name = factory_name(uri)
     if not any(fnmatchcase(module, pattern) for pattern in allowed):
-        found = f"{module!r}"
+        actual = f"{module!r}"
         remedy = f"add {module!r} to allowed_factories if you trust its code"
-        raise SourceError(Problem(uri.text, f"a module that matches {', '.join(allowed) or 'nothing'}", found, remedy))
+        raise SourceError(Problem(uri.text, f"a module that matches {', '.join(allowed) or 'nothing'}", actual, remedy))
     try:
         imported = import_module(module)
     except ImportError as error:
@@ -65,8 +65,8 @@ def call(uri: SourceUri, function: Callable[..., Any], arguments: dict[str, str]
     except ClasswiseError as error:
         raise SourceError(error.problems) from error
     except Exception as error:
-        found = without_values(f"{type(error).__name__}: {error}", arguments)
-        raise SourceError(Problem(uri.text, f"{function.__name__}({values}) to succeed", found)) from error
+        actual = without_values(f"{type(error).__name__}: {error}", arguments)
+        raise SourceError(Problem(uri.text, f"{function.__name__}({values}) to succeed", actual)) from error
 
 
 def source_hash(uri: SourceUri) -> Iterator[tuple[str, str]]:

@@ -1,7 +1,7 @@
 """What a file on disk really is, and its hash, before any library is asked to open it.
 
 A download page saved as weights, half a download and a git-lfs pointer are the everyday faults; a library would report
-them as "invalid magic number". The kind is told from the first bytes and the table of contents at the end.
+them as "invalid magic number". The kind is read from the first bytes and the table of contents at the end.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ def existing(path: Path, where: str, *, folder: bool = False) -> Path:
     """Return `path`, or raise a SourceError that says what is missing and where it was looked for."""
     kind = "folder" if folder else "file"
     if not (path.is_dir() if folder else path.is_file()):
-        found = "a file" if path.is_file() else "a folder" if path.is_dir() else "nothing"
+        actual = "a file" if path.is_file() else "a folder" if path.is_dir() else "nothing"
         remedy = f"looked in {path.absolute()}"
-        raise SourceError(Problem(where, f"a {kind} at {path}", f"{found} there", remedy))
+        raise SourceError(Problem(where, f"a {kind} at {path}", f"{actual} there", remedy))
     return path
 
 
@@ -45,7 +45,7 @@ def _sha256(path: str, _size: int, _modified: int) -> str:
 
 
 def file_kind(path: Path, where: str) -> str:
-    """Tell what a file is from its bytes: "zip", "safetensors", "pickle", "hdf5", "png", "parquet" or "unknown".
+    """The kind of a file, from its bytes: "zip", "safetensors", "pickle", "hdf5", "png", "parquet" or "unknown".
 
     Raises:
         SourceError: it is empty, a web page, an error message, a git-lfs pointer, a truncated archive, or an archive
@@ -74,8 +74,8 @@ def _refuse_text(head: bytes, size: int, where: str) -> None:
         remedy = "the download gave a page (login, quota, not found) instead of the file; fetch it again"
         raise SourceError(Problem(where, "binary data", "an HTML page", remedy))
     if text.startswith((b'{"error', b'{"message', b"not found", b"access denied")):
-        found = repr(head[:60].decode("utf-8", "replace"))
-        raise SourceError(Problem(where, "binary data", f"a server's error message {found}", "fetch it again"))
+        actual = repr(head[:60].decode("utf-8", "replace"))
+        raise SourceError(Problem(where, "binary data", f"a server's error message {actual}", "fetch it again"))
 
 
 def _check_zip(path: Path, size: int, where: str) -> None:
@@ -83,18 +83,18 @@ def _check_zip(path: Path, size: int, where: str) -> None:
         with zipfile.ZipFile(path) as archive:
             total = sum(entry.file_size for entry in archive.infolist())
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError, struct.error) as error:
-        found = f"a truncated or damaged archive of {size} bytes ({error})"
-        raise SourceError(Problem(where, "a complete file", found, "fetch it again")) from error
+        actual = f"a truncated or damaged archive of {size} bytes ({error})"
+        raise SourceError(Problem(where, "a complete file", actual, "fetch it again")) from error
     if total > BOMB_FLOOR and total > BOMB_RATIO * size:
-        found = f"one of {size} bytes that claims to hold {total} bytes"
-        raise SourceError(Problem(where, f"an archive that unpacks to at most {BOMB_RATIO} times its size", found))
+        actual = f"one of {size} bytes that claims to hold {total} bytes"
+        raise SourceError(Problem(where, f"an archive that unpacks to at most {BOMB_RATIO} times its size", actual))
 
 
 def safetensors_size(header: bytes) -> int | None:
     """Bytes of the whole safetensors file that has this header; None when it is none."""
     try:
-        found = plainjson.parsed(header)
-        ends = [int(entry["data_offsets"][1]) for name, entry in found.items() if name != "__metadata__"]
+        entries = plainjson.parsed(header)
+        ends = [int(entry["data_offsets"][1]) for name, entry in entries.items() if name != "__metadata__"]
     except (TypeError, ValueError, LookupError, AttributeError):
         return None
     return 8 + len(header) + max(ends, default=0)
@@ -105,14 +105,14 @@ def _check_safetensors(path: Path, head: bytes, size: int, where: str) -> bool:
     if not 2 <= length <= SAFETENSORS_HEADER_LIMIT:
         return False
     if size < 8 + length:
-        found = f"{size} bytes where the header alone takes {8 + length}"
-        raise SourceError(Problem(where, "a complete safetensors file", found, "fetch it again"))
+        actual = f"{size} bytes where the header alone takes {8 + length}"
+        raise SourceError(Problem(where, "a complete safetensors file", actual, "fetch it again"))
     with path.open("rb") as file:
         file.seek(8)
         expected = safetensors_size(file.read(length))
     if expected is None:
         return False
     if size != expected:
-        found = f"{size} bytes (truncated or padded)"
-        raise SourceError(Problem(where, f"a complete safetensors file of {expected} bytes", found, "fetch it again"))
+        actual = f"{size} bytes (truncated or padded)"
+        raise SourceError(Problem(where, f"a complete safetensors file of {expected} bytes", actual, "fetch it again"))
     return True

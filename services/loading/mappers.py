@@ -71,8 +71,8 @@ class LoadedMapper:
         with torch.no_grad():
             latents = self.module.encode(images)
         if not isinstance(latents, torch.Tensor) or latents.ndim != 2 or len(latents) != len(images):
-            found = f"shape {tuple(latents.shape)}" if isinstance(latents, torch.Tensor) else type(latents).__name__
-            raise MeasureError(Problem(self.uri, f"latents ({len(images)}, L) from encode", found))
+            actual = f"shape {tuple(latents.shape)}" if isinstance(latents, torch.Tensor) else type(latents).__name__
+            raise MeasureError(Problem(self.uri, f"latents ({len(images)}, L) from encode", actual))
         if not bool(latents.isfinite().all()):
             raise MeasureError(Problem(self.uri, "finite latents from encode", "NaN or infinity"))
         return latents
@@ -107,9 +107,9 @@ class LoadedMapper:
 
 def reconstruction(images: NDArray[np.floating[Any]], back: NDArray[np.floating[Any]]) -> Reconstruction:
     """Compare images (n, C, H, W) in [0, 1] with what came back."""
-    given = images.astype(np.float64)
-    mse = float(((back.astype(np.float64) - given) ** 2).mean())
-    spread = float(((given - given.mean(axis=0)) ** 2).mean())
+    original = images.astype(np.float64)
+    mse = float(((back.astype(np.float64) - original) ** 2).mean())
+    spread = float(((original - original.mean(axis=0)) ** 2).mean())
     psnr = -10.0 * float(np.log10(mse)) if mse > 0 else None
     return Reconstruction(mse, psnr, 1.0 - mse / spread if spread > 0 else None, len(images))
 
@@ -141,8 +141,8 @@ def _open(uri: str, device: str, allowed_factories: tuple[str, ...], _digest: st
     lacking = [name for name in ("encode", "decode") if not callable(getattr(module, name, None))]
     if lacking:
         remedy = "mark them @torch.jit.export when scripting" if parsed.scheme == "torchscript" else ""
-        found = f"a {type(module).__name__} without {' and '.join(lacking)}"
-        raise SourceError(Problem(uri, "a mapper with methods encode and decode", found, remedy))
+        actual = f"a {type(module).__name__} without {' and '.join(lacking)}"
+        raise SourceError(Problem(uri, "a mapper with methods encode and decode", actual, remedy))
     module = module.to(device).eval()
     for parameter in module.parameters():
         parameter.requires_grad_(False)

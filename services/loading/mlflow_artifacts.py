@@ -20,7 +20,7 @@ def fetch(address: str, where: str) -> Path:
 
         return Path(artifacts.download_artifacts(artifact_uri=_located(address), tracking_uri=_store()))
     except Exception as error:
-        raise SourceError(Problem(where, f"an MLflow artifact {address}", _said(error))) from error
+        raise SourceError(Problem(where, f"an MLflow artifact {address}", _message(error))) from error
 
 
 def _store() -> str | None:
@@ -34,7 +34,7 @@ def _store() -> str | None:
 def _located(address: str) -> str:
     """A `models:/` address as the place of its files, where MLflow would look it up in another store than `_store`.
 
-    `download_artifacts` looks models up in the process's own store whatever it is told (MLflow 3.17).
+    `download_artifacts` looks models up in the process's own store whatever store is named (MLflow 3.17).
     """
     from mlflow import MlflowClient, get_tracking_uri
 
@@ -50,5 +50,5 @@ def _located(address: str) -> str:
     return f"{place}{below or ''}"
 
 
-def _said(error: Exception) -> str:
+def _message(error: Exception) -> str:
     return f"{type(error).__name__}: {one_line(error)}"

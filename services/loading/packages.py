@@ -22,8 +22,8 @@ def package(name: str, where: str) -> Any:
             warnings.simplefilter("ignore", DeprecationWarning)
             return import_module(name)
     except (ImportError, RuntimeError) as error:
-        found = f"{type(error).__name__}: {error}"
-        raise SourceError(Problem(where, f"the package {name}", found, f"install {name} to match torch")) from error
+        actual = f"{type(error).__name__}: {error}"
+        raise SourceError(Problem(where, f"the package {name}", actual, f"install {name} to match torch")) from error
 
 
 def package_version(name: str) -> Iterator[tuple[str, str]]:

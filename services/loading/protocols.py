@@ -26,7 +26,7 @@ class Samples(Protocol):
         classes: K names in label order.
         groups: by column name, (N,) strings.
         digest: of the content and the selection; grouping columns are not in it, for no logit depends on them.
-        content: of the content alone, whatever is selected: what tells whether two audits saw the same samples.
+        content: of the content alone, whatever is selected: what shows whether two audits used the same samples.
         group_names: by column name, all values that the source has in it, sorted; those of no selected sample too.
         skipped: items that could not be read, left out, per class name.
         intake: what became of everything that the source holds.

@@ -45,9 +45,9 @@ class SourceUri:
         """The query as typed options.
 
         Raises:
-            SourceError: an option this scheme does not have, or a value that does not convert; all at once.
+            SourceError: an option this scheme does not have, or a value that does not convert; every problem together.
         """
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         problems: list[Problem] = []
         for key, value in self.query.items():
             if key not in converters:
@@ -56,12 +56,12 @@ class SourceUri:
                 problems.append(Problem(self.text, known, repr(key), remedy))
                 continue
             try:
-                found[key] = converters[key](value)
+                values[key] = converters[key](value)
             except ValueError as error:
                 problems.append(Problem(f"{self.text} ({key})", str(error), repr(value)))
         if problems:
             raise SourceError(problems)
-        return found
+        return values
 
 
 def parse_uri(text: str) -> SourceUri:

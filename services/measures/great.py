@@ -44,12 +44,12 @@ class Great(Measure):
 
     def from_logits(self, logits: NDArray[np.floating[Any]], labels: NDArray[np.integer[Any]]) -> Columns:
         """The series' column in [0, sqrt(pi / 2)] and `predicted`, `correct`, `saturated`, `finite`, `offset_free`."""
-        found = great_scores(logits, labels, temperature=self.temperature, activation=self.activation)
+        great = great_scores(logits, labels, temperature=self.temperature, activation=self.activation)
         return {
-            self.key: found.scores,
+            self.key: great.scores,
             "predicted": predictions(logits),
-            "correct": found.correct,
-            "saturated": found.saturated,
-            "finite": found.finite,
+            "correct": great.correct,
+            "saturated": great.saturated,
+            "finite": great.finite,
             "offset_free": offset_free_scores(logits, labels, temperature=self.temperature, activation=self.activation),
         }

@@ -108,14 +108,14 @@ class Minimal(Measure):
         }
         return [known[name] for name in self.attacks]
 
-    def _columns(self, found: Nearest) -> Columns:
-        distances = found.distances.cpu().numpy()
+    def _columns(self, nearest: Nearest) -> Columns:
+        distances = nearest.distances.cpu().numpy()
         censored = distances > self.search_limit
-        attack = np.where(censored, -1, found.attack.cpu().numpy())
+        attack = np.where(censored, -1, nearest.attack.cpu().numpy())
         return {
             "minimal/l2": np.minimum(distances, self.search_limit),
-            "correct": found.correct.cpu().numpy().astype(np.float64),
+            "correct": nearest.correct.cpu().numpy().astype(np.float64),
             "censored": censored.astype(np.float64),
             "attack": attack,
-            **found.tally.columns(),
+            **nearest.tally.columns(),
         }

@@ -82,8 +82,8 @@ class Pgd(Measure):
         """Attack one batch; the score of a sample is a function of the network, the sample, its id and the seed."""
         from services.measures.attacks.pgd import attack_curve
 
-        found = attack_curve(network, images, labels, ids, self.curve(), seed=seed)
-        return survival_columns(self.series(), found)
+        survival = attack_curve(network, images, labels, ids, self.curve(), seed=seed)
+        return survival_columns(self.series(), survival)
 
     def curve(self) -> tuple[Descent, ...]:
         from services.measures.attacks.pgd import Descent
@@ -117,8 +117,8 @@ def survival_extras(steps: tuple[str, ...]) -> tuple[Column, ...]:
     return Column("broken_by", "code", ("unbroken", "misclassified", *steps), first=-1), Column("queries", "count")
 
 
-def survival_columns(series: tuple[Series, ...], found: Survival) -> Columns:
+def survival_columns(series: tuple[Series, ...], curve: Survival) -> Columns:
     """The score table of an attack within balls: one column a radius, and the extras."""
-    scores = {each.key: row.astype(np.float64) for each, row in zip(series, found.survived, strict=True)}
-    extras = {"correct": found.correct.astype(np.float64), "broken_by": found.broken_by, **found.tally.columns()}
+    scores = {each.key: row.astype(np.float64) for each, row in zip(series, curve.survived, strict=True)}
+    extras = {"correct": curve.correct.astype(np.float64), "broken_by": curve.broken_by, **curve.tally.columns()}
     return {**scores, **extras}

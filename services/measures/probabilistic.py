@@ -100,6 +100,11 @@ class VerdictMeasure(PerturbationMeasure):
     def threshold(self) -> float:
         raise NotImplementedError
 
+    @property
+    def variant(self) -> str:
+        """The measure with the parameters that keys tell apart."""
+        return self.name
+
     def stem(self, radius: float) -> str:
         """Series key without /certified and /possible."""
         raise NotImplementedError
@@ -120,7 +125,8 @@ class VerdictMeasure(PerturbationMeasure):
                 f"{self.claim()} {word} ({self.spoken(radius)})",
                 binary=True,
                 evidence=evidence,
-                label=ending,
+                label=self.variant,
+                brackets=self.stem(radius),
                 **self.threat(radius),
             )
             for radius in self.radii
@@ -151,19 +157,19 @@ class VerdictMeasure(PerturbationMeasure):
         passes = Passes(network, images, labels, ids, seed)
         columns: Columns = {}
         for radius in self.radii:
-            found = sequential_verdicts(passes.failures_at(self.kind, radius), len(ids), self.boundary())
-            columns |= self._columns(self.stem(radius), found)
+            verdicts = sequential_verdicts(passes.failures_at(self.kind, radius), len(ids), self.boundary())
+            columns |= self._columns(self.stem(radius), verdicts)
         return columns
 
     @staticmethod
-    def _columns(stem: str, found: Verdicts) -> Columns:
+    def _columns(stem: str, verdicts: Verdicts) -> Columns:
         return {
-            f"{stem}/certified": (found.verdict > 0).astype(np.float64),
-            f"{stem}/possible": (found.verdict >= 0).astype(np.float64),
-            f"{stem}/verdict": found.verdict,
-            f"{stem}/draws": found.draws,
-            f"{stem}/failures": found.failures,
-            f"{stem}/passes": found.passes,
+            f"{stem}/certified": (verdicts.verdict > 0).astype(np.float64),
+            f"{stem}/possible": (verdicts.verdict >= 0).astype(np.float64),
+            f"{stem}/verdict": verdicts.verdict,
+            f"{stem}/draws": verdicts.draws,
+            f"{stem}/failures": verdicts.failures,
+            f"{stem}/passes": verdicts.passes,
         }
 
 
@@ -184,9 +190,12 @@ class ProbAcc(VerdictMeasure):
     def threshold(self) -> float:
         return self.rho
 
+    @property
+    def variant(self) -> str:
+        return self.name if self.rho == ProbAcc.model_fields["rho"].default else f"{self.name}-{self.rho:.6g}"
+
     def stem(self, radius: float) -> str:
-        at = "" if self.rho == ProbAcc.model_fields["rho"].default else f"-{self.rho:.6g}"
-        return f"probacc{at}/{self.label(radius)}"
+        return f"{self.variant}/{self.label(radius)}"
 
     def claim(self) -> str:
         return f"PR >= {1.0 - self.rho:.6g}"

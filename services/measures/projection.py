@@ -44,7 +44,7 @@ class Projection(Measure):
         reach: units are multiplied by it: 2 looks twice as far.
         least_explained: a mapper that explains less of the samples' variance than this is refused, for it does not
             reconstruct and cannot judge; looked at on 64 samples spread over the set.
-        label: tells two mappers apart in one fleet: the key becomes ``projection-LABEL/tol``.
+        label: distinguishes two mappers in one fleet: the key becomes ``projection-LABEL/tol``.
         names: what dimensions stand for, by their column: ``{8: thickness}``; for pictures and tables.
 
     Extra columns: `correct`; `agrees`, the share of dimensions at whose centre the label is the sample's own;
@@ -167,7 +167,7 @@ class Projection(Measure):
 
         latents = passes(mapper.encode, images)
         chunk = 16 * len(images) if images.is_cuda else min(cached_chunk(images[0].numel()), 2 * len(images))
-        found = project(
+        projected = project(
             network,
             mapper.decode,
             latents,
@@ -181,11 +181,11 @@ class Projection(Measure):
             back = passes(lambda codes: decoded(mapper.decode, codes), latents)
         error = (back.double() - images.double()).square().mean(dim=(1, 2, 3))
         correct = margins(logits, labels) > 0
-        return self._columns(found, axes, *(one.cpu().numpy() for one in (logits.argmax(dim=1), correct, error)))
+        return self._columns(projected, axes, *(part.cpu().numpy() for part in (logits.argmax(dim=1), correct, error)))
 
     def _columns(
         self,
-        found: Projected,
+        projected: Projected,
         axes: Axes,
         own: NDArray[np.int64],
         correct: NDArray[np.bool_],
@@ -193,21 +193,21 @@ class Projection(Measure):
     ) -> Columns:
         centre, unit = axes.centre.double().cpu().numpy(), axes.unit.double().cpu().numpy()
         columns: Columns = {
-            self.series()[0].key: found.moves.mean(axis=(1, 2)),
+            self.series()[0].key: projected.moves.mean(axis=(1, 2)),
             "correct": correct.astype(np.float64),
-            "agrees": (found.start == own[:, None]).mean(axis=1),
-            "censored": found.censored.mean(axis=(1, 2)),
-            "dev": (np.abs(found.moves[:, :, 1] - found.moves[:, :, 0]) * unit / 2.0).mean(axis=1),
+            "agrees": (projected.start == own[:, None]).mean(axis=1),
+            "censored": projected.censored.mean(axis=(1, 2)),
+            "dev": (np.abs(projected.moves[:, :, 1] - projected.moves[:, :, 0]) * unit / 2.0).mean(axis=1),
             "error": error,
-            "non_finite": found.non_finite.astype(np.float64),
-            "queries": found.queries + 2.0,
+            "non_finite": projected.non_finite.astype(np.float64),
+            "queries": projected.queries + 2.0,
         }
         for d, column in enumerate(axes.dimensions.tolist()):
             columns[f"d{column:03d}/centre"] = np.full(len(own), centre[d])
             columns[f"d{column:03d}/unit"] = np.full(len(own), unit[d])
             for side, way in enumerate(("down", "up")):
-                columns[f"d{column:03d}/{way}"] = found.moves[:, d, side]
-                columns[f"d{column:03d}/{way}_censored"] = found.censored[:, d, side].astype(np.float64)
+                columns[f"d{column:03d}/{way}"] = projected.moves[:, d, side]
+                columns[f"d{column:03d}/{way}_censored"] = projected.censored[:, d, side].astype(np.float64)
         return columns
 
     def _axes(self, mapper: LoadedMapper, latents: int) -> Axes:
@@ -232,24 +232,24 @@ class Projection(Measure):
             return Axes(chosen, middle.repeat(len(which)), self.reach * half.repeat(len(which)))
         if self.axes == "sampled":
             drawn = np.random.default_rng(self.draw_seed).uniform(*self.range, (self.draws, latents))
-            centre, unit = (torch.from_numpy(one) for one in (drawn.mean(axis=0), drawn.std(axis=0)))
+            centre, unit = (torch.from_numpy(array) for array in (drawn.mean(axis=0), drawn.std(axis=0)))
             return Axes(chosen, centre[chosen], self.reach * unit[chosen])
         learned = mapper.learned()
         if learned is None:
             remedy = "set axes: range or sampled, and range: [low, high], or give the mapper buffers centre and unit"
             raise MeasureError(Problem(f"{self.name} (axes)", "a mapper with centre and unit", "one without", remedy))
-        centre, unit = (one.detach().cpu().double() for one in learned)
+        centre, unit = (array.detach().cpu().double() for array in learned)
         if centre.shape != (latents,) or unit.shape != (latents,) or not bool((unit > 0).all()):
             expected = f"centre and unit ({latents},) with unit above 0"
-            found = f"shapes {tuple(centre.shape)} and {tuple(unit.shape)}, least unit {float(unit.min()):.3g}"
-            raise MeasureError(Problem(self.mapper, expected, found))
+            actual = f"shapes {tuple(centre.shape)} and {tuple(unit.shape)}, least unit {float(unit.min()):.3g}"
+            raise MeasureError(Problem(self.mapper, expected, actual))
         return Axes(chosen, centre[chosen], self.reach * unit[chosen])
 
     def _require_faithful(self, quality: Reconstruction) -> None:
         if quality.explained is not None and quality.explained >= self.least_explained:
             return
         measured = f"{quality.explained:.1%}" if quality.explained is not None else "none, for all are the same"
-        found = f"{measured} (mean squared error {quality.mse:.4g} on {quality.images} samples)"
+        actual = f"{measured} (mean squared error {quality.mse:.4g} on {quality.images} samples)"
         expected = f"a mapper that explains at least {self.least_explained:.0%} of the samples' variance"
         remedy = "train it longer, on data like these samples; lower least_explained to judge by it all the same"
-        raise MeasureError(Problem(f"{self.name} ({self.mapper})", expected, found, remedy))
+        raise MeasureError(Problem(f"{self.name} ({self.mapper})", expected, actual, remedy))

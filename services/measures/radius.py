@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from services.measures.sampling.passes import Passes
 
 LARGEST_CHUNK = 1024
-"""Draws a sample takes at once, at most: memory does not grow with `draws`."""
+"""Draws of a sample per pass, at most: memory does not grow with `draws`."""
 
 
 class Radius(Measure):

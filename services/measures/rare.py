@@ -86,8 +86,8 @@ class Rare(PerturbationMeasure):
         passes = Passes(network, images, labels, ids, seed)
         columns: Columns = {}
         for radius in self.radii:
-            found = [self._estimate(passes, row, radius) for row in range(len(ids))]
-            columns |= self._columns(f"rare/{self.label(radius)}", found)
+            events = [self._estimate(passes, row, radius) for row in range(len(ids))]
+            columns |= self._columns(f"rare/{self.label(radius)}", events)
         return columns
 
     def _estimate(self, passes: Passes, row: int, radius: float) -> RareEvent:
@@ -103,19 +103,19 @@ class Rare(PerturbationMeasure):
         rng = np.random.Generator(np.random.Philox(key=[passes.seed % 2**64, sample % 2**64], counter=counter))
         return rare_event(lambda u: _margins(passes, self.kind, row, u, radius), normals, self.plan, rng)
 
-    def _columns(self, key: str, found: list[RareEvent]) -> Columns:
+    def _columns(self, key: str, events: list[RareEvent]) -> Columns:
         floor = self.kappa / 10
-        p = np.array([floor if event.probability is None else event.probability for event in found])
+        p = np.array([floor if event.probability is None else event.probability for event in events])
         decades = np.clip(-np.log10(np.maximum(p, floor)), 0.0, -math.log10(self.kappa))
-        high = np.array([event.high for event in found])
+        high = np.array([event.high for event in events])
         return {
             key: decades,
             f"{key}/below": (high < self.kappa).astype(np.float64),
             f"{key}/probability": p,
-            f"{key}/low": np.array([event.low for event in found]),
+            f"{key}/low": np.array([event.low for event in events]),
             f"{key}/high": high,
-            f"{key}/passes": np.array([event.passes for event in found], dtype=np.int64),
-            f"{key}/censored": np.array([event.probability is None for event in found], dtype=bool),
+            f"{key}/passes": np.array([event.passes for event in events], dtype=np.int64),
+            f"{key}/censored": np.array([event.probability is None for event in events], dtype=bool),
         }
 
 

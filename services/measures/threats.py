@@ -52,7 +52,7 @@ def check_radii(radii: tuple[float, ...], norm: Norm) -> tuple[float, ...]:
 
     Raises:
         ValueError: an Linf radius above 1, which exceeds the pixel range and is meant in 255ths; two radii that round
-            to the same five decimals, which the keys of their series could not tell apart.
+            to the same five decimals, which the keys of their series could not distinguish.
     """
     if norm == "Linf":
         check_pixel_units("an Linf epsilon", radii)

@@ -48,18 +48,18 @@ class Judgement:
     reasons: tuple[str, ...] = ()
 
 
-def adequacy(seen: Sequence[AttackObservations]) -> Judgement:
+def adequacy(observed: Sequence[AttackObservations]) -> Judgement:
     """Judge the attacks behind one number together.
 
     Inadequate when any of them shows a sign. Unknown when none does but no gradients were looked at: then no check
     could have seen one. Adequate otherwise.
     """
-    signs = tuple(f"{attack.attack}: {finding.sentence}" for attack in seen for finding in attack.findings)
+    signs = tuple(f"{attack.attack}: {finding.sentence}" for attack in observed for finding in attack.findings)
     if signs:
         return Judgement(Adequacy.INADEQUATE, (*signs, REMEDY))
-    if not seen:
+    if not observed:
         return Judgement(Adequacy.UNKNOWN, ("no attack was measured",))
-    if not any(attack.gradients for attack in seen):
-        unseen = f"no check of {', '.join(attack.attack for attack in seen)} looked at gradients"
-        return Judgement(Adequacy.UNKNOWN, (unseen, "measure pgd or minimal, whose zero gradients are counted"))
+    if not any(attack.gradients for attack in observed):
+        unchecked = f"no check of {', '.join(attack.attack for attack in observed)} looked at gradients"
+        return Judgement(Adequacy.UNKNOWN, (unchecked, "measure pgd or minimal, whose zero gradients are counted"))
     return Judgement(Adequacy.ADEQUATE)

@@ -50,8 +50,8 @@ class Grid:
 
     def nodes(self, activation: Activation, *, also: float = 1.0) -> TemperatureNodes:
         """The nodes from which every temperature of the grid, T = 1 and `also` can be interpolated."""
-        asked = (self.low, self.high, 1.0, also)
-        return TemperatureNodes.covering(min(asked), max(*asked, 1.0001 * min(asked)), activation=activation)
+        ends = (self.low, self.high, 1.0, also)
+        return TemperatureNodes.covering(min(ends), max(*ends, 1.0001 * min(ends)), activation=activation)
 
     def coarse(self) -> Floats:
         """low, low + step, ..., and high itself."""
@@ -192,47 +192,47 @@ def plateau_around(curve: Floats, best: int) -> tuple[int, int]:
 
 
 def _report(
-    found: CalibrationResult, curves: Sequence[ClassCurve], reference: Sequence[float | None]
+    result: CalibrationResult, curves: Sequence[ClassCurve], reference: Sequence[float | None]
 ) -> CalibrationResult:
     """Add the correlations with the reference ranking, and the sentences a reader needs."""
-    if found.temperature is None:
-        return found
+    if result.temperature is None:
+        return result
     known = [
         (c, r)
         for c, r in zip(curves, reference or [None] * len(curves), strict=True)
         if r is not None and c.accuracy is not None
     ]
     truth = np.array([r for _, r in known])
-    temperatures = np.array([found.temperature, 1.0])
+    temperatures = np.array([result.temperature, 1.0])
     scores = np.array([curve.aggregate(temperatures) for curve, _ in known]).reshape(len(known), 2)
     after, before = (spearman(scores[:, column], truth) for column in (0, 1))
     alone = spearman(np.array([curve.accuracy for curve, _ in known]), truth)
     return CalibrationResult(
-        found.policy,
-        found.temperature,
-        objective=found.objective,
-        at_edge=found.at_edge,
-        plateau=found.plateau,
+        result.policy,
+        result.temperature,
+        objective=result.objective,
+        at_edge=result.at_edge,
+        plateau=result.plateau,
         reference=after.value,
         reference_before=before.value,
         reference_accuracy=alone.value,
-        grid=found.grid,
-        curve=found.curve,
-        notes=calibration_notes(found, after, before, alone, len(known)),
+        grid=result.grid,
+        curve=result.curve,
+        notes=calibration_notes(result, after, before, alone, len(known)),
     )
 
 
 def calibration_notes(
-    found: CalibrationResult, after: Estimate, before: Estimate, alone: Estimate, models: int
+    result: CalibrationResult, after: Estimate, before: Estimate, alone: Estimate, models: int
 ) -> tuple[str, ...]:
     """The plain sentences of a calibration: edge, plateau, and what it does to the reference ranking."""
     notes = []
-    if found.plateau and found.plateau[1] > found.plateau[0]:
+    if result.plateau and result.plateau[1] > result.plateau[0]:
         notes.append(
-            f"The objective keeps its best value from T = {found.plateau[0]:g} to {found.plateau[1]:g}: "
-            f"T = {found.temperature:g} is one of many equal choices."
+            f"The objective keeps its best value from T = {result.plateau[0]:g} to {result.plateau[1]:g}: "
+            f"T = {result.temperature:g} is one of many equal choices."
         )
-    if found.at_edge:
+    if result.at_edge:
         notes.append("The best temperature reaches the edge of the grid: the grid chose it, not the objective.")
     if after.value is None:
         notes.append(f"No reference ranking was checked: {models} models declare a robust accuracy; {after.reason}.")

@@ -1,4 +1,4 @@
-"""Worse or better than before: the same samples scored in two audits, and many such comparisons at once.
+"""Worse or better than before: the same samples scored in two audits, and many such comparisons together.
 
 Each comparison has two one-sided hypotheses, "the mean has not fallen" and "the mean has not risen", and a valid
 finite-sample p-value for each:

@@ -15,9 +15,9 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 
-def fault(where: str, expected: str, found: str, remedy: str = "") -> MeasureError:
+def fault(where: str, expected: str, actual: str, remedy: str = "") -> MeasureError:
     """The error that numerics raise for arguments they cannot work with."""
-    return MeasureError(Problem(where, expected, found, remedy))
+    return MeasureError(Problem(where, expected, actual, remedy))
 
 
 def as_indices(values: NDArray[Any], n: int, size: int, where: str) -> Ints:

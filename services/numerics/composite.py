@@ -21,7 +21,7 @@ ALIKE = "the compared models are alike in every metric that counts"
 _SAME = 1e-12
 """A spread below this share of the largest number is rounding: the metric counts as the same for all."""
 _DIGITS = 12
-"""Decimals of a composite that places are told by; further ones depend on the order of summation."""
+"""Decimals of a composite that decide places; further ones depend on the order of summation."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def composite(
     """``sum_j w_j s_ij / sum_j w_j`` with ``s_ij = (v_ij - min_j) / (max_j - min_j)``, reversed where lower is better.
 
     Min and max are taken over the compared models: those that have all metrics of positive weight. A metric in which
-    these are all equal has no spread, tells no two of them apart, and is left out of both sums; so is one of weight 0.
+    these are all equal has no spread, separates no two of them, and is left out of both sums; so is one of weight 0.
     Scores do not change when a metric is measured in other units, or when all weights are multiplied by a number.
 
     Args:

@@ -113,11 +113,11 @@ def class_order(
     for certainty, speaks in ((Certainty.CERTAIN, _after_union), (Certainty.POSSIBLE, _alone)):
         spoken = [[move for move in moves if speaks(move, table, level)] for moves in (lists, cycles)]
         if any(spoken):
-            return _found(_largest(spoken[0], spoken[1], table), table, right / total, certainty)
+            return _result(_largest(spoken[0], spoken[1], table), table, right / total, certainty)
     return ClassOrder((), (), right / total, right / total, Certainty.NONE)
 
 
-def _found(move: _Move, table: _Counts, accuracy: float, certainty: Certainty) -> ClassOrder:
+def _result(move: _Move, table: _Counts, accuracy: float, certainty: Certainty) -> ClassOrder:
     total = int(table.samples.sum())
     stay, moved = (int(table.at(move.classes, to).sum()) for to in (move.classes, move.to))
     here = int(table.samples[move.classes].sum())
@@ -200,14 +200,14 @@ def _best_run(gain: NDArray[np.float64]) -> slice:
 def _cycles(table: _Counts) -> Iterator[_Move]:
     """Cycles of classes that are predicted more often as the next one than as themselves or any other."""
     following = _most_frequent(table)
-    seen = np.zeros(table.size, dtype=np.int64)
+    visited = np.zeros(table.size, dtype=np.int64)
     for start in np.flatnonzero(following >= 0).tolist():
         path, k = [], start
-        while k >= 0 and not seen[k]:
-            seen[k] = start + 1
+        while k >= 0 and not visited[k]:
+            visited[k] = start + 1
             path.append(k)
             k = int(following[k])
-        if k >= 0 and seen[k] == start + 1:
+        if k >= 0 and visited[k] == start + 1:
             cycle = np.array(path[path.index(k) :])
             yield _Move(cycle, following[cycle], _log_cycles(table.size, len(cycle)))
 
@@ -216,9 +216,9 @@ def _most_frequent(table: _Counts) -> Ints:
     """(K,) the class that each class is mostly predicted as; -1 where that is itself or there are no samples."""
     rows, columns = table.codes // table.size, table.codes % table.size
     order = np.lexsort((columns, rows != columns, -table.counts, rows))
-    found, first = np.unique(rows[order], return_index=True)
+    present, first = np.unique(rows[order], return_index=True)
     best = np.full(table.size, -1)
-    best[found] = columns[order][first]
+    best[present] = columns[order][first]
     return np.where(best == np.arange(table.size), -1, best)
 
 

@@ -83,7 +83,7 @@ class Limits:
     unbounded: float = 0.0
 
 
-def find_masking(seen: Observations, limits: Limits | None = None) -> tuple[Finding, ...]:
+def find_masking(observed: Observations, limits: Limits | None = None) -> tuple[Finding, ...]:
     """All signs of masked gradients above their limits; empty when there are none, or nothing to look at.
 
     A sample is a sign when it is correctly classified and: at least half of its input gradients are exactly zero; it
@@ -93,29 +93,29 @@ def find_masking(seen: Observations, limits: Limits | None = None) -> tuple[Find
     Raises:
         MeasureError: columns of different lengths.
     """
-    bounds, correct = limits or Limits(), _column(seen.correct, None) > 0
+    bounds, correct = limits or Limits(), _column(observed.correct, None) > 0
     if not correct.any():
         return ()
     return tuple(
         Finding(sign, int(shown.sum()), float(shown.sum() / correct.sum()), _sentence(sign, shown, correct))
-        for sign, shown, limit in _signs(seen, correct, bounds)
+        for sign, shown, limit in _signs(observed, correct, bounds)
         if shown.sum() / correct.sum() > limit
     )
 
 
 def _signs(
-    seen: Observations, correct: NDArray[np.bool_], limits: Limits
+    observed: Observations, correct: NDArray[np.bool_], limits: Limits
 ) -> Iterator[tuple[Sign, NDArray[np.bool_], float]]:
     n = len(correct)
-    stands = correct & (_column(seen.attack, n) >= 1)
-    if seen.zero_gradient is not None:
-        yield Sign.ZERO_GRADIENT, correct & (_column(seen.zero_gradient, n) >= 0.5), limits.zero
-    weaker = ((Sign.NOISE, seen.noise), (Sign.BLACK_BOX, seen.black_box), (Sign.SHORTER, seen.shorter))
+    stands = correct & (_column(observed.attack, n) >= 1)
+    if observed.zero_gradient is not None:
+        yield Sign.ZERO_GRADIENT, correct & (_column(observed.zero_gradient, n) >= 0.5), limits.zero
+    weaker = ((Sign.NOISE, observed.noise), (Sign.BLACK_BOX, observed.black_box), (Sign.SHORTER, observed.shorter))
     for sign, survival in weaker:
         if survival is not None:
             yield sign, stands & (_column(survival, n) < 1), limits.weaker
-    if seen.unbounded is not None:
-        yield Sign.UNBOUNDED, correct & (_column(seen.unbounded, n) >= 1), limits.unbounded
+    if observed.unbounded is not None:
+        yield Sign.UNBOUNDED, correct & (_column(observed.unbounded, n) >= 1), limits.unbounded
 
 
 _WORDS = {

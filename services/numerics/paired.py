@@ -26,7 +26,7 @@ class Paired:
 
     Attributes:
         overall: over all pairs; low and high each hold with probability at least 1 - alpha.
-        groups: per group; all lower limits hold at once with probability at least 1 - alpha (Bonferroni), and all upper
+        groups: per group; all lower limits hold jointly with probability at least 1 - alpha (Bonferroni), and all upper
             ones likewise. A group without pairs is undefined.
         p_values: per group, of "the mean difference is at most -margin"; None without pairs.
         adjusted: the same by Holm's step-down over the groups: rejecting those <= alpha errs with probability <= alpha.

@@ -57,7 +57,7 @@ class Profile:
 
     @classmethod
     def merge(cls, profiles: Iterable[Profile]) -> Profile:
-        """The profile of all samples together, bitwise equal to the one made at once.
+        """The profile of all samples together, bitwise equal to the one made of the whole.
 
         Raises:
             MeasureError: nothing to merge, or profiles of different bounds or numbers of groups.

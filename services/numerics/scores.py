@@ -38,8 +38,8 @@ class GreatScores:
     Attributes:
         scores: (N,) in [0, sqrt(pi / 2)]; 0 where not correct.
         correct: (N,) the label's logit is strictly the largest; a tie for the top is not correct.
-        saturated: (N,) correct, and the margin within 2**-24 of 0 or 1, where float32 evaluation cannot tell it from
-            the end of the range. When many margins saturate, classes tie and a disparity of 0 looks fair.
+        saturated: (N,) correct, and the margin within 2**-24 of 0 or 1, where float32 evaluation cannot distinguish it
+            from the end of the range. When many margins saturate, classes tie and a disparity of 0 looks fair.
         finite: (N,) all logits finite; other samples count, as not correct with score 0.
     """
 
@@ -135,15 +135,15 @@ def predictions(logits: Logits) -> Ints:
 
 
 def _chunk_scores(logits: Logits, labels: Ints, temperature: float, activation: Activation) -> GreatScores:
-    found = margins(logits, labels)
+    split = margins(logits, labels)
     if activation == "sigmoid":
-        margin = np.where(found.correct, sigmoid_margin(found.own, found.rival, temperature), 0.0)
+        margin = np.where(split.correct, sigmoid_margin(split.own, split.rival, temperature), 0.0)
     else:
-        rows = np.flatnonzero(found.correct)
+        rows = np.flatnonzero(split.correct)
         margin = np.zeros(labels.size)
-        margin[rows] = softmax_margin(logits[rows], found.own[rows], found.rival[rows], temperature)
-    saturated = found.correct & ((margin <= SATURATION) | (margin >= 1.0 - SATURATION))
-    return GreatScores(GREAT_BOUND * margin, found.correct, saturated, found.finite)
+        margin[rows] = softmax_margin(logits[rows], split.own[rows], split.rival[rows], temperature)
+    saturated = split.correct & ((margin <= SATURATION) | (margin >= 1.0 - SATURATION))
+    return GreatScores(GREAT_BOUND * margin, split.correct, saturated, split.finite)
 
 
 def great_scores(

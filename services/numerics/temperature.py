@@ -128,9 +128,9 @@ def class_sums(
         raise fault("logits", f"{n_classes} classes", f"{array.shape[1]}")
     sums = np.zeros((grid.size, n_classes))
     for rows in chunks(*array.shape):
-        found = margins(array[rows], targets[rows])
-        kept = np.flatnonzero(found.correct)
-        own, rival, classes = found.own[kept], found.rival[kept], targets[rows][kept]
+        split = margins(array[rows], targets[rows])
+        kept = np.flatnonzero(split.correct)
+        own, rival, classes = split.own[kept], split.rival[kept], targets[rows][kept]
         parts = None if activation == "sigmoid" else partition_functions(array[rows][kept], classes, grid)
         _add(sums, own, rival, parts, classes, grid)
     return np.asarray(GREAT_BOUND * sums)

@@ -40,7 +40,7 @@ class FairnessResult:
         worst: by metric the largest gap of all decisions, and its interval.
         worst_task: by metric the class of that decision.
         tasks: each decision, or those with the largest EOdd; `n_tasks` says how many there are.
-        delta: the intervals of one metric hold for all decisions at once with probability at least 1 - delta.
+        delta: the intervals of one metric hold for all decisions jointly with probability at least 1 - delta.
         notes: plain sentences.
         missing: by metric the groups that lack a rate that it is made of, each with a decision that it lacks it for.
     """
@@ -63,7 +63,7 @@ class LatentDimension:
 
     Attributes:
         index, name: column of the latents and what it stands for.
-        tol, dev: in [0, 2], and in latent units; the intervals of each hold for all dimensions at once.
+        tol, dev: in [0, 2], and in latent units; the intervals of each hold for all dimensions jointly.
         lean: signed mean deviation in latent units.
         censored: share of the directions in which the label never flipped.
         down, up: how many samples flip in each of the equal parts of the way to the end of the range, nearest first;
@@ -98,10 +98,10 @@ class ProjectionResult:
 
     Attributes:
         series: key of the series it explains.
-        label: what tells two mappers apart: ``projection``, ``projection-LABEL``.
+        label: what distinguishes two mappers: ``projection``, ``projection-LABEL``.
         overall: all samples.
         dimensions: each latent dimension.
-        groups: by grouping, in its order; each family of intervals holds for all groups of it at once.
+        groups: by grouping, in its order; each family of intervals holds for all groups of it jointly.
         delta: of each family.
     """
 

@@ -28,7 +28,7 @@ class Outcome(StrEnum):
 
 
 WORST_FIRST = (Outcome.ERROR, Outcome.FAIL, Outcome.UNDECIDED, Outcome.PASS)
-"""The order in which outcomes are told, and in which one of them decides for a whole."""
+"""The order in which outcomes are listed; the first that occurs decides for a whole."""
 
 
 @dataclass(frozen=True, slots=True)

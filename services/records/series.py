@@ -68,9 +68,10 @@ class Series:
         conditional: the score's mean over *correctly classified* samples is meant (PR); else over all samples.
         evidence: what it can show.
         family: name of the measure it comes from: ``pgd``, ``great``, ``pr``.
-        label: the measure with the parameters that its key tells apart: ``pgd20``, ``pr``; one for a curve over radii.
+        label: the measure with the parameters in its key: ``pgd20``, ``pr``; one for a curve over radii.
         threat: the perturbations it is about: a norm, and the radius of the ball looked at; None where there is none.
         noise: the distribution of random perturbations in that ball, "" for none.
+        brackets: name of the share that this series bounds from one side: ``probacc/uniform-0.08``; "" for none.
         version: of the measure; numbers of two versions are not compared. 0 where a record does not say.
         definition: digest of the measure's parameters, without those that only list its series; "" where a record does
             not say.
@@ -87,6 +88,7 @@ class Series:
     label: str = ""
     threat: ThreatModel | None = None
     noise: str = ""
+    brackets: str = ""
     version: int = 0
     definition: str = ""
 

@@ -1,4 +1,4 @@
-"""The records of training jobs: what a trial is asked to do, what it tells on the way, and what became of it.
+"""The records of training jobs: what a trial is asked to do, what it reports on the way, and its result.
 
 Like `services.records`: frozen, free of torch, ray and mlflow. What is written to disk carries `SCHEMA_VERSION`.
 """
@@ -172,8 +172,8 @@ class MapperFacts:
         mig: mean gap over the factors; None without factors.
         factors: the gap by factor.
         names: what the columns of a conditional mapper stand for, ready for `names` of the measure `projection`.
-        scales: mean and spread, in its own unit, of each attribute that it is told: a latent of 1 is one spread.
-        generator: source of labelled samples, for `generated` of a fleet file; "" where it is told no classes.
+        scales: mean and spread, in its own unit, of each attribute that conditions it: a latent of 1 is one spread.
+        generator: source of labelled samples, for `generated` of a fleet file; "" where no class conditions it.
     """
 
     mse: float

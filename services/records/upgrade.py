@@ -27,16 +27,16 @@ def from_version_1(audit: dict[str, Any]) -> dict[str, Any]:
 
 def _model(model: dict[str, Any], versions: dict[str, int]) -> dict[str, Any]:
     series = [_result(result, versions) for result in model.get("series", ())]
-    projection = [{"label": _head(found["series"]), **found} for found in model.get("projection", ())]
+    projection = [{"label": _head(entry["series"]), **entry} for entry in model.get("projection", ())]
     gates = [{**gate, "threshold": _threshold(gate["text"])} for gate in model.get("gates", ())]
-    refuted = [_refuted(found) for found in model.get("falsified", ())]
+    refuted = [_refuted(entry) for entry in model.get("falsified", ())]
     rest = {name: value for name, value in model.items() if name != "falsified"}
     return {**rest, "series": series, "projection": projection, "gates": gates, "refuted": refuted}
 
 
-def _refuted(found: dict[str, Any]) -> dict[str, Any]:
-    groups = [_renamed_extras(group) for group in found["groups"]]
-    return {**_renamed(found), "groups": groups}
+def _refuted(entry: dict[str, Any]) -> dict[str, Any]:
+    groups = [_renamed_extras(group) for group in entry["groups"]]
+    return {**_renamed(entry), "groups": groups}
 
 
 def _renamed_extras(record: dict[str, Any]) -> dict[str, Any]:
@@ -49,12 +49,12 @@ def _renamed(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _threshold(text: str) -> dict[str, Any] | None:
-    found = _GATE.fullmatch(text)
-    if found is None:
+    match = _GATE.fullmatch(text)
+    if match is None:
         return None
-    metric = "refuted" if found["metric"] == "falsified" else found["metric"]
-    grouping, value = found["grouping"] or "class", float(found["value"])
-    return {"measure": found["measure"], "metric": metric, "grouping": grouping, "sign": found["sign"], "value": value}
+    metric = "refuted" if match["metric"] == "falsified" else match["metric"]
+    grouping, value = match["grouping"] or "class", float(match["value"])
+    return {"measure": match["measure"], "metric": metric, "grouping": grouping, "sign": match["sign"], "value": value}
 
 
 def _result(result: dict[str, Any], versions: dict[str, int]) -> dict[str, Any]:
@@ -72,8 +72,8 @@ def _versioned(series: dict[str, Any], versions: dict[str, int]) -> dict[str, An
 def typed(series: dict[str, Any]) -> dict[str, Any]:
     """A series of version 1 with what its key said of family, evidence, threat and noise."""
     key = series["key"]
-    found = _FAMILY.match(key)
-    family = found[0] if found else ""
+    match = _FAMILY.match(key)
+    family = match[0] if match else ""
     threat, noise = _threat(family, key, series)
     return {
         "family": family,
@@ -81,6 +81,7 @@ def typed(series: dict[str, Any]) -> dict[str, Any]:
         "evidence": _evidence(family, key),
         "threat": threat,
         "noise": noise,
+        "brackets": key.rpartition("/")[0] if key.endswith(("/certified", "/possible")) else "",
         **series,
     }
 
@@ -106,13 +107,11 @@ def _evidence(family: str, key: str) -> Evidence:
 
 
 def _label(family: str, key: str) -> str:
-    if family in ("probacc", "binomial"):
-        return key.rpartition("/")[2]
     if family == "rare" and key.endswith("/below"):
         return "below"
     if family == "radius" and _PROVEN.search(key):
         return "at"
-    return _head(key) if family in (*_ATTACKS, "great", "projection") else family
+    return _head(key) if family in (*_ATTACKS, "great", "probacc", "projection") else family
 
 
 def _head(key: str) -> str:

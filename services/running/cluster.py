@@ -2,7 +2,7 @@
 
 A `Pool` holds workers, each a plain class as an actor that holds so many cores or so much of a GPU. Workers pull tasks,
 a few at a time, so that the next one is there when one ends. An actor that dies, with its process or its node, is
-replaced and its tasks are done again by whoever is free; an actor that cannot be placed is waited for only so long, and
+replaced and its tasks are done again by any free worker; an actor that cannot be placed is waited for only so long, and
 the message says what was asked for and what is there. `RayRunner` is the pool that audits.
 """
 
@@ -148,7 +148,7 @@ class Pool(Generic[T, R]):
             WorkerError: workers keep dying before they are ready.
         """
         for index, slot in enumerate(self.slots):
-            if slot.pending:  # of a run that was closed before its end: nobody waits for these tasks any more
+            if slot.pending:  # of a run that was closed before its end: these tasks are awaited no more
                 self._replace(index)
         queue: Dispatcher[T] = Dispatcher(tasks, remedy=self.remedy)
         deadline = time.monotonic() + self._ask.wait_seconds
@@ -224,8 +224,8 @@ class Pool(Generic[T, R]):
         failed_starts = slot.failed_starts + 1 if slot.starting is not None else 0
         if failed_starts >= START_ATTEMPTS:
             remedy = "look at the logs of Ray; does classwise import on every node?"
-            found = f"{failed_starts} died during startup, the last with {_message(error)}"
-            raise WorkerError(Problem("workers", "workers that start", found, remedy))
+            actual = f"{failed_starts} died during startup, the last with {_message(error)}"
+            raise WorkerError(Problem("workers", "workers that start", actual, remedy))
         counters.METER.count(counters.DEATHS)
         logs.event(_log, logging.WARNING, "worker lost and replaced", worker=index, cause=_message(error))
         self._replace(index, failed_starts)
@@ -296,9 +296,9 @@ class Pool(Generic[T, R]):
 
     def _not_placed(self) -> Problem:
         ask, free = self._ask, ray.available_resources()
-        found = f"{free.get('CPU', 0.0):g} CPU and {free.get('GPU', 0.0):g} GPU free after {ask.wait_seconds:g} s"
+        actual = f"{free.get('CPU', 0.0):g} CPU and {free.get('GPU', 0.0):g} GPU free after {ask.wait_seconds:g} s"
         remedy = "stop what holds them, or raise resources.wait_seconds"
-        return Problem("resources", f"room for a worker of {ask.each}", found, remedy)
+        return Problem("resources", f"room for a worker of {ask.each}", actual, remedy)
 
     def _close(self) -> None:
         slots, self.slots = self.slots, []
@@ -330,7 +330,7 @@ class RayRunner(Pool[ShardTask, Receipt]):
 
 @contextmanager
 def _signals_kept() -> Iterator[None]:
-    """Give SIGTERM back to whoever had it: `ray.init` takes it, and would end the audit by `sys.exit`, unsaid."""
+    """Restore the handler of SIGTERM: `ray.init` replaces it, and would end the audit by `sys.exit`, silently."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -63,7 +63,7 @@ class Dispatcher(Generic[T]):
 
     @property
     def pending(self) -> int:
-        """Tasks nobody works on."""
+        """Tasks that wait for a worker."""
         return sum(len(queue) for queue in self._pending.values())
 
     def flight(self, worker: Hashable) -> int:
@@ -114,8 +114,8 @@ class Dispatcher(Generic[T]):
         self._deaths[task] += 1
         if self._deaths[task] >= self._attempts:
             self._drop(task.group)
-            found = f"{self._deaths[task]} workers that died on it"
-            raise WorkerError(Problem(task.title, "a worker that survives it", found, self._remedy))
+            actual = f"{self._deaths[task]} workers that died on it"
+            raise WorkerError(Problem(task.title, "a worker that survives it", actual, self._remedy))
 
     def _drop(self, group: str) -> None:
         self._dropped.add(group)

@@ -60,8 +60,8 @@ class HeadWatch:
         self.gone = time.monotonic() - self._silent_since > self._patience
         if self.gone:
             remedy = "look why it ended; with a cluster that runs, the same command goes on from the finished shards"
-            found = f"none for {self._patience:g} s"
-            raise ResourceError(Problem(f"the head of Ray at {self.address}", "an answer", found, remedy))
+            actual = f"none for {self._patience:g} s"
+            raise ResourceError(Problem(f"the head of Ray at {self.address}", "an answer", actual, remedy))
         return False
 
     def _answers(self) -> bool:

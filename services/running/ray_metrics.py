@@ -1,7 +1,7 @@
 """Ray's own metrics as a mirror of `services.telemetry.counters`: each node exports them, as ``ray_classwise_...``.
 
 Ray reports every ten seconds and once more when a driver leaves, so nothing that was counted is lost. Each driver is a
-series of its own (label ``WorkerId``): sum over it. Of a histogram Ray tells the buckets truly and makes up the sum
+series of its own (label ``WorkerId``): sum over it. Of a histogram Ray reports true buckets and makes up the sum
 from their middles: the exact sum of seconds is a counter of its own.
 """
 

@@ -1,4 +1,4 @@
-"""Trials on Ray: packed side by side on shares of GPUs or on cores, each told epoch by epoch by its actor.
+"""Trials on Ray: packed side by side on shares of GPUs or on cores, each reported epoch by epoch by its actor.
 
 A training set is put into the object store once; a node fetches it once, and its trials read it without a copy. A trial
 whose worker died goes on, on another worker, from its last checkpoint; deaths count against it only while it gets no
@@ -89,7 +89,7 @@ class Conductor:
                 if isinstance(message, ClasswiseError):
                     raise message
                 if isinstance(message, TrialDone):
-                    done = message  # told once Ray Train has put its things away
+                    done = message  # reported once Ray Train has cleaned up
                 else:
                     yield message
         finally:
@@ -130,16 +130,16 @@ class Conductor:
 
         if isinstance(error, WorkerGroupError):
             os._exit(1)
-        ask, found = self._ask, " ".join(str(error).split())[-300:]
+        ask, actual = self._ask, " ".join(str(error).split())[-300:]
         if isinstance(error, ControllerError):
             wanted = f"room for {ask.gang} workers of {ask.each} within {ask.wait_seconds:g} s"
             remedy = "stop what holds them, or raise resources.wait_seconds"
-            raise ResourceError(Problem(task.title, wanted, found, remedy)) from error
-        raise WorkerError(Problem(task.title, "Ray Train to run the trial", found)) from error
+            raise ResourceError(Problem(task.title, wanted, actual, remedy)) from error
+        raise WorkerError(Problem(task.title, "Ray Train to run the trial", actual)) from error
 
 
 def _share_of_trial(config: dict[str, Any]) -> None:
-    """One worker's share of a trial. The first tells what happens, any of them what went wrong."""
+    """One worker's share of a trial. The first reports progress, any of them errors."""
     import torch
 
     from services.training.epochs.peers import Group, PeerLost

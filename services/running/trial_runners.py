@@ -17,7 +17,7 @@ TrialEvent = Event | TaskFailure[TrialTask]
 
 
 class SweepRunner(Protocol):
-    """Runs trials on one or many workers and tells what happens to each, in the order in which it happens.
+    """Runs trials on one or many workers and reports the events of each, in order.
 
     Closing gives every resource back, whether the trials ended or not.
     """

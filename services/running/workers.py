@@ -101,8 +101,8 @@ class Worker:
             _log.debug("shard raised", exc_info=error)
             raise WorkerError(_unexpected(task, error)) from error
         seconds = time.perf_counter() - started
-        found = {"forwards": self._forwards, "seconds": round(seconds, 3)}
-        logs.event(_log, logging.DEBUG, "shard done", start=task.start, stop=task.stop, **found)
+        counts = {"forwards": self._forwards, "seconds": round(seconds, 3)}
+        logs.event(_log, logging.DEBUG, "shard done", start=task.start, stop=task.stop, **counts)
         reported = {**facts, "halvings": self._halvings} if self._halvings else facts
         return Receipt(task, task.stop - task.start, self._forwards, seconds, reported, arrays)
 

@@ -19,4 +19,4 @@ NPZ_DAMAGE = (
     NotImplementedError,
     RuntimeError,
 )
-"""Of a header or a member that is no such thing; MemoryError, which a false size causes, is told apart by some."""
+"""Of a header or a member that is no such thing; MemoryError, from a false size, some callers catch apart."""

@@ -1,7 +1,7 @@
 """Files on any fsspec URL, written whole or not at all.
 
 A file is written under a temporary name beside its target and moved over it, so a reader sees the old file or the new
-one and never a part, and a shard that two workers write at once ends as one of two equal files.
+one and never a part, and a shard that two workers write at the same time ends as one of two equal files.
 
 Every back end of fsspec has errors of its own: botocore's are no `OSError`. `_reaching` is the one place where they
 become a `StorageError` with an `OSError` as its cause, whatever failed.
@@ -63,7 +63,7 @@ def _as_os_error(error: Exception) -> OSError:
 
 
 class _Sent:
-    """A file of a back end while it is filled, whose errors are told from those of whoever fills it."""
+    """A file of a back end while it is filled, whose errors are distinguished from those of the code that fills it."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -169,7 +169,7 @@ class Entry:
     """A file: its path below the folder that was walked, its size, and when it was written.
 
     Attributes:
-        modified: seconds since 1970; None when the storage does not tell.
+        modified: seconds since 1970; None when the storage does not say.
     """
 
     path: str
@@ -185,8 +185,8 @@ def walk(url: str) -> Iterator[Entry]:
     """
     fs, root = filesystem(url)
     with _reaching(url, _unlisted):
-        found = fs.find(root, detail=True, **({"on_error": _unless_absent} if is_local(url) else {}))
-    for path, info in found.items():
+        listing = fs.find(root, detail=True, **({"on_error": _unless_absent} if is_local(url) else {}))
+    for path, info in listing.items():
         below = str(path).removeprefix(root.rstrip("/")).lstrip("/")
         yield Entry(below, int(info.get("size") or 0), _modified(info))
 
@@ -198,7 +198,7 @@ def _unless_absent(error: OSError) -> None:
 
 
 def modified(url: str) -> float | None:
-    """When the file was written, in seconds since 1970; None when the storage does not tell; raises as `stamp`."""
+    """When the file was written, in seconds since 1970; None when the storage does not say; raises as `stamp`."""
     return _modified(_info(url))
 
 
@@ -213,7 +213,7 @@ def _modified(info: dict[str, Any]) -> float | None:
 
 
 def stamp(url: str) -> tuple[int, str]:
-    """Size of a file and when it was written, as its file system tells it: another stamp is another content.
+    """Size of a file and when it was written, as its file system reports it: another stamp is another content.
 
     Raises:
         StorageError: it is not there or cannot be read.
@@ -225,8 +225,8 @@ def stamp(url: str) -> tuple[int, str]:
 def _info(url: str) -> dict[str, Any]:
     fs, path = filesystem(url)
     with _reaching(url):
-        found: dict[str, Any] = fs.info(path)
-    return found
+        info: dict[str, Any] = fs.info(path)
+    return info
 
 
 def write(url: str, fill: Callable[[IO[bytes]], object]) -> None:
@@ -252,7 +252,7 @@ def write(url: str, fill: Callable[[IO[bytes]], object]) -> None:
     except OSError as error:
         raise _unwritten(url, error) from error
     finally:
-        with suppress(Exception):  # what went wrong before is the error to tell
+        with suppress(Exception):  # what went wrong before is the error to report
             if fs.exists(partial):
                 fs.rm(partial)
 
@@ -273,8 +273,8 @@ def _fill(url: str, file: Any, fill: Callable[[IO[bytes]], object], local: bool)
 
 
 def _unwritten(url: str, error: Exception) -> StorageError:
-    found, remedy = _refused(error)
-    return StorageError(Problem(url, "storage that can be written", found, remedy))
+    actual, remedy = _refused(error)
+    return StorageError(Problem(url, "storage that can be written", actual, remedy))
 
 
 _NO_ROOM = "free space or check the permissions"
@@ -289,9 +289,9 @@ def _refused(error: Exception) -> tuple[str, str]:
 
 def _plain(error: Exception) -> str:
     """What the system says, without the error's number."""
-    said = getattr(error, "strerror", None)
+    reason = getattr(error, "strerror", None)
     name = getattr(error, "filename", None)
-    return (f"{said}: {name}" if name else str(said)) if said else str(error) or type(error).__name__
+    return (f"{reason}: {name}" if name else str(reason)) if reason else str(error) or type(error).__name__
 
 
 def require_writable(url: str, where: str) -> None:
@@ -305,10 +305,10 @@ def require_writable(url: str, where: str) -> None:
         write_bytes(probe, b"classwise")
         remove(probe)
     except StorageError as error:
-        found, remedy = error.problems[0].found, error.problems[0].remedy
+        actual, remedy = error.problems[0].found, error.problems[0].remedy
         if remedy == _NO_ROOM:
             remedy = "free space, check the permissions, or name another folder or URL"
-        raise StorageError(Problem(where, f"a folder that can be written at {url}", found, remedy)) from error
+        raise StorageError(Problem(where, f"a folder that can be written at {url}", actual, remedy)) from error
 
 
 def remove(url: str) -> None:

@@ -1,6 +1,6 @@
 """A traversal: what a mapper's images look like along each latent dimension, and what a network calls them.
 
-All other latents stand at their centre, so the images show nobody's data. The file is an npz without pickles.
+All other latents stand at their centre, so the images show no person's data. The file is an npz without pickles.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ WORK = Metric("classwise_worker_seconds", "counter", "Wall time of finished shar
 HALVINGS = Metric("classwise_batch_halvings", "counter", "Batches halved for want of memory.", ("fleet", "model"))
 CACHED = Metric("classwise_cache_images", "counter", "Images by hit or miss.", ("fleet", "stage", "result"))
 DEATHS = Metric("classwise_worker_deaths", "counter", "Workers that died or whose result was lost.", ("fleet",))
-QUEUE = Metric("classwise_queue_shards", "gauge", "Shards that nobody works on yet.", ("fleet",))
+QUEUE = Metric("classwise_queue_shards", "gauge", "Shards that wait for a worker.", ("fleet",))
 RUNNING = Metric("classwise_running_shards", "gauge", "Shards that workers hold.", ("fleet",))
 WORKERS = Metric("classwise_workers", "gauge", "Workers that are ready.", ("fleet",))
 AUDITS = Metric("classwise_audits", "counter", "Audits by outcome.", ("fleet", "outcome"))
@@ -66,7 +66,7 @@ class Mirror(Protocol):
 
 
 class Meter:
-    """Metrics of this process, and of whoever mirrors them."""
+    """Metrics of this process, and of what mirrors them."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -77,8 +77,8 @@ class Meter:
 
     def count(self, metric: Metric, value: float = 1.0, **labels: str) -> None:
         """Add to a counter, set a gauge, or observe a histogram's value. The fleet is that of the running audit."""
-        given = {"fleet": logs.context().get("fleet", ""), **labels}
-        labels = {name: self._bounded(name, given[name]) for name in metric.labels}
+        known = {"fleet": logs.context().get("fleet", ""), **labels}
+        labels = {name: self._bounded(name, known[name]) for name in metric.labels}
         made = self._made(metric).labels(**labels) if labels else self._made(metric)
         _ACTIONS[metric.kind](made)(value)
         for mirror in self._mirrors:

@@ -1,7 +1,7 @@
 """Structured logs: one line an event on standard error, with the audit it belongs to, and never with a secret.
 
 What a line belongs to (audit, fleet, model, stage) is kept in a context variable, so that no function hands it on; an
-actor is given its driver's when it starts. Secrets are struck out of the finished text, whoever logged it:
+actor is given its driver's when it starts. Secrets are removed from the finished text, whichever library logged it:
 `services.telemetry.redaction.redacted_line`.
 """
 

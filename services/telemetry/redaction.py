@@ -63,14 +63,14 @@ def redacted_line(text: str, secrets: tuple[str, ...] = ()) -> str:
 
 def secrets_of(environment: Mapping[str, str]) -> tuple[str, ...]:
     """Values that may not appear in a log, the longest first: of secret variables, and passwords within URIs."""
-    found = set()
+    known = set()
     for name, value in environment.items():
         if _VARIABLE.search(name) and not _NOT_THE_SECRET.search(name):
-            found.add(value.strip())
+            known.add(value.strip())
         elif "://" in value and "@" in value:
-            found.add(_password(value))
-    found |= {form for value in found for form in (quote(value, safe=""), unquote(value))}
-    return tuple(sorted((value for value in found if len(value) >= MIN_SECRET), key=lambda value: (-len(value), value)))
+            known.add(_password(value))
+    known |= {form for value in known for form in (quote(value, safe=""), unquote(value))}
+    return tuple(sorted((value for value in known if len(value) >= MIN_SECRET), key=lambda value: (-len(value), value)))
 
 
 def without_values(text: str, arguments: Mapping[str, str]) -> str:

@@ -126,13 +126,13 @@ def check_recipe(method: Method, recipe: Recipe, data: TrainingSet, workers: int
             problems.append(Problem(f"{where}, recipe.{field}", f"{channels} values, one a channel", f"{len(values)}"))
     side = min(data.facts.shape[1:])
     if recipe.crop > side:
-        found = f"{recipe.crop}"
-        problems.append(Problem(f"{where}, recipe.crop", f"at most {side}, the side of the images", found))
+        actual = f"{recipe.crop}"
+        problems.append(Problem(f"{where}, recipe.crop", f"at most {side}, the side of the images", actual))
     if (recipe.mean is None) != (recipe.std is None):
         problems.append(Problem(f"{where}, recipe", "mean and std together, or neither", "one of them"))
     if workers > 1 and recipe.batch < 2 * workers:
-        found = f"recipe.batch {recipe.batch}"
-        problems.append(Problem(where, f"a batch of at least 2 samples for each of {workers} workers", found))
+        actual = f"recipe.batch {recipe.batch}"
+        problems.append(Problem(where, f"a batch of at least 2 samples for each of {workers} workers", actual))
     return problems
 
 

@@ -1,4 +1,4 @@
-"""One trial on a worker: from its task to trained weights in storage, told epoch by epoch."""
+"""One trial on a worker: from its task to trained weights in storage, reported epoch by epoch."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class TrialWorker:
         return started(self._device, self._threads)
 
     def run(self, task: TrialTask, data: TrainingSet) -> Iterator[Event]:
-        """Train a trial from where its storage stands; each event follows what it tells.
+        """Train a trial from where its storage stands; each event follows what it reports.
 
         Raises:
             ClasswiseError: the trial cannot be trained, for a reason a user can act on.
@@ -92,7 +92,7 @@ def _report(report: TrainReport) -> TrialReport:
 
 
 def as_trial_error(task: TrialTask, error: BaseException) -> ClasswiseError:
-    """What a user is told of an unexpected error."""
+    """The message of an unexpected error."""
     if is_out_of_memory(error):
         remedy = "lower recipe.batch, give the trial more of a GPU (resources.gpus), or train fewer side by side"
         return ResourceError(Problem(task.title, "memory for a batch", "out of memory", remedy))

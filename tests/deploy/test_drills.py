@@ -7,12 +7,12 @@ import sys
 
 import pytest
 
-from deploy.drills.night import plans
+from benchmarks.drills.night import plans
 from tests.deploy.conftest import ROOT, Stack
 
 
 def drill(stack: Stack, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "deploy.drills", *words, "--dir", str(stack.layout.folder)]
+    command = [sys.executable, "-m", "benchmarks.drills", *words, "--dir", str(stack.layout.folder)]
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, timeout=500)
 
 

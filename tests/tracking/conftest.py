@@ -31,6 +31,7 @@ from services.records import (
 )
 from tests.typed import series_of
 from tracking.leaderboard.records import Board, Entry, Metric, Standing
+from tracking.leaderboard.spelled import number
 from tracking.mlflow import artifacts
 from tracking.mlflow.store import LoggedRuns, log_audit
 
@@ -241,7 +242,7 @@ def make_board() -> Callable[..., Board]:
             facts = (f"arch{index % 3}", f"method {index % 4}", "Linf 0.0313725")
             name = names[index] if names else f"model {index:03d}"
             entries.append(Entry(name, dataset, *facts, numbers, samples="npz:x", models=(name,)))
-        columns = tuple(Metric(name, key, name, 1.0) for name, key in zip(named, known, strict=False))
+        columns = tuple(Metric(name, number(key), name, 1.0) for name, key in zip(named, known, strict=False))
         standings = tuple(
             Standing(None, Estimate(None, reason="ar not measured"), None, None)
             if len(entry.numbers) < metrics + 2

@@ -41,20 +41,20 @@ def read_scores(path: str, key: str, grouping: str) -> dict[int, tuple[str, floa
     Raises:
         StorageError: as `read_groups`.
     """
-    found = _read(path, key, grouping, ("index", "group", "score"))
-    index, names, scores = (found.column(name).to_pylist() for name in ("index", "group", "score"))
+    table = _read(path, key, grouping, ("index", "group", "score"))
+    index, names, scores = (table.column(name).to_pylist() for name in ("index", "group", "score"))
     return {place: (str(name), score) for place, name, score in zip(index, names, scores, strict=True)}
 
 
 def _read(path: str, key: str, grouping: str, columns: Sequence[str]) -> pa.Table:
     try:
         data = files.read_bytes(path)
-        found = pq.ParquetFile(pa.BufferReader(data)).read(columns=[*columns, "series", "grouping"])
-        wanted = pc.and_(pc.equal(found.column("series"), key), pc.equal(found.column("grouping"), grouping))
-        return found.filter(wanted).select(list(columns))
+        table = pq.ParquetFile(pa.BufferReader(data)).read(columns=[*columns, "series", "grouping"])
+        wanted = pc.and_(pc.equal(table.column("series"), key), pc.equal(table.column("grouping"), grouping))
+        return table.filter(wanted).select(list(columns))
     except (OSError, pa.ArrowException, LookupError, ValueError, StorageError) as error:
-        said = error.problems[0].found if isinstance(error, StorageError) else " ".join(str(error).split())[:300]
-        raise StorageError(Problem(path, "a table of classwise", said, "audit again")) from error
+        reason = error.problems[0].found if isinstance(error, StorageError) else " ".join(str(error).split())[:300]
+        raise StorageError(Problem(path, "a table of classwise", reason, "audit again")) from error
 
 
 def _row(row: dict[str, Any]) -> GroupRow:

@@ -126,14 +126,14 @@ class Comparison:
 
     def flagged(self, flag: Flag) -> Iterator[tuple[ModelChange, SeriesChange, GroupChange]]:
         """What is so flagged, the largest difference (as a share of the series' range) first."""
-        found = [
+        matches = [
             (model, series, group)
             for model in self.models
             for series in model.series
             for group in ((series.overall,) if series.overall else ()) + series.groups
             if group.flag == flag
         ]
-        yield from sorted(found, key=lambda each: -abs(each[2].difference.value or 0.0) / each[1].bound)
+        yield from sorted(matches, key=lambda each: -abs(each[2].difference.value or 0.0) / each[1].bound)
 
 
 _FILE = RecordFile(
@@ -145,9 +145,9 @@ _FILE = RecordFile(
 )
 
 
-def write_comparison(found: Comparison, folder: str) -> None:
+def write_comparison(comparison: Comparison, folder: str) -> None:
     """Write ``comparison.json`` into a bundle's folder; raises as `RecordFile.write`."""
-    _FILE.write(found, folder)
+    _FILE.write(comparison, folder)
 
 
 def read_comparison(folder: str) -> Comparison | None:
@@ -155,7 +155,7 @@ def read_comparison(folder: str) -> Comparison | None:
     return _FILE.read(folder)
 
 
-def plain(found: Comparison) -> dict[str, object]:
+def plain(comparison: Comparison) -> dict[str, object]:
     """As JSON takes it."""
-    body: dict[str, object] = _FILE.adapter.dump_python(found, mode="json")
+    body: dict[str, object] = _FILE.adapter.dump_python(comparison, mode="json")
     return body

@@ -41,18 +41,18 @@ def has_attributes(model: ModelResult) -> bool:
 
 def attribute_metrics(model: ModelResult) -> dict[str, float]:
     """MLflow metrics: ``fairness/by-sex/eodd`` of the worst decision, ``projection/dev``, ``projection/tol/d003``."""
-    found: dict[str, float] = {}
+    numbers: dict[str, float] = {}
     for result in model.fairness:
         for metric, estimate in result.worst.items():
-            found |= bounds(metric_key(series_key("fairness", result.grouping), metric), estimate)
+            numbers |= bounds(metric_key(series_key("fairness", result.grouping), metric), estimate)
     for projection in model.projection:
         stem = projection.label
-        found |= bounds(metric_key(stem, "dev"), projection.overall.dev) | bounds(
+        numbers |= bounds(metric_key(stem, "dev"), projection.overall.dev) | bounds(
             metric_key(stem, "cou"), projection.overall.cou
         )
         for dimension in projection.dimensions:
-            found |= bounds(metric_key(stem, "tol", f"d{dimension.index:03d}"), dimension.tol)
-    return found
+            numbers |= bounds(metric_key(stem, "tol", f"d{dimension.index:03d}"), dimension.tol)
+    return numbers
 
 
 def fill_attributes(model: ModelResult, file: IO[bytes]) -> None:
@@ -72,10 +72,10 @@ def attribute_rows(model: ModelResult) -> Iterator[dict[str, Any]]:
 
 
 def _projected(model: ModelResult, projection: ProjectionResult) -> Iterator[dict[str, Any]]:
-    for one in projection.dimensions:
-        for metric, estimate in (("tol", one.tol), ("dev", one.dev)):
+    for axis in projection.dimensions:
+        for metric, estimate in (("tol", axis.tol), ("dev", axis.dev)):
             yield _row(
-                model, "dimension", projection.series, (one.index, one.name), metric, projection.overall.n, estimate
+                model, "dimension", projection.series, (axis.index, axis.name), metric, projection.overall.n, estimate
             )
     for grouping, groups in projection.groups.items():
         of = series_key(projection.series, grouping)

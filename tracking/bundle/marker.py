@@ -29,10 +29,10 @@ def uploads(folder: str) -> list[dict[str, Any]]:
     if not files.exists(path):
         return []
     try:
-        found = plainjson.parsed(files.read_bytes(path)).get("uploads", [])
+        entries = plainjson.parsed(files.read_bytes(path)).get("uploads", [])
     except (ValueError, AttributeError):
         return []
-    return [entry for entry in found if isinstance(entry, dict)]
+    return [entry for entry in entries if isinstance(entry, dict)]
 
 
 def uploaded_to(folder: str, tracking_uri: str) -> dict[str, Any] | None:

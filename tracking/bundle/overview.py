@@ -90,7 +90,7 @@ class ModelOverview:
         name, digest, outcome, reasons, gates: of `services.records.ModelResult`; at most 50 reasons.
         threat: the threat model as people write it.
         table: file name of the Parquet table of its groups.
-        notes: those that no series tells.
+        notes: those of no series.
         gaps: of the attributes that its decisions were judged by.
     """
 
@@ -142,11 +142,11 @@ class Overview:
     @property
     def lenses(self) -> dict[str, SeriesOverview]:
         """All series of the audit by lens, in reading order; of those that several models have the first one's."""
-        found: dict[str, SeriesOverview] = {}
+        by_lens: dict[str, SeriesOverview] = {}
         for model in self.models:
             for series in model.series:
-                found.setdefault(series.lens, series)
-        return dict(sorted(found.items(), key=lambda item: reading_rank(item[1].grouping, item[1].family)))
+                by_lens.setdefault(series.lens, series)
+        return dict(sorted(by_lens.items(), key=lambda item: reading_rank(item[1].grouping, item[1].family)))
 
 
 _ADAPTER: TypeAdapter[Overview] = TypeAdapter(Overview)
@@ -181,16 +181,16 @@ def write_overview(result: AuditResult, folder: str, size: int) -> None:
 def parsed_overview(data: bytes) -> Overview | None:
     """The overview, or None when this is none of this schema version."""
     try:
-        found = _ADAPTER.validate_json(data)
+        overview = _ADAPTER.validate_json(data)
     except ValidationError:
         return None
-    return found if found.schema_version == SCHEMA_VERSION else None
+    return overview if overview.schema_version == SCHEMA_VERSION else None
 
 
 def _model(model: ModelResult, table: str) -> ModelOverview:
     threat = model.spec.threat_model
     gaps = {gap.lens: gap.gap for gap in model.generalisation}
-    said = {note for result in model.series for note in result.notes}
+    repeated = {note for result in model.series for note in result.notes}
     return ModelOverview(
         name=model.spec.name,
         digest=model.digest,
@@ -200,7 +200,7 @@ def _model(model: ModelResult, table: str) -> ModelOverview:
         threat=f"{threat.norm} {threat.epsilon:.4g}" if threat else "not declared",
         table=table,
         series=tuple(_series(model, result, gaps) for result in sorted(model.series, key=lens_rank)),
-        notes=tuple(note for note in model.notes if note not in said),
+        notes=tuple(note for note in model.notes if note not in repeated),
         gaps=tuple(
             AttributeGap(result.grouping, metric, result.worst_task.get(metric, ""), gap)
             for result in model.fairness

@@ -49,12 +49,12 @@ class RecordFile(Generic[T]):
         if not files.exists(path):
             return None
         try:
-            found = self.adapter.validate_json(files.read_bytes(path))
+            record = self.adapter.validate_json(files.read_bytes(path))
         except ValidationError as error:
             message = str(error.errors()[0]["msg"])
             raise StorageError(Problem(path, self.what, message, self.remedy)) from error
-        known: Any = found
+        known: Any = record
         if known.schema_version > self.version:
             expected = f"schema_version {self.version} or older"
             raise StorageError(Problem(path, expected, str(known.schema_version), "update classwise to read it"))
-        return found
+        return record

@@ -44,13 +44,13 @@ def find(model: ModelResult, name: str) -> SeriesResult | None:
 
 def refuted(model: ModelResult, name: str) -> RefutedResult | None:
     """How much of what the series under that lens claims attacks refuted; None when that was not tested."""
-    return next((found for found in model.refuted if series_key(found.series, found.grouping) == name), None)
+    return next((claim for claim in model.refuted if series_key(claim.series, claim.grouping) == name), None)
 
 
 def bounds(name: str, estimate: Estimate) -> dict[str, float]:
     """``name``, ``name_low`` and ``name_high`` as far as they are defined and finite."""
-    found = {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
-    return {key: number for key, value in found.items() if (number := finite(value)) is not None}
+    sides = {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
+    return {key: number for key, value in sides.items() if (number := finite(value)) is not None}
 
 
 def shown_metrics(result: SeriesResult) -> tuple[str, ...]:
@@ -60,10 +60,10 @@ def shown_metrics(result: SeriesResult) -> tuple[str, ...]:
 
 def series_metrics(result: SeriesResult) -> dict[str, float]:
     """Aggregates of one series under its MLflow keys: ``great/rdi``, ``great/rdi_low``, ``great/wcr_low``."""
-    found: dict[str, float] = {}
+    metrics: dict[str, float] = {}
     for metric in shown_metrics(result):
-        found.update(bounds(metric_key(lens(result), metric), result.metric(metric)))
-    return found
+        metrics.update(bounds(metric_key(lens(result), metric), result.metric(metric)))
+    return metrics
 
 
 def leaderboard(audit: AuditResult) -> list[dict[str, Any]]:
@@ -93,11 +93,11 @@ def _column_rank(key: str) -> int:
 
 def series_metrics_of(model: ModelResult, name: str) -> dict[str, float]:
     """`series_metrics` of the model under that lens; empty when it was not measured."""
-    found = find(model, name)
-    return series_metrics(found) if found else {}
+    result = find(model, name)
+    return series_metrics(result) if result else {}
 
 
 def worst_of(model: ModelResult, name: str) -> str | None:
     """Names of the worst groups, tied ones joined; None when unknown."""
-    found = find(model, name)
-    return " = ".join(found.worst[:3]) if found and found.worst else None
+    result = find(model, name)
+    return " = ".join(result.worst[:3]) if result and result.worst else None

@@ -82,12 +82,12 @@ def rows(model: ModelResult) -> Iterator[dict[str, Any]]:
 
 def table(model: ModelResult) -> pa.Table:
     """The rows as one Arrow table; extras that only some series have are null elsewhere."""
-    found = list(rows(model))
-    extras = sorted({name for row in found for name in row if name.startswith("extra.")})
+    records = list(rows(model))
+    extras = sorted({name for row in records for name in row if name.startswith("extra.")})
     schema = SCHEMA
     for name in extras:
         schema = schema.append(pa.field(name, pa.float64()))
-    return pa.Table.from_pylist(found, schema=schema.with_metadata({"schema_version": str(SCHEMA_VERSION)}))
+    return pa.Table.from_pylist(records, schema=schema.with_metadata({"schema_version": str(SCHEMA_VERSION)}))
 
 
 def fill_parquet(model: ModelResult, file: IO[bytes]) -> None:

@@ -102,8 +102,8 @@ def read_curves(folder: str) -> tuple[EpochPoint, ...]:
         table = pq.read_table(io.BytesIO(files.read_bytes(path)))
         return tuple(_point(row) for row in table.to_pylist())
     except (pa.ArrowException, OSError, LookupError, ValueError, TypeError) as error:
-        found, remedy = str(error).partition("\n")[0], "remove trial.json beside it and train again"
-        raise StorageError(Problem(path, "the curves of a trial", found, remedy)) from error
+        actual, remedy = str(error).partition("\n")[0], "remove trial.json beside it and train again"
+        raise StorageError(Problem(path, "the curves of a trial", actual, remedy)) from error
 
 
 def write_sweep(result: SweepResult, folder: str) -> str:
@@ -141,8 +141,8 @@ def _read(path: str, adapter: TypeAdapter[R]) -> R:
             raise StorageError(problem)
         return adapter.validate_python(raw)
     except (ValueError, TypeError, KeyError, ValidationError) as error:
-        found = str(error).partition("\n")[0]
-        raise StorageError(Problem(path, "a result of classwise train", found, "train again")) from error
+        actual = str(error).partition("\n")[0]
+        raise StorageError(Problem(path, "a result of classwise train", actual, "train again")) from error
 
 
 def _row(point: EpochPoint) -> dict[str, Any]:

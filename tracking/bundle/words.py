@@ -21,7 +21,7 @@ from tracking.bundle.summary import find, lenses
 from tracking.names import shorten
 
 FEWEST_RANKED = 5
-"""Models from which a rank correlation is told as a finding: of three, two orders in six agree or oppose entirely."""
+"""Models from which a rank correlation is a finding: of three, two orders in six agree or oppose entirely."""
 
 _RANKING = re.compile("spearman|rank correlation", re.IGNORECASE)
 _SMALLEST = 0.00005
@@ -59,7 +59,7 @@ def verdict_words(audit: AuditResult) -> str:
         return f"The model {kinds[0][0]}."
     counts = Counter(kinds)
     listed = [(counts[verb], verb) for verb in (*map(_VERBS.__getitem__, WORST_FIRST), _NOT_JUDGED) if counts[verb]]
-    parts = [f"{count} {one if count == 1 else many}" for count, (one, many) in listed]
+    parts = [f"{count} {singular if count == 1 else plural}" for count, (singular, plural) in listed]
     parts[:1] = [part.replace(" ", f" of {len(kinds)} models ", 1) for part in parts[:1]]
     return f"{', '.join(parts)}." if parts else "No model was audited."
 
@@ -71,15 +71,15 @@ def _not_judged(model: ModelResult) -> bool:
 
 def gate_words(audit: AuditResult, gate: GateResult) -> str:
     """A threshold gate spelled out: ``clean accuracy, worst class: at least 0.5``; "" where that adds nothing."""
-    asked = gate.threshold
-    if asked is None or asked.metric not in METRICS:
+    limit = gate.threshold
+    if limit is None or limit.metric not in METRICS:
         return ""
     series = (result.series for model in audit.models for result in model.series)
-    title = next((each.title for each in series if each.key == asked.measure), asked.measure)
-    by_class = asked.grouping == "class"
-    group, groups = ("class", "classes") if by_class else (f"group of {asked.grouping}", f"groups of {asked.grouping}")
-    bound = "at least" if asked.sign == ">=" else "at most"
-    return f"{title}, {METRICS[asked.metric].phrase.format(group=group, groups=groups)}: {bound} {asked.value:g}"
+    title = next((each.title for each in series if each.key == limit.measure), limit.measure)
+    by_class = limit.grouping == "class"
+    group, groups = ("class", "classes") if by_class else (f"group of {limit.grouping}", f"groups of {limit.grouping}")
+    bound = "at least" if limit.sign == ">=" else "at most"
+    return f"{title}, {METRICS[limit.metric].phrase.format(group=group, groups=groups)}: {bound} {limit.value:g}"
 
 
 def share_words(estimate: Estimate) -> str:
@@ -96,17 +96,17 @@ def fleet_words(audit: AuditResult) -> list[str]:
     notes = audit.notes
     if len(audit.models) < FEWEST_RANKED:
         notes = tuple(note for note in notes if not _RANKING.search(note))
-    found = [*_shared_worst(audit), *calibration_words(audit.calibration), *notes]
+    lines = [*_shared_worst(audit), *calibration_words(audit.calibration), *notes]
     if len(audit.models) == 1:
-        found = [*model_words(audit.models[0]), *calibration_words(audit.calibration), *notes]
-    return list(dict.fromkeys(found))
+        lines = [*model_words(audit.models[0]), *calibration_words(audit.calibration), *notes]
+    return list(dict.fromkeys(lines))
 
 
 def model_words(model: ModelResult) -> list[str]:
     """A paragraph a series, and the model's own notes: worst class, how sure, what is vacuous or saturated."""
-    found = [" ".join(series_words(result)) for result in model.series]
-    said = {note for result in model.series for note in result.notes}
-    return [*found, *(note for note in model.notes if note not in said)]
+    lines = [" ".join(series_words(result)) for result in model.series]
+    repeated = {note for result in model.series for note in result.notes}
+    return [*lines, *(note for note in model.notes if note not in repeated)]
 
 
 def series_words(result: SeriesResult) -> Iterator[str]:
@@ -136,12 +136,12 @@ def _missing(result: SeriesResult) -> Iterator[str]:
         )
 
 
-def calibration_words(found: CalibrationResult) -> Iterator[str]:
+def calibration_words(calibration: CalibrationResult) -> Iterator[str]:
     """Which temperature was chosen and how; what to think of it is in the calibration's notes."""
-    if found.temperature is None and found.policy != "fixed":
-        yield f"No temperature was chosen ({found.policy}): {found.reason or 'undefined'}."
-    elif found.temperature is not None and found.policy != "fixed":
-        yield f"Temperature {found.temperature:g} was chosen by {found.policy}."
+    if calibration.temperature is None and calibration.policy != "fixed":
+        yield f"No temperature was chosen ({calibration.policy}): {calibration.reason or 'undefined'}."
+    elif calibration.temperature is not None and calibration.policy != "fixed":
+        yield f"Temperature {calibration.temperature:g} was chosen by {calibration.policy}."
 
 
 def _shared_worst(audit: AuditResult) -> Iterator[str]:

@@ -21,14 +21,14 @@ STRIPS = 12
 
 def attribute_charts(audit: AuditResult) -> dict[str, dict[str, Chart]]:
     """The fleet's charts by what they are about, ``fairness/by-sex`` or ``projection``, and name."""
-    found: dict[str, dict[str, Chart]] = {}
+    by_section: dict[str, dict[str, Chart]] = {}
     for grouping in attributes(audit):
         if (chart := group_gaps(audit, grouping)) is not None:
-            found[f"fairness/by-{grouping}"] = {"gaps": chart}
+            by_section[f"fairness/by-{grouping}"] = {"gaps": chart}
     for series, label in projections(audit).items():
         charts = {"attribute_radar": attribute_radar(audit, series), "tolerance": tolerances(audit, series)}
-        found[label] = {name: chart for name, chart in charts.items() if chart is not None}
-    return found
+        by_section[label] = {name: chart for name, chart in charts.items() if chart is not None}
+    return by_section
 
 
 def title_of(name: str) -> str:
@@ -39,27 +39,27 @@ def title_of(name: str) -> str:
 
 def model_attribute_charts(model: ModelResult) -> dict[str, Chart]:
     """One model's charts of attributes."""
-    found: dict[str, Chart | None] = {"task_by_attribute": task_heatmap(model)}
+    charts: dict[str, Chart | None] = {"task_by_attribute": task_heatmap(model)}
     for projection in model.projection:
-        found[f"boundaries_{file_name(projection.label)}"] = boundaries(model, projection)
-    return {name: chart for name, chart in found.items() if chart is not None}
+        charts[f"boundaries_{file_name(projection.label)}"] = boundaries(model, projection)
+    return {name: chart for name, chart in charts.items() if chart is not None}
 
 
 def group_gaps(audit: AuditResult, grouping: str) -> Dots | None:
     """The largest gaps of each model between the groups of an attribute."""
-    found = [(model, result) for model in audit.models if (result := fairness_of(model, grouping))]
-    found = [pair for pair in found if any(estimate.value is not None for estimate in pair[1].worst.values())][:MOST]
-    if not found:
+    pairs = [(model, result) for model in audit.models if (result := fairness_of(model, grouping))]
+    pairs = [pair for pair in pairs if any(estimate.value is not None for estimate in pair[1].worst.values())][:MOST]
+    if not pairs:
         return None
     panels = []
     for metric in METRICS:
-        estimates = [result.worst[metric] for _, result in found]
+        estimates = [result.worst[metric] for _, result in pairs]
         value, low, high = (tuple(finite(getattr(e, side)) for e in estimates) for side in ("value", "low", "high"))
         panels.append(Panel(str(GAPS[metric]), (Marks(metric, value, low, high),)))
-    first = found[0][1]
+    first = pairs[0][1]
     groups = ", ".join(f"{name} (n={size:,})" for name, size in list(zip(first.groups, first.sizes, strict=True))[:6])
     note = f"Gaps between {groups}; 0 is no gap. Of all classes' decisions the one with the largest gap."
-    names = tuple(model.spec.name for model, _ in found)
+    names = tuple(model.spec.name for model, _ in pairs)
     return Dots(f"Do decisions follow {grouping}?", note, names, tuple(panels), "model")
 
 
@@ -88,38 +88,38 @@ def task_heatmap(model: ModelResult) -> Heatmap | None:
 
 def attribute_radar(audit: AuditResult, series: str) -> Radar | None:
     """Tolerance to each latent dimension, a line a model; nothing for fewer than three dimensions or too many."""
-    found = [(model, projection) for model in audit.models if (projection := projection_of(model, series))]
-    names = tuple(dimension.name for dimension in found[0][1].dimensions) if found else ()
+    pairs = [(model, projection) for model in audit.models if (projection := projection_of(model, series))]
+    names = tuple(dimension.name for dimension in pairs[0][1].dimensions) if pairs else ()
     if not 3 <= len(names) <= RADAR_AXES:
         return None
     seats = places(audit)
-    chosen = found if len(found) <= RADAR_LINES else _ends(found)
+    chosen = pairs if len(pairs) <= RADAR_LINES else _ends(pairs)
     lines = tuple(
         Line(model.spec.name, tuple(finite(d.tol.value) for d in projection.dimensions), seats[model.spec.name])
         for model, projection in chosen
     )
     note = "Tolerance to each latent factor: how much of its range, both ways, leaves the label as it is (2 is all)."
-    note += "" if len(chosen) == len(found) else f" The {RADAR_LINES - 1} most tolerant models and the least."
+    note += "" if len(chosen) == len(pairs) else f" The {RADAR_LINES - 1} most tolerant models and the least."
     return Radar("Attribute radar", note, names, lines, 2.0)
 
 
 def tolerances(audit: AuditResult, series: str) -> Dots | None:
     """Tol, Dev and Cou of each model."""
-    found = [(model, projection.overall) for model in audit.models if (projection := projection_of(model, series))][
+    overalls = [(model, projection.overall) for model in audit.models if (projection := projection_of(model, series))][
         :MOST
     ]
-    if not found:
+    if not overalls:
         return None
     labels = {"tol": "Tol: higher is better", "dev": "Dev: 0 is balanced", "cou": "Cou (approximate interval)"}
     panels = []
     for name, label in labels.items():
-        estimates = [getattr(overall, name) for _, overall in found]
+        estimates = [getattr(overall, name) for _, overall in overalls]
         value, low, high = (tuple(finite(getattr(e, side)) for e in estimates) for side in ("value", "low", "high"))
         panels.append(Panel(label, (Marks(name, value, low, high),)))
-    cut = max((overall.censored or 0.0 for _, overall in found), default=0.0)
+    cut = max((overall.censored or 0.0 for _, overall in overalls), default=0.0)
     note = "Over all samples and latent factors. "
     note += f"Where a label never flips Tol is a lower bound: in up to {cut:.0%} of the directions here."
-    return Dots("Tolerance to attributes", note, tuple(m.spec.name for m, _ in found), tuple(panels), "model")
+    return Dots("Tolerance to attributes", note, tuple(m.spec.name for m, _ in overalls), tuple(panels), "model")
 
 
 def boundaries(model: ModelResult, projection: ProjectionResult) -> Heatmap | None:
@@ -131,24 +131,24 @@ def boundaries(model: ModelResult, projection: ProjectionResult) -> Heatmap | No
     columns = tuple(f"{(place - parts) / parts:+.1f}" for place in range(parts))
     columns += tuple(f"{(place + 1) / parts:+.1f}" for place in range(parts))
     values = tuple(
-        tuple(100 * count / projection.overall.n for count in (*reversed(one.down), *one.up)) for one in shown
+        tuple(100 * count / projection.overall.n for count in (*reversed(axis.down), *axis.up)) for axis in shown
     )
     note = "Samples in per cent whose label flips there, by distance from the centre in units; the least tolerant "
     note += "factor on top. Samples that never flip are in no column."
     title = f"{model.spec.name}, where labels flip"
-    rows = tuple(one.name for one in shown)
+    rows = tuple(axis.name for axis in shown)
     return Heatmap(title, note, rows, columns, values, "% of samples", row_label="factor", column_label="position")
 
 
 def strips(
-    model: ModelResult, projection: ProjectionResult, found: Traversal, classes: tuple[str, ...]
+    model: ModelResult, projection: ProjectionResult, traversal: Traversal, classes: tuple[str, ...]
 ) -> Strips | None:
     """The mapper's images along each dimension, with the label at every position and the flip points."""
-    place = {int(d): row for row, d in enumerate(found.dimensions)}
-    shown = [one for one in sorted(projection.dimensions, key=_tolerance) if one.index in place][:STRIPS]
+    place = {int(d): row for row, d in enumerate(traversal.dimensions)}
+    shown = [axis for axis in sorted(projection.dimensions, key=_tolerance) if axis.index in place][:STRIPS]
     if not shown:
         return None
-    rows = tuple(_strip(one, found, place[one.index], classes) for one in shown)
+    rows = tuple(_strip(axis, traversal, place[axis.index], classes) for axis in shown)
     note = "Every factor is moved from the centre of all of them, the others resting: the images are the mapper's and "
     note += "show no sample. Framed in orange: another label than at the centre; the line is the flip point."
     note += (
@@ -156,18 +156,18 @@ def strips(
         if len(shown) == len(projection.dimensions)
         else f" The {len(shown)} least tolerant of {len(projection.dimensions)}."
     )
-    shape = found.images.shape[2:]
+    shape = traversal.images.shape[2:]
     title = f"{model.spec.name}, traversal"
-    return Strips(title, note, tuple(found.positions.tolist()), (shape[0], shape[1], shape[2]), rows)
+    return Strips(title, note, tuple(traversal.positions.tolist()), (shape[0], shape[1], shape[2]), rows)
 
 
-def _strip(one: LatentDimension, found: Traversal, row: int, classes: tuple[str, ...]) -> Strip:
-    labels = tuple(classes[k] if 0 <= k < len(classes) else "not finite" for k in found.labels[row].tolist())
+def _strip(axis: LatentDimension, traversal: Traversal, row: int, classes: tuple[str, ...]) -> Strip:
+    labels = tuple(classes[k] if 0 <= k < len(classes) else "not finite" for k in traversal.labels[row].tolist())
     down, up = (
-        None if found.censored[row, side] else float(sign * found.moves[row, side])
+        None if traversal.censored[row, side] else float(sign * traversal.moves[row, side])
         for side, sign in ((0, -1.0), (1, 1.0))
     )
-    return Strip(one.name, found.images[row].tobytes(), labels, down, up)
+    return Strip(axis.name, traversal.images[row].tobytes(), labels, down, up)
 
 
 def traversal_path(folder: str, index: int, model: ModelResult, projection: ProjectionResult) -> str:
@@ -182,20 +182,20 @@ def traversal_charts(folder: str, index: int, model: ModelResult, classes: tuple
     Raises:
         StorageError: a file is damaged.
     """
-    found: dict[str, Chart] = {}
+    charts: dict[str, Chart] = {}
     for projection in model.projection:
         path = traversal_path(folder, index, model, projection)
         if files.exists(path):
             chart = strips(model, projection, Traversal.from_bytes(files.read_bytes(path), path), classes)
             if chart is not None:
-                found[f"traversal_{file_name(projection.label)}"] = chart
-    return found
+                charts[f"traversal_{file_name(projection.label)}"] = chart
+    return charts
 
 
-def _tolerance(one: LatentDimension) -> tuple[bool, float]:
-    return one.tol.value is None, one.tol.value or 0.0
+def _tolerance(axis: LatentDimension) -> tuple[bool, float]:
+    return axis.tol.value is None, axis.tol.value or 0.0
 
 
-def _ends(found: list[tuple[ModelResult, ProjectionResult]]) -> list[tuple[ModelResult, ProjectionResult]]:
-    ranked = sorted(found, key=lambda pair: -(pair[1].overall.tol.value or 0.0))
+def _ends(pairs: list[tuple[ModelResult, ProjectionResult]]) -> list[tuple[ModelResult, ProjectionResult]]:
+    ranked = sorted(pairs, key=lambda pair: -(pair[1].overall.tol.value or 0.0))
     return [*ranked[: RADAR_LINES - 1], ranked[-1]]

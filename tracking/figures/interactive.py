@@ -65,7 +65,7 @@ def _ticks(names: Sequence[str], limit: int = 24) -> Json:
 def _heatmap(chart: Heatmap) -> tuple[list[Json], Json]:
     hover = [
         [
-            f"{_full(row)}<br>{_full(column)}<br>{_told(value)}"
+            f"{_full(row)}<br>{_full(column)}<br>{_text(value)}"
             for column, value in zip(chart.columns, line, strict=True)
         ]
         for row, line in zip(chart.rows, chart.values, strict=True)
@@ -89,7 +89,7 @@ def _heatmap(chart: Heatmap) -> tuple[list[Json], Json]:
     return [trace], layout
 
 
-def _told(value: float | None) -> str:
+def _text(value: float | None) -> str:
     if value is None:
         return "undefined"
     return f"{value:.2g}" if 0 < abs(value) < 0.001 else f"{value:.4f}"
@@ -168,11 +168,11 @@ def _differences(upper: Sequence[float | None], lower: Sequence[float | None]) -
 
 
 def _hover(category: str, marks: Marks, index: int) -> str:
-    text = f"{_full(category)}<br>{_full(marks.name)} {_told(marks.values[index])}"
+    text = f"{_full(category)}<br>{_full(marks.name)} {_text(marks.values[index])}"
     if marks.low and marks.low[index] is not None:
-        text += f"<br>at least {_told(marks.low[index])}"
+        text += f"<br>at least {_text(marks.low[index])}"
     if marks.high and marks.high[index] is not None:
-        text += f"<br>at most {_told(marks.high[index])}"
+        text += f"<br>at most {_text(marks.high[index])}"
     return text
 
 
@@ -194,7 +194,7 @@ def _cloud(cloud: Cloud, axis: str) -> Json:
     named = set(spread(cloud))
     points = zip(cloud.names, cloud.x, cloud.y, strict=True)
     hover = [
-        f"{_full(name)}<br>{_short(cloud.x_label, 44)} {_told(x)}<br>{_short(cloud.y_label, 44)} {_told(y)}"
+        f"{_full(name)}<br>{_short(cloud.x_label, 44)} {_text(x)}<br>{_short(cloud.y_label, 44)} {_text(y)}"
         for name, x, y in points
     ]
     return {
@@ -242,7 +242,7 @@ def _line(chart: Lines, position: int, x: list[Any]) -> Json:
         "x": x,
         "y": _rounded(line.y),
         "text": [
-            f"{_full(line.name)}<br>{_full(str(at))}: {_told(value)}" for at, value in zip(chart.x, line.y, strict=True)
+            f"{_full(line.name)}<br>{_full(str(at))}: {_text(value)}" for at, value in zip(chart.x, line.y, strict=True)
         ],
         "hoverinfo": "text",
         "showlegend": bright,
@@ -284,7 +284,7 @@ def _radar(chart: Radar) -> tuple[list[Json], Json]:
     for position, line in enumerate(chart.lines):
         values = _rounded(line.y)
         colour, shape = style(position if line.place is None else line.place)
-        hover = [f"{_full(line.name)}<br>{_full(n)} {_told(v)}" for n, v in zip(chart.axes, line.y, strict=True)]
+        hover = [f"{_full(line.name)}<br>{_full(n)} {_text(v)}" for n, v in zip(chart.axes, line.y, strict=True)]
         traces.append(
             {
                 "type": "scatterpolar",

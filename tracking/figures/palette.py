@@ -1,4 +1,4 @@
-"""Colours that people with any colour vision can tell apart (Okabe and Ito 2008), and a perceptually even scale."""
+"""Colours that people with any colour vision can distinguish (Okabe and Ito 2008), and a perceptually even scale."""
 
 from __future__ import annotations
 

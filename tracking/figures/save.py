@@ -20,7 +20,7 @@ MOST_LENSES = 3
 
 def fleet_charts(audit: AuditResult, lens: str) -> dict[str, Chart]:
     """The charts of one series over the fleet, by file name, in reading order."""
-    found: dict[str, Chart | None] = {
+    charts: dict[str, Chart | None] = {
         "heatmap": views.heatmap(audit, lens),
         "disparity": views.disparity(audit, lens),
         "vulnerability": views.vulnerability(audit, lens),
@@ -29,19 +29,19 @@ def fleet_charts(audit: AuditResult, lens: str) -> dict[str, Chart]:
         "interval_widths": views.widths(audit, lens),
         "radar": views.radar(audit, lens),
     }
-    return {name: chart for name, chart in found.items() if chart is not None}
+    return {name: chart for name, chart in charts.items() if chart is not None}
 
 
 def model_charts(model: ModelResult) -> dict[str, Chart]:
     """The charts of one model, by file name: all series in one picture, one more a grouping, and the bracket."""
     groupings = dict.fromkeys(result.grouping for result in model.series)
-    found: dict[str, Chart | None] = {
+    charts: dict[str, Chart | None] = {
         "profile" if grouping == "class" else f"profile_by-{file_name(grouping)}": views.profile(model, grouping)
         for grouping in sorted(groupings, key=lambda grouping: grouping != "class")
     }
-    found["bracket"] = views.bracket(model)
-    found |= model_attribute_charts(model)
-    return {name: chart for name, chart in found.items() if chart is not None}
+    charts["bracket"] = views.bracket(model)
+    charts |= model_attribute_charts(model)
+    return {name: chart for name, chart in charts.items() if chart is not None}
 
 
 def figure_files(audit: AuditResult, history: Sequence[AuditResult] = ()) -> dict[str, Chart]:
@@ -50,17 +50,17 @@ def figure_files(audit: AuditResult, history: Sequence[AuditResult] = ()) -> dic
     Args:
         history: earlier audits of the fleet, for the trends.
     """
-    found: dict[str, Chart] = {}
+    by_path: dict[str, Chart] = {}
     for lens in lenses(audit)[:MOST_LENSES]:
         folder = files.join(FIGURES, file_name(lens))
-        found |= {files.join(folder, f"{name}.png"): chart for name, chart in fleet_charts(audit, lens).items()}
+        by_path |= {files.join(folder, f"{name}.png"): chart for name, chart in fleet_charts(audit, lens).items()}
         trend = views.trends(history, audit, lens)
-        found |= {trend_file(lens): trend} if trend else {}
+        by_path |= {trend_file(lens): trend} if trend else {}
     for about, charts in attribute_charts(audit).items():
         folder = files.join(FIGURES, file_name(about))
-        found |= {files.join(folder, f"{name}.png"): chart for name, chart in charts.items()}
+        by_path |= {files.join(folder, f"{name}.png"): chart for name, chart in charts.items()}
     curve = views.calibration(audit.calibration)
-    return {**found, files.join(FIGURES, "calibration.png"): curve} if curve else found
+    return {**by_path, files.join(FIGURES, "calibration.png"): curve} if curve else by_path
 
 
 def trend_file(lens: str) -> str:

@@ -36,10 +36,10 @@ BRACKET = {
 }
 """The marks of a bracket and what the keys of their series start with."""
 
-Found = list[tuple[ModelResult, SeriesResult]]
+Measured = list[tuple[ModelResult, SeriesResult]]
 
 
-def measured(audit: AuditResult, lens: str) -> Found:
+def measured(audit: AuditResult, lens: str) -> Measured:
     """The models that have the series, with it."""
     return [(model, result) for model in audit.models if (result := find(model, lens))]
 
@@ -49,12 +49,12 @@ def places(audit: AuditResult) -> dict[str, int]:
     return {model.spec.name: place for place, model in enumerate(audit.models)}
 
 
-def matrix(found: Found) -> tuple[tuple[str, ...], np.ndarray]:
+def matrix(pairs: Measured) -> tuple[tuple[str, ...], np.ndarray]:
     """Group names and scores (models, groups), NaN where undefined; models may lack groups."""
-    names = {group.index: group.name for _, result in found for group in result.groups}
+    names = {group.index: group.name for _, result in pairs for group in result.groups}
     order = {index: position for position, index in enumerate(sorted(names))}
-    scores = np.full((len(found), len(order)), np.nan)
-    for row, (_, result) in enumerate(found):
+    scores = np.full((len(pairs), len(order)), np.nan)
+    for row, (_, result) in enumerate(pairs):
         for group in result.groups:
             scores[row, order[group.index]] = np.nan if group.score.value is None else group.score.value
     return tuple(names[index] for index in sorted(names)), scores
@@ -62,28 +62,28 @@ def matrix(found: Found) -> tuple[tuple[str, ...], np.ndarray]:
 
 def heatmap(audit: AuditResult, lens: str) -> Heatmap | None:
     """Scores of models (rows, strongest first) and classes (columns; the weakest `MOST` when there are more)."""
-    found = measured(audit, lens)
-    if not found:
+    pairs = measured(audit, lens)
+    if not pairs:
         return None
-    names, scores = matrix(found)
-    rows = _strongest(found)[:MOST]
+    names, scores = matrix(pairs)
+    rows = _strongest(pairs)[:MOST]
     columns = _weakest_columns(scores)
     values = tuple(tuple(_plain(scores[row, column]) for column in columns) for row in rows)
-    what = _kind(found)
+    what = _kind(pairs)
     note = f"The mean score of each {what} under each model, the strongest model on top; darker is weaker."
-    note += _left_out(len(rows), len(found), "models") + _left_out(len(columns), len(names), _plural(what), "weakest")
-    label = found[0][1].series.title
+    note += _left_out(len(rows), len(pairs), "models") + _left_out(len(columns), len(names), _plural(what), "weakest")
+    label = pairs[0][1].series.title
     shown = tuple(names[column] for column in columns)
-    models = tuple(found[row][0].spec.name for row in rows)
+    models = tuple(pairs[row][0].spec.name for row in rows)
     return Heatmap(f"{label}, {_by(what)}", note, models, shown, values, label, column_label=what)
 
 
 def disparity(audit: AuditResult, lens: str) -> Dots | None:
     """RDI, NRGC and WCR of each model with their intervals."""
-    found = measured(audit, lens)
-    if not found:
+    pairs = measured(audit, lens)
+    if not pairs:
         return None
-    rows = [found[row] for row in _strongest(found)[:MOST]]
+    rows = [pairs[row] for row in _strongest(pairs)[:MOST]]
     labels = {
         "rdi": "RDI: best minus worst class",
         "nrgc": "NRGC: inequality (0 = equal)",
@@ -93,21 +93,21 @@ def disparity(audit: AuditResult, lens: str) -> Dots | None:
     note = (
         "Dots are estimates, lines their confidence intervals. RDI grows with the scale of the scores; NRGC does not."
     )
-    note += _left_out(len(rows), len(found), "models")
-    title = f"Disparity between classes, {found[0][1].series.title}"
+    note += _left_out(len(rows), len(pairs), "models")
+    title = f"Disparity between classes, {pairs[0][1].series.title}"
     return Dots(title, note, tuple(model.spec.name for model, _ in rows), panels, "model")
 
 
 def against_disparity(audit: AuditResult, lens: str) -> Scatter | None:
     """The score against RDI, and against NRGC, a point a model."""
-    found = measured(audit, lens)
-    if len(found) < 2:
+    pairs = measured(audit, lens)
+    if len(pairs) < 2:
         return None
-    label = found[0][1].series.title
-    names = tuple(model.spec.name for model, _ in found)
-    x = tuple(finite(result.aggregate.value) for _, result in found)
+    label = pairs[0][1].series.title
+    names = tuple(model.spec.name for model, _ in pairs)
+    x = tuple(finite(result.aggregate.value) for _, result in pairs)
     clouds = tuple(
-        Cloud(label, title, names, x, tuple(finite(result.metric(metric).value) for _, result in found))
+        Cloud(label, title, names, x, tuple(finite(result.metric(metric).value) for _, result in pairs))
         for metric, title in (("rdi", "RDI: best minus worst"), ("nrgc", "NRGC: inequality"))
     )
     note = "A dot is a model. Read both panels: RDI grows with the scale of the scores, NRGC is relative to their mean."
@@ -116,17 +116,17 @@ def against_disparity(audit: AuditResult, lens: str) -> Scatter | None:
 
 def vulnerability(audit: AuditResult, lens: str) -> Dots | None:
     """How often each class is a model's worst, and its mean rank among the classes (1 = worst)."""
-    found = measured(audit, lens)
-    if len(found) < 2:
+    pairs = measured(audit, lens)
+    if len(pairs) < 2:
         return None
-    names, scores = matrix(found)
+    names, scores = matrix(pairs)
     mean_rank = _mean_over_known(_ranks(scores), ~np.isnan(scores))
-    times = np.array([sum(name in result.worst for _, result in found) for name in names], dtype=float)
+    times = np.array([sum(name in result.worst for _, result in pairs) for name in names], dtype=float)
     order = sorted(range(len(names)), key=lambda column: (-times[column], _last(float(mean_rank[column]))))[:25]
-    what = _kind(found)
+    what = _kind(pairs)
     panels = (
         Panel(
-            f"times the worst {what} (of {len(found)} models)",
+            f"times the worst {what} (of {len(pairs)} models)",
             (Marks("times", tuple(times[order].tolist())),),
             whole=True,
         ),
@@ -141,52 +141,52 @@ def vulnerability(audit: AuditResult, lens: str) -> Dots | None:
 
 def reranking(audit: AuditResult, lens: str) -> Lines | None:
     """Rank of each model by score, by WCR, by FP and by NRGC: lines that cross are rankings that disagree."""
-    found = measured(audit, lens)
-    if len(found) < 2:
+    pairs = measured(audit, lens)
+    if len(pairs) < 2:
         return None
     criteria = {"score": ("aggregate", 1), "worst class": ("wcr", 1), "FP": ("fp", 1), "equality (NRGC)": ("nrgc", -1)}
-    ranks = {label: _model_ranks(found, metric, sign) for label, (metric, sign) in criteria.items()}
-    order, seats, marks = _strongest(found)[:MOST], places(audit), _threat_marks(found)
+    ranks = {label: _model_ranks(pairs, metric, sign) for label, (metric, sign) in criteria.items()}
+    order, seats, marks = _strongest(pairs)[:MOST], places(audit), _threat_marks(pairs)
     lines = tuple(
-        Line(_name(found, row) + marks[row], tuple(ranks[label][row] for label in criteria), seats[_name(found, row)])
+        Line(_name(pairs, row) + marks[row], tuple(ranks[label][row] for label in criteria), seats[_name(pairs, row)])
         for row in order
     )
     moved = sorted(lines, key=_span, reverse=True)
     note = "Rank 1 is best; lines that cross are rankings that disagree. Coloured: the models that move most."
-    note += _left_out(len(order), len(found), "models")
+    note += _left_out(len(order), len(pairs), "models")
     if any(marks):
         note += " The models were made for different threat models: a rank compares those of the same one only."
     return Lines("Does the ranking hold?", note, "ranked by", "rank", tuple(criteria), tuple(moved), falling=True)
 
 
-def _threat_marks(found: Found) -> list[str]:
+def _threat_marks(pairs: Measured) -> list[str]:
     """What each model was made to withstand, to follow its name; empty texts where no two declare different things."""
-    threats = [model.spec.threat_model for model, _ in found]
+    threats = [model.spec.threat_model for model, _ in pairs]
     if len({threat for threat in threats if threat}) < 2:
-        return [""] * len(found)
+        return [""] * len(pairs)
     return [f" ({threat.norm} {threat.epsilon:.4g})" if threat else " (undeclared)" for threat in threats]
 
 
-def calibration(found: CalibrationResult) -> Lines | None:
+def calibration(result: CalibrationResult) -> Lines | None:
     """The objective over the temperatures, the chosen one, the plateau and whether it touches the grid's edge."""
-    if len(found.grid) < 2:
+    if len(result.grid) < 2:
         return None
     band = None
-    if found.plateau is not None:
-        band = (*found.plateau, "plateau: equally good")
+    if result.plateau is not None:
+        band = (*result.plateau, "plateau: equally good")
     vertical = None
-    if found.temperature is not None:
-        edge = " (at the grid's edge)" if found.at_edge else ""
-        vertical = (found.temperature, f"T = {found.temperature:g}{edge}")
-    line = Line("objective", tuple(finite(value) for value in found.curve))
+    if result.temperature is not None:
+        edge = " (at the grid's edge)" if result.at_edge else ""
+        vertical = (result.temperature, f"T = {result.temperature:g}{edge}")
+    line = Line("objective", tuple(finite(value) for value in result.curve))
     return Lines(
-        f"Calibration of the temperature, {found.policy}",
+        f"Calibration of the temperature, {result.policy}",
         "The objective at every temperature tried: larger is better, the dashed line is the choice.",
-        "temperature (log scale)" if min(found.grid) > 0 else "temperature",
+        "temperature (log scale)" if min(result.grid) > 0 else "temperature",
         "objective",
-        found.grid,
+        result.grid,
         (line,),
-        log=min(found.grid) > 0,
+        log=min(result.grid) > 0,
         band=band,
         vertical=vertical,
     )
@@ -194,8 +194,8 @@ def calibration(found: CalibrationResult) -> Lines | None:
 
 def widths(audit: AuditResult, lens: str) -> Dots | None:
     """How wide the class intervals of each model are (median, narrowest to widest), and those of RDI and WCR."""
-    found = measured(audit, lens)
-    rows = [found[row] for row in _strongest(found)[:MOST]]
+    pairs = measured(audit, lens)
+    rows = [pairs[row] for row in _strongest(pairs)[:MOST]]
     spans = [sorted(_widths(result)) for _, result in rows]
     if not any(spans):
         return None
@@ -204,31 +204,31 @@ def widths(audit: AuditResult, lens: str) -> Dots | None:
     rdi = tuple(_width(result.metric("rdi")) for _, result in rows)
     margin = tuple(_margin(result) for _, result in rows)
     panels = (
-        Panel(f"{_kind(found)} intervals: median and range", (Marks("width", middle, low, high),)),
+        Panel(f"{_kind(pairs)} intervals: median and range", (Marks("width", middle, low, high),)),
         Panel("RDI interval", (Marks("width", rdi),)),
         Panel("WCR: estimate minus certified", (Marks("margin", margin),)),
     )
     methods = ", ".join(sorted({result.method for _, result in rows}))
     note = f"Widths of the confidence intervals ({methods}): narrower is surer, and more samples make them narrower."
-    note += _left_out(len(rows), len(found), "models")
+    note += _left_out(len(rows), len(pairs), "models")
     return Dots("How sure are the numbers?", note, tuple(model.spec.name for model, _ in rows), panels, "model")
 
 
 def radar(audit: AuditResult, lens: str) -> Radar | None:
     """Class profiles of the strongest models and the weakest; nothing where the axes would be too many or too few."""
-    found = measured(audit, lens)
-    if not found:
+    pairs = measured(audit, lens)
+    if not pairs:
         return None
-    names, scores = matrix(found)
+    names, scores = matrix(pairs)
     if not 3 <= len(names) <= RADAR_AXES:
         return None
-    order, seats = _strongest(found), places(audit)
+    order, seats = _strongest(pairs), places(audit)
     chosen = order if len(order) <= RADAR_LINES else [*order[: RADAR_LINES - 1], order[-1]]
-    lines = tuple(Line(_name(found, row), tuple(map(_plain, scores[row])), seats[_name(found, row)]) for row in chosen)
-    note = f"One axis a {_kind(found)}, 0 at the centre: a round line is an equal model, a dent a weak {_kind(found)}."
+    lines = tuple(Line(_name(pairs, row), tuple(map(_plain, scores[row])), seats[_name(pairs, row)]) for row in chosen)
+    note = f"One axis a {_kind(pairs)}, 0 at the centre: a round line is an equal model, a dent a weak {_kind(pairs)}."
     note += "" if len(order) <= RADAR_LINES else f" The {RADAR_LINES - 1} strongest models and the weakest."
     top = float(np.nanmax(scores[chosen])) if np.isfinite(scores[chosen]).any() else 1.0
-    return Radar(f"Profiles, {found[0][1].series.title}", note, names, lines, top or 1.0)
+    return Radar(f"Profiles, {pairs[0][1].series.title}", note, names, lines, top or 1.0)
 
 
 def trends(history: Sequence[AuditResult], audit: AuditResult, lens: str) -> Lines | None:
@@ -236,38 +236,38 @@ def trends(history: Sequence[AuditResult], audit: AuditResult, lens: str) -> Lin
     audits = [*sorted(history, key=lambda past: past.audit_id), audit]
     if len(audits) < 2:
         return None
-    found = measured(audit, lens)
-    names, seats = [_name(found, row) for row in _strongest(found)[:MOST]], places(audit)
+    pairs = measured(audit, lens)
+    names, seats = [_name(pairs, row) for row in _strongest(pairs)[:MOST]], places(audit)
     lines = tuple(Line(name, tuple(_past_wcr(past, name, lens) for past in audits), seats[name]) for name in names)
-    note = f"The score of each model's worst {_kind(found)} in each audit." + _left_out(
-        len(names), len(found), "models"
+    note = f"The score of each model's worst {_kind(pairs)} in each audit." + _left_out(
+        len(names), len(pairs), "models"
     )
     x = tuple(past.started[:16].replace("T", " ") for past in audits)
-    return Lines("Over the audits", note, "audit", f"WCR: worst {_kind(found)}", x, lines)
+    return Lines("Over the audits", note, "audit", f"WCR: worst {_kind(pairs)}", x, lines)
 
 
 def profile(model: ModelResult, grouping: str) -> Dots | None:
     """One model's groups with their intervals, a panel a series, the weakest of the first series on top."""
-    found: Found = [(model, result) for result in model.series if result.grouping == grouping and result.groups]
-    found = sorted(found, key=lambda pair: lens_rank(pair[1]))
-    if not found:
+    pairs: Measured = [(model, result) for result in model.series if result.grouping == grouping and result.groups]
+    pairs = sorted(pairs, key=lambda pair: lens_rank(pair[1]))
+    if not pairs:
         return None
-    first = found[0][1]
+    first = pairs[0][1]
     groups = sorted(first.groups, key=lambda group: (_last(group.score.value), group.index))
     shown = groups[:MOST]
-    panels = tuple(Panel(result.series.title, (_intervals(result, shown),)) for _, result in found[:PANELS])
+    panels = tuple(Panel(result.series.title, (_intervals(result, shown),)) for _, result in pairs[:PANELS])
     note = f"Dots are means, lines {100 * (1 - first.delta):g} % intervals that hold together ({first.method})."
-    note += _left_out(len(shown), len(groups), _plural(_kind(found)), "weakest")
-    note += _left_out(len(panels), len(found), "series", "first")
+    note += _left_out(len(shown), len(groups), _plural(_kind(pairs)), "weakest")
+    note += _left_out(len(panels), len(pairs), "series", "first")
     labels = tuple(f"{group.name} (n={group.n_all:,})" for group in shown)
-    return Dots(f"{model.spec.name}, {_by(_kind(found))}", note, labels, panels, _kind(found))
+    return Dots(f"{model.spec.name}, {_by(_kind(pairs))}", note, labels, panels, _kind(pairs))
 
 
 def _intervals(result: SeriesResult, order: Sequence[GroupScore]) -> Marks:
     """The scores of these groups under the series, None for a group that it lacks."""
     scores = {group.index: group.score for group in result.groups}
-    found = [scores.get(group.index, Estimate(None)) for group in order]
-    value, low, high = (tuple(finite(getattr(e, side)) for e in found) for side in ("value", "low", "high"))
+    estimates = [scores.get(group.index, Estimate(None)) for group in order]
+    value, low, high = (tuple(finite(getattr(e, side)) for e in estimates) for side in ("value", "low", "high"))
     return Marks(result.series.title, value, low, high)
 
 
@@ -279,8 +279,8 @@ def bracket(model: ModelResult) -> Dots | None:
     there = {label: result for label, evidence in BRACKET.items() if (result := _distances(model, evidence))}
     if len(there) < 2:
         return None
-    found: Found = [(model, result) for result in there.values()]
-    names, scores = matrix(found)
+    pairs: Measured = [(model, result) for result in there.values()]
+    names, scores = matrix(pairs)
     order = sorted(range(len(names)), key=lambda column: _last(_plain(scores[-1, column])))[:MOST]
     marks = tuple(
         Marks(label, tuple(_plain(scores[row, column]) for column in order)) for row, label in enumerate(there)
@@ -294,19 +294,19 @@ def bracket(model: ModelResult) -> Dots | None:
 
 def _distances(model: ModelResult, evidence: Evidence) -> SeriesResult | None:
     """The model's series of distances that show this, over the classes; the plain one before its variants."""
-    found = [
+    results = [
         result
         for result in model.series
         if result.grouping == "class" and result.series.evidence is evidence and result.series.unit == L2_DISTANCE
     ]
-    return min(found, key=lambda result: len(result.series.key), default=None)
+    return min(results, key=lambda result: len(result.series.key), default=None)
 
 
 # --- small helpers -----------------------------------------------------------------------------------------------
 
 
-def _kind(found: Found) -> str:
-    grouping = found[0][1].grouping
+def _kind(pairs: Measured) -> str:
+    grouping = pairs[0][1].grouping
     return grouping if grouping == "class" else f"group of {grouping}"
 
 
@@ -315,8 +315,8 @@ def _by(what: str) -> str:
     return "class by class" if what == "class" else f"by {what}"
 
 
-def _name(found: Found, row: int) -> str:
-    return found[row][0].spec.name
+def _name(pairs: Measured, row: int) -> str:
+    return pairs[row][0].spec.name
 
 
 def _plural(what: str) -> str:
@@ -332,8 +332,8 @@ def _last(value: float | None) -> float:
     return float("inf") if value is None or np.isnan(value) else float(value)
 
 
-def _strongest(found: Found) -> list[int]:
-    return sorted(range(len(found)), key=lambda row: _last(_negative(found[row][1].aggregate.value)))
+def _strongest(pairs: Measured) -> list[int]:
+    return sorted(range(len(pairs)), key=lambda row: _last(_negative(pairs[row][1].aggregate.value)))
 
 
 def _negative(value: float | None) -> float | None:
@@ -361,8 +361,8 @@ def _ranks(scores: np.ndarray) -> np.ndarray:
     return order + 1.0
 
 
-def _model_ranks(found: Found, metric: str, sign: int) -> list[float | None]:
-    values: list[float | None] = [finite(result.metric(metric).value) for _, result in found]
+def _model_ranks(pairs: Measured, metric: str, sign: int) -> list[float | None]:
+    values: list[float | None] = [finite(result.metric(metric).value) for _, result in pairs]
     known = [sign * value for value in values if value is not None]
     return [None if value is None else 1.0 + sum(other > sign * value for other in known) for value in values]
 
@@ -372,7 +372,7 @@ def _span(line: Line) -> float:
     return max(known) - min(known) if known else 0.0
 
 
-def _estimates(rows: Found, metric: str) -> Marks:
+def _estimates(rows: Measured, metric: str) -> Marks:
     estimates = [result.metric(metric) for _, result in rows]
     value, low, high = (tuple(finite(getattr(e, side)) for e in estimates) for side in ("value", "low", "high"))
     return Marks(metric.upper(), value, low, high)

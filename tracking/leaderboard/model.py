@@ -7,10 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from services.records.estimates import Estimate
-from tracking.bundle.summary import METRICS
 from tracking.bundle.tables import finite
-from tracking.leaderboard.records import SECONDS, UNDECLARED, AuditedModel
+from tracking.leaderboard import spelled
+from tracking.leaderboard.catalogue import Catalogue, bracketed, of_keys
+from tracking.leaderboard.numbers import SECONDS, numbers_of_series
+from tracking.leaderboard.records import UNDECLARED, AuditedModel
 from tracking.mlflow.layout import MODEL_TAG
+from tracking.mlflow.series_tag import series_of
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
@@ -43,6 +46,7 @@ def audited_model(run: Run, experiment: str) -> AuditedModel:
     """A run as a record, with the numbers that a leaderboard can show."""
     tags, params = run.data.tags, run.data.params
     samples, digest, count = _samples(run)
+    catalogue, metrics, worst = explained(tags, run.data.metrics)
     return AuditedModel(
         run_id=run.info.run_id,
         experiment=experiment,
@@ -56,59 +60,39 @@ def audited_model(run: Run, experiment: str) -> AuditedModel:
         temperature=params.get("temperature", ""),
         outcome=tags.get("classwise.outcome", ""),
         tags={key.removeprefix(MODEL_TAG): value for key, value in tags.items() if key.startswith(MODEL_TAG)},
-        numbers=numbers_of(run.data.metrics, _undefined(tags.get("classwise.undefined", ""))),
-        worst=worst_classes(run.data.metrics),
+        numbers=numbers_of(catalogue, metrics, _undefined(tags.get("classwise.undefined", ""))),
+        worst=worst,
+        catalogue=catalogue,
     )
 
 
-def numbers_of(metrics: Mapping[str, float], undefined: Mapping[str, str]) -> dict[str, Estimate]:
+def explained(
+    tags: Mapping[str, str], metrics: Mapping[str, float]
+) -> tuple[Catalogue, Mapping[str, float], dict[str, str]]:
+    """What a run's metrics are, its metrics, and the weakest class by series; a run of 0.1.0 is read from its keys."""
+    measured = series_of(tags)
+    if measured is None:
+        metrics = spelled.today(metrics)
+        return of_keys(metrics), metrics, spelled.weakest(metrics)
+    numbers = [number for each in measured for number in numbers_of_series(each.lens, each.series, each.grouping)]
+    return Catalogue([*numbers, SECONDS]), metrics, {each.lens: each.worst for each in measured if each.worst}
+
+
+def numbers_of(catalogue: Catalogue, metrics: Mapping[str, float], undefined: Mapping[str, str]) -> dict[str, Estimate]:
     """Numbers with their limits, by key; undefined ones with their reason.
 
     Shares that are known between two series, ``probacc/X/certified`` and ``probacc/X/possible``, also become one number
-    ``probacc/X/aggregate``: what is certified, between the limits of both.
+    ``probacc/X/aggregate``, which is added to the catalogue: what is certified, between the limits of both.
     """
-    known = {
-        _today(key): value
-        for key, raw in metrics.items()
-        if (value := finite(raw)) is not None and abs(value) < _LARGEST
-    }
-    found = {key: Estimate(None, reason=reason) for key, reason in undefined.items() if _is_number(key)}
-    for key, value in known.items():
-        if _is_number(key) and not _is_limit(key, known):
-            found[key] = Estimate(value, known.get(f"{key}_low"), known.get(f"{key}_high"))
-    for key, certified in list(found.items()):
-        stem = key.removesuffix("/certified/aggregate")
-        possible = found.get(f"{stem}/possible/aggregate")
-        if stem != key and possible and not key.startswith("ge/"):
-            high = possible.high if possible.high is not None else possible.value
-            found[f"{stem}/aggregate"] = Estimate(certified.value, certified.low, high, certified.reason)
-    return found
-
-
-def worst_classes(metrics: Mapping[str, float]) -> dict[str, str]:
-    """Name of the class with the smallest score, by series, as the keys ``SERIES/class/c003_cat`` tell it."""
-    least: dict[str, tuple[float, str]] = {}
-    for key, value in metrics.items():
-        lens, kind, group = key.rpartition("/class/")
-        if kind and lens and (lens not in least or value < least[lens][0]):
-            index, _, name = group.partition("_")
-            least[lens] = (value, name or index.removeprefix("c").lstrip("0") or "0")
-    return {lens: name for lens, (_, name) in least.items()}
-
-
-def _today(key: str) -> str:
-    """The key as it is called today: 0.1.0 logged the refuted share as falsified."""
-    stem, mark, side = key.rpartition("/falsified")
-    return f"{stem}/refuted{side}" if mark else key
-
-
-def _is_number(key: str) -> bool:
-    last = key.rpartition("/")[2]
-    return last in METRICS or last == "refuted" or key.startswith("ge/") or key == SECONDS
-
-
-def _is_limit(key: str, known: Mapping[str, float]) -> bool:
-    return any(key.endswith(side) and key.removesuffix(side) in known for side in ("_low", "_high"))
+    known = {key: value for key, raw in metrics.items() if (value := finite(raw)) is not None and abs(value) < _LARGEST}
+    numbers = {key: Estimate(None, reason=reason) for key, reason in undefined.items() if key in catalogue}
+    for key in catalogue:
+        if key in known:
+            numbers[key] = Estimate(known[key], known.get(f"{key}_low"), known.get(f"{key}_high"))
+    for key, (number, estimate) in bracketed(catalogue, numbers).items():
+        catalogue[key] = number
+        numbers[key] = estimate
+    return numbers
 
 
 def _undefined(text: str) -> dict[str, str]:

@@ -11,7 +11,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tracking.figures.palette import GREY, LINES
-from tracking.leaderboard.records import NOT_MEASURED, Board, Entry, limits, lower_is_better, short_key
+from tracking.leaderboard.catalogue import Catalogue
+from tracking.leaderboard.numbers import Number
+from tracking.leaderboard.records import NOT_MEASURED, Board, Entry
 from tracking.names import shorten
 from tracking.report.page import embedded, environment, source
 
@@ -38,27 +40,27 @@ def render(boards: Sequence[Board], *, store: str, notes: Sequence[str] = (), ma
 
 def board_data(board: Board) -> dict[str, Any]:
     """A board as compact values; a cell is ``[value, low, high, sd]``, or the reason why there is no value."""
-    keys = board.keys
+    catalogue, keys = board.catalogue, board.keys
     place = {key: index for index, key in enumerate(keys)}
     metrics = [
-        {"name": one.name, "title": one.title, "column": place[one.key], "weight": one.weight}
-        for one in board.metrics
-        if one.key in place
+        {"name": metric.name, "title": metric.title, "column": place[metric.key], "weight": metric.weight}
+        for metric in board.metrics
+        if metric.key in place
     ]
-    classes = [place.get(f"{board.lens}/{number}", -1) for number in ("wcr", "nrgc")]
+    classes = [place.get(key, -1) for key in board.class_keys]
     return {
         "title": board.title,
         "lens": board.lens,
         "notes": list(board.notes),
-        "columns": [{"key": short_key(key), "lower": lower_is_better(key)} for key in keys],
+        "columns": [{"key": catalogue[key].short, "lower": catalogue[key].lower_is_better} for key in keys],
         "metrics": metrics,
         "criteria": [place[key] for key in board.criteria],
         "classes": classes,
-        "rows": [_row(board, entry, keys) for entry in board.entries],
+        "rows": [_row(board, entry, keys, catalogue) for entry in board.entries],
     }
 
 
-def _row(board: Board, entry: Entry, keys: Sequence[str]) -> dict[str, Any]:
+def _row(board: Board, entry: Entry, keys: Sequence[str], catalogue: Catalogue) -> dict[str, Any]:
     return {
         "name": entry.name,
         "dataset": entry.dataset,
@@ -69,12 +71,12 @@ def _row(board: Board, entry: Entry, keys: Sequence[str]) -> dict[str, Any]:
         "seeds": ", ".join(entry.seeds),
         "worst": entry.worst.get(board.lens, ""),
         "source": entry.source,
-        "cells": [_cell(entry, key) for key in keys],
+        "cells": [_cell(entry, catalogue[key]) for key in keys],
     }
 
 
-def _cell(entry: Entry, key: str) -> list[float | None] | str:
-    found = entry.numbers.get(key, NOT_MEASURED)
-    if found.value is None:
-        return found.reason or NOT_MEASURED.reason
-    return [found.value, *limits(key, found), entry.spreads.get(key)]
+def _cell(entry: Entry, number: Number) -> list[float | None] | str:
+    estimate = entry.numbers.get(number.key, NOT_MEASURED)
+    if estimate.value is None:
+        return estimate.reason or NOT_MEASURED.reason
+    return [estimate.value, *number.limits(estimate), entry.spreads.get(number.key)]

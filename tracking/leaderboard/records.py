@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import csv
 import io
-import math
-import re
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from typing import IO, Any
 
 import pyarrow as pa
@@ -17,12 +16,12 @@ import pyarrow.parquet as pq
 
 from services.records import SCHEMA_VERSION
 from services.records.estimates import Estimate
+from tracking.leaderboard.catalogue import Catalogue
+from tracking.leaderboard.numbers import Number
+from tracking.names import metric_key
 
 UNDECLARED = "not declared"
-SECONDS = "train/seconds_per_epoch"
 NOT_MEASURED = Estimate(None, reason="not measured")
-LOWER = frozenset({"rdi", "nrgc", "refuted"})
-"""Last parts of the keys of metrics that are smaller for a better model; so are all under ``ge/`` and ``train/``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +36,8 @@ class AuditedModel:
         outcome: pass, fail, undecided or error.
         tags: what is known of the model: method, architecture, dataset, seed.
         numbers: by key, ``clean/aggregate``, ``ge/clean``; an undefined one with its reason.
-        worst: name of the weakest class by series, as far as it can be read from a metric's key.
+        worst: name of the weakest class by series, as far as the run says it.
+        catalogue: what the numbers are.
     """
 
     run_id: str
@@ -54,6 +54,7 @@ class AuditedModel:
     tags: dict[str, str]
     numbers: dict[str, Estimate]
     worst: dict[str, str]
+    catalogue: Catalogue = field(default_factory=Catalogue, compare=False)
 
     @property
     def when(self) -> tuple[str, int]:
@@ -76,6 +77,7 @@ class Entry:
         spreads: standard deviation over the models, by key; empty for one model.
         run_ids, audits: what the numbers come from.
         source: of published numbers, "" for measured ones.
+        catalogue: what the numbers are.
     """
 
     name: str
@@ -93,6 +95,7 @@ class Entry:
     run_ids: tuple[str, ...] = ()
     audits: tuple[str, ...] = ()
     source: str = ""
+    catalogue: Catalogue = field(default_factory=Catalogue, compare=False)
 
     @property
     def count(self) -> int:
@@ -102,16 +105,20 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A column that may count for the composite: its short name, the key it is read from, and its weight."""
+    """A column that may count for the composite: its short name, the number it is, and its weight."""
 
     name: str
-    key: str
+    number: Number
     title: str
     weight: float
 
     @property
+    def key(self) -> str:
+        return self.number.key
+
+    @property
     def lower_is_better(self) -> bool:
-        return lower_is_better(self.key)
+        return self.number.lower_is_better
 
 
 SCALE = (-0.5, 1.5)
@@ -181,86 +188,55 @@ class Board:
         return ", ".join(part for part in parts if part) or "different data sets and threat models"
 
     @property
+    def class_keys(self) -> tuple[str, str]:
+        """Keys of the columns "worst" and "NRGC"."""
+        return metric_key(self.lens, "wcr"), metric_key(self.lens, "nrgc")
+
+    @property
+    def catalogue(self) -> Catalogue:
+        """What all numbers of the rows are."""
+        return merged(self.entries)
+
+    @property
     def keys(self) -> list[str]:
         """Keys of all numbers that a row has, in reading order."""
-        return sorted({key for entry in self.entries for key in entry.numbers}, key=reading_order)
+        return self.catalogue.sorted(key for entry in self.entries for key in entry.numbers)
 
 
-def lower_is_better(key: str) -> bool:
-    """Whether a smaller number under that key is better."""
-    return key.startswith(("ge/", "train/")) or key.rpartition("/")[2] in LOWER
-
-
-def limits(key: str, estimate: Estimate) -> tuple[float | None, float | None]:
-    """What a number may be for a composite: its interval, or itself where it is a time, which is as measured."""
-    return (estimate.value,) * 2 if key.startswith("train/") else (estimate.low, estimate.high)
-
-
-def formatted(key: str, value: float | None) -> str:
-    """Three decimals in four or five characters: ``.834``, ``-.012``, ``1.205``, ``31.25``; of seconds three digits."""
-    if value is None:
-        return "–"
-    if key.startswith("train/"):
-        return f"{value:.{2 if value < 9.995 else 1 if value < 99.95 else 0}f}"
-    return f"{value:.3f}".replace("0.", ".", 1) if abs(value) < 9.9995 else f"{value:.4g}"
-
-
-def range_of(key: str) -> tuple[float, float]:
-    """The range of the number under that key, as far as the key tells: no score is below 0, no share above 1."""
-    if key.startswith("ge/"):
-        return -math.inf, math.inf
-    share = family(key) in _SHARES or key.endswith(("/nrgc", "/refuted"))
-    return (-math.inf if key.endswith("/fp") else 0.0), 1.0 if share else math.inf
-
-
-def family(key: str) -> str:
-    """The kind of measure: ``pgd`` of ``pgd20x5/linf-0.03137/aggregate``."""
-    return re.split(r"[/\d-]", key.removeprefix("ge/"), maxsplit=1)[0]
-
-
-def short_key(key: str) -> str:
-    """The key as a user may write it: the aggregate is meant where nothing is said."""
-    return key.removesuffix("/aggregate")
-
-
-_ATTACKS = ("pgd", "apgd", "cw", "square", "autoattack")
-_FAMILIES = ("clean", *_ATTACKS, "great", "minimal", "pr", "probacc", "binomial", "radius")
-_SHARES = frozenset({"clean", *_ATTACKS, "pr", "probacc", "binomial"})
-_NUMBERS = ("aggregate", "wcr", "nrgc", "rdi", "fp")
-
-
-def reading_order(key: str) -> tuple[Any, ...]:
-    """Sort key: the order of PRBench's Table 4, then what it lacks; radii by size."""
-    lens, _, number = key.rpartition("/")
-    late = key.startswith(("ge/", "train/"))
-    if late:
-        lens, number = key.partition("/")[2], "aggregate"
-    kin = family(lens)
-    place = _FAMILIES.index(kin) if kin in _FAMILIES else len(_FAMILIES)
-    kind = _NUMBERS.index(number) if number in _NUMBERS else len(_NUMBERS)
-    return key.startswith("train/"), kind > 0, late, place, natural(lens), kind, number
-
-
-def natural(text: str) -> tuple[tuple[int, float, str], ...]:
-    """Sort key that compares numbers as numbers: pgd10 before pgd20, linf-0.08 before linf-0.1."""
-    parts = re.split(r"(\d+(?:\.\d+)?)", text)
-    return tuple((1, float(part), "") if place % 2 else (0, 0.0, part) for place, part in enumerate(parts))
+def merged(entries: Iterable[Entry]) -> Catalogue:
+    """What the numbers of several rows are."""
+    return Catalogue(entry.catalogue[key] for entry in entries for key in entry.numbers)
 
 
 def board_json(board: Board) -> dict[str, Any]:
     """The board as plain values, everything in it."""
     rows = [
-        {**asdict(standing), "n": entry.count, **asdict(entry)}
+        {**asdict(standing), "n": entry.count, **_plain(entry, "catalogue")}
         for entry, standing in zip(board.entries, board.standings, strict=True)
     ]
-    head = {key: value for key, value in asdict(board).items() if key not in {"entries", "standings"}}
-    metrics = [{**asdict(metric), "lower_is_better": metric.lower_is_better} for metric in board.metrics]
-    return {"title": board.title, **head, "metrics": metrics, "rows": rows}
+    metrics = [
+        {**_plain(metric, "number"), "key": metric.key, "lower_is_better": metric.lower_is_better}
+        for metric in board.metrics
+    ]
+    return {"title": board.title, **_plain(board, "entries", "standings", "metrics"), "metrics": metrics, "rows": rows}
+
+
+def _plain(record: Any, *without: str) -> dict[str, Any]:
+    """The fields of a record as plain values, but for some."""
+    kept = {each.name: getattr(record, each.name) for each in fields(record) if each.name not in without}
+    return {name: _value(value) for name, value in kept.items()}
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _value(inner) for key, inner in value.items()}
+    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
 
 
 def flat_rows(boards: list[Board]) -> list[dict[str, Any]]:
     """One flat row a model, the same columns for all boards: identity, standing, then every number with its limits."""
-    keys = sorted({key for board in boards for key in board.keys}, key=reading_order)
+    entries = [entry for board in boards for entry in board.entries]
+    keys = merged(entries).sorted(key for entry in entries for key in entry.numbers)
     return [
         {**_head(board, entry, standing), **_numbers(entry, keys)}
         for board in boards
@@ -323,9 +299,9 @@ def _head(board: Board, entry: Entry, standing: Standing) -> dict[str, Any]:
 
 
 def _numbers(entry: Entry, keys: list[str]) -> dict[str, float | None]:
-    found: dict[str, float | None] = {}
+    numbers: dict[str, float | None] = {}
     for key in keys:
         estimate = entry.numbers.get(key, NOT_MEASURED)
-        found |= {key: estimate.value, f"{key}_low": estimate.low, f"{key}_high": estimate.high}
-        found[f"{key}_sd"] = entry.spreads.get(key)
-    return found
+        numbers |= {key: estimate.value, f"{key}_low": estimate.low, f"{key}_high": estimate.high}
+        numbers[f"{key}_sd"] = entry.spreads.get(key)
+    return numbers

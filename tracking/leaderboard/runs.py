@@ -87,7 +87,7 @@ def read_models(
         client = open_store(tracking_uri)
         names = _experiments(client, experiments, without_secret(tracking_uri))
         audits = _audits(client, names)
-        bounds = {} if all_runs else {key: max(since, _oldest_needed(found)) for key, found in audits.items()}
+        bounds = {} if all_runs else {key: max(since, _oldest_needed(listed)) for key, listed in audits.items()}
         newest = _Newest(names, wanted, all_runs)
         for run in _runs(client, names, wanted, since, bounds, page):
             newest.add(run)
@@ -126,15 +126,15 @@ class _Newest:
             (model for model, fit in self._kept.values() if fit), key=lambda model: model.when, reverse=True
         )
         used = {model.audit_id for model in models}
-        parsed_measures = {audit.audit_id: parsed(audit.measures) for found in audits.values() for audit in found}
+        parsed_measures = {audit.audit_id: parsed(audit.measures) for batch in audits.values() for audit in batch}
         measures = {key: value for key, value in parsed_measures.items() if key in used and isinstance(value, list)}
-        runs = sum(len(found) for found in self._seen.values())
+        runs = sum(len(batch) for batch in self._seen.values())
         return Reading(tuple(models), runs, tuple(self._names.values()), measures)
 
 
 def _audits(client: MlflowClient, names: Mapping[str, str]) -> dict[str, list[_Audit]]:
     """The audits of each experiment. One that did not end, or that says no digest of its models, is like no other."""
-    found: dict[str, list[_Audit]] = {}
+    by_experiment: dict[str, list[_Audit]] = {}
     for run in _pages(client, list(names), "tags.`classwise.role` = 'audit'", PAGE):
         tags, metrics = run.data.tags, run.data.metrics
         whole = tags.get("classwise.complete") and MODELS_TAG in tags
@@ -145,8 +145,8 @@ def _audits(client: MlflowClient, names: Mapping[str, str]) -> dict[str, list[_A
             int(metrics.get("models/all", 0)),
             run.data.params.get("measures", ""),
         )
-        found.setdefault(run.info.experiment_id, []).append(audit)
-    return found
+        by_experiment.setdefault(run.info.experiment_id, []).append(audit)
+    return by_experiment
 
 
 def _oldest_needed(audits: Sequence[_Audit]) -> int:
@@ -163,11 +163,11 @@ def read_values(tracking_uri: str, keys: Sequence[str], *, experiments: Sequence
     with translated(tracking_uri, *_READS), bounded_calls(CALL_SECONDS):
         client = open_store(tracking_uri)
         names = _experiments(client, experiments, without_secret(tracking_uri))
-        found: dict[str, set[str]] = {key: set() for key in keys}
+        by_key: dict[str, set[str]] = {key: set() for key in keys}
         for run in _runs(client, names, {}, 0, {}, PAGE):
             for key in keys:
-                found[key] |= {value for value in (value_of(run, key),) if value is not None}
-        return {key: sorted(values) for key, values in found.items()}
+                by_key[key] |= {value for value in (value_of(run, key),) if value is not None}
+        return {key: sorted(values) for key, values in by_key.items()}
 
 
 def open_store(tracking_uri: str) -> MlflowClient:
@@ -186,9 +186,9 @@ def _experiments(client: MlflowClient, wanted: Sequence[str], where: str) -> dic
     known: dict[str, str] = {}
     token: str | None = None
     while True:
-        found = client.search_experiments(max_results=1_000, page_token=token)
-        known |= {str(one.experiment_id): str(one.name) for one in found}
-        token = found.token
+        page = client.search_experiments(max_results=1_000, page_token=token)
+        known |= {str(experiment.experiment_id): str(experiment.name) for experiment in page}
+        token = page.token
         if not token:
             break
     lacking = [name for name in dict.fromkeys(wanted) if name not in known.values()]
@@ -198,7 +198,7 @@ def _experiments(client: MlflowClient, wanted: Sequence[str], where: str) -> dic
 
 
 def _no_experiment(name: str, known: Sequence[str], where: str) -> Problem:
-    listed = ", ".join(repr(one) for one in known[:20]) + (f" and {len(known) - 20} more" if len(known) > 20 else "")
+    listed = ", ".join(repr(each) for each in known[:20]) + (f" and {len(known) - 20} more" if len(known) > 20 else "")
     return Problem("--experiment", f"an experiment of {where}", repr(name), f"it has {listed}")
 
 

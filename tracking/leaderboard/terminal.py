@@ -7,7 +7,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tracking.leaderboard.records import NOT_MEASURED, Board, Entry, Metric, Standing, formatted, short_key
+from tracking.leaderboard.numbers import decimals
+from tracking.leaderboard.records import NOT_MEASURED, Board, Entry, Metric, Standing
 from tracking.names import shorten
 
 WIDTH = 80
@@ -34,7 +35,7 @@ def board_text(board: Board, width: int = WIDTH) -> RenderableType:
         board_table(board, width),
         Text("; ".join(columns), style="dim"),
         *(Text(f"note: {note}") for note in board.notes),
-        *([Text(WIDE, style="dim")] if any(one.wide for one in board.standings) else []),
+        *([Text(WIDE, style="dim")] if any(standing.wide for standing in board.standings) else []),
         Text(),
     )
 
@@ -59,7 +60,7 @@ def board_table(board: Board, width: int = WIDTH) -> Table:
 
 
 def _classes_known(board: Board) -> bool:
-    return any(f"{board.lens}/{name}" in entry.numbers for entry in board.entries for name in ("wcr", "nrgc"))
+    return any(key in entry.numbers for entry in board.entries for key in board.class_keys)
 
 
 def _shown(board: Board) -> list[Metric]:
@@ -70,7 +71,7 @@ def _described(metric: Metric) -> str:
     """What a column is read from: ``ge_ar: ge/pgd20/linf-0.03137, lower is better``."""
     weight = f"weight {metric.weight:g}" if metric.weight != 1 else ""
     lower = "lower is better" if metric.lower_is_better else ""
-    return ", ".join(part for part in (f"{metric.name}: {short_key(metric.key)}", lower, weight) if part)
+    return ", ".join(part for part in (f"{metric.name}: {metric.number.short}", lower, weight) if part)
 
 
 def _head(metric: Metric) -> str:
@@ -83,14 +84,16 @@ def _row(board: Board, entry: Entry, standing: Standing) -> list[str]:
     place = "–" if standing.place is None else str(standing.place)
     separated = "" if standing.place in (None, 1) else {True: "=", None: "?", False: ""}[standing.with_leader]
     marks = separated + ("*" if standing.front else "") + ("†" if entry.source else "")
-    keys = [*(metric.key for metric in _shown(board)), f"{board.lens}/wcr", f"{board.lens}/nrgc"]
+    numbers = [metric.number for metric in _shown(board)]
+    of_classes = [decimals(entry.numbers.get(key, NOT_MEASURED).value) for key in board.class_keys]
     return [
         f"{place}{marks}",
         entry.name,
         str(entry.count),
-        formatted("", score.value),
-        "–" if unknown else "wide" if standing.wide else f"{formatted('', score.low)} {formatted('', score.high)}",
-        *(formatted(key, entry.numbers.get(key, NOT_MEASURED).value) for key in keys),
+        decimals(score.value),
+        "–" if unknown else "wide" if standing.wide else f"{decimals(score.low)} {decimals(score.high)}",
+        *(number.formatted(entry.numbers.get(number.key, NOT_MEASURED).value) for number in numbers),
+        *of_classes,
     ]
 
 

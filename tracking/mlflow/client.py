@@ -22,7 +22,7 @@ def connect(tracking_uri: str) -> MlflowClient:
     """A client of a store that answers and whose schema is there; a fresh database is migrated once, under a lock."""
     from mlflow import MlflowClient
 
-    # MLflow tells of its migrations at INFO; they are not news to a user of classwise.
+    # MLflow logs its migrations at INFO; they are not news to a user of classwise.
     logging.getLogger("mlflow.store.db.utils").setLevel(logging.WARNING)
     logging.getLogger("alembic").setLevel(logging.WARNING)
     scheme = urlsplit(tracking_uri).scheme.partition("+")[0]
@@ -69,9 +69,9 @@ def search(client: MlflowClient, experiment_ids: Sequence[str], query: str, *, p
     """All runs, page by page: a search stops at 1,000 in silence. No more than a page is held."""
     token: str | None = None
     while True:
-        found = client.search_runs(list(experiment_ids), filter_string=query, max_results=page, page_token=token)
-        yield from found
-        token = found.token
+        batch = client.search_runs(list(experiment_ids), filter_string=query, max_results=page, page_token=token)
+        yield from batch
+        token = batch.token
         if not token:
             return
 

@@ -1,4 +1,4 @@
-"""Logs an evaluation into a run that somebody else opened: what a child run of an audit gets, and leaves it open."""
+"""Logs an evaluation into a run that the caller opened: what a child run of an audit gets, and leaves it open."""
 
 from __future__ import annotations
 

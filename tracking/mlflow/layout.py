@@ -13,24 +13,26 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from services.records import AuditResult, ModelResult, Outcome, SeriesResult, ThreatModel, digest_of
 from tracking.bundle.comparison import Comparison
 from tracking.bundle.fairness import attribute_metrics
 from tracking.bundle.summary import bounds, lens, series_metrics, shown_metrics
 from tracking.bundle.tables import finite, rows
+from tracking.mlflow.series_tag import MAX_TAG, series_tags
 from tracking.names import group_key, metric_key, series_key, unique_name
 
 MODEL_TAG = "classwise.tag."
 """Prefix of the tags that the fleet file gives a model; the leaderboard filters by them."""
 
 MODELS_TAG = "classwise.models"
-"""On an audit: a digest of its models and samples. Of two audits with the same one the newer tells all."""
+"""On an audit: a digest of its models and samples. Of two audits with the same one the newer has everything."""
 
 SECONDS_PER_EPOCH = "seconds_per_epoch"
 """Fact of a model that a sweep trained, and last part of its metric."""
 
 MAX_PARAM = 6_000
-MAX_TAG = 8_000
 WORST_CLASSES = 5
 MAX_TABLE_ROWS = 2_000
 """Rows of the MLflow table artifact, which the browser loads whole; the Parquet file beside it holds all."""
@@ -89,9 +91,9 @@ def _changes(comparison: Comparison | None, model: str = "") -> dict[str, float]
     if comparison is None:
         return {}
     flags = {flag: list(comparison.flagged(flag)) for flag in ("worse", "better")}
-    mine = {flag: [each for each in found if model in ("", each[0].name)] for flag, found in flags.items()}
-    classes = {f"change/classes_{flag}": sum(each[2].index >= 0 for each in found) for flag, found in mine.items()}
-    counts = {f"change/{flag}": len(found) for flag, found in mine.items()}
+    mine = {flag: [each for each in flagged if model in ("", each[0].name)] for flag, flagged in flags.items()}
+    classes = {f"change/classes_{flag}": sum(each[2].index >= 0 for each in flagged) for flag, flagged in mine.items()}
+    counts = {f"change/{flag}": len(flagged) for flag, flagged in mine.items()}
     return {key: float(value) for key, value in {**counts, **classes}.items()}
 
 
@@ -122,21 +124,33 @@ def worst_groups(result: SeriesResult) -> Iterator[tuple[str, float, float | Non
 
 def table_rows(model: ModelResult) -> list[dict[str, Any]]:
     """Rows of the MLflow table: all of them, or for each series the worst ones when there are too many."""
-    found = list(rows(model))
-    if len(found) <= MAX_TABLE_ROWS:
-        return found
+    records = list(rows(model))
+    if len(records) <= MAX_TABLE_ROWS:
+        return records
     share = max(WORST_CLASSES, MAX_TABLE_ROWS // len(model.series))
     kept: list[dict[str, Any]] = []
     for result in model.series:
-        mine = [row for row in found if (row["series"], row["grouping"]) == (result.series.key, result.grouping)]
+        mine = [row for row in records if (row["series"], row["grouping"]) == (result.series.key, result.grouping)]
         mine.sort(key=lambda row: (row["score"] is None, row["score"] or 0.0))
         kept += mine[:share]
     return kept
 
 
 def threat_text(threat: ThreatModel | None) -> str:
-    """A threat model as MLflow tells it."""
+    """A threat model as MLflow shows it."""
     return f"{threat.norm} {threat.epsilon:.6g}" if threat else "not declared"
+
+
+def threat_of(text: str) -> ThreatModel | None:
+    """What `threat_text` wrote, None for what declares none."""
+    norm, _, epsilon = text.partition(" ")
+    try:
+        return _THREAT.validate_python({"norm": norm, "epsilon": epsilon})
+    except ValidationError:
+        return None
+
+
+_THREAT = TypeAdapter(ThreatModel)
 
 
 def _group_metric(result: SeriesResult, key: str, side: str = "") -> str:
@@ -145,20 +159,20 @@ def _group_metric(result: SeriesResult, key: str, side: str = "") -> str:
 
 
 def _metrics(result: SeriesResult) -> dict[str, float]:
-    found = series_metrics(result)
+    metrics = series_metrics(result)
     for key, value, low in worst_groups(result):
-        found[_group_metric(result, key)] = value
+        metrics[_group_metric(result, key)] = value
         if low is not None:
-            found[_group_metric(result, key, "_low")] = low
+            metrics[_group_metric(result, key, "_low")] = low
     for name, extra in result.extras.items():
         if (number := finite(extra)) is not None:
-            found[metric_key(lens(result), unique_name(name))] = number
-    return found
+            metrics[metric_key(lens(result), unique_name(name))] = number
+    return metrics
 
 
 def _params(audit: AuditResult, model: ModelResult) -> dict[str, str]:
     spec = model.spec
-    found: dict[str, Any] = {
+    params: dict[str, Any] = {
         "model": spec.name,
         "uri": spec.uri,
         "outputs": spec.outputs,
@@ -169,7 +183,7 @@ def _params(audit: AuditResult, model: ModelResult) -> dict[str, str]:
         "robust_accuracy_declared": spec.robust_accuracy,
         "clean_accuracy_declared": spec.clean_accuracy,
     }
-    return {key: str(value) for key, value in found.items() if value is not None}
+    return {key: str(value) for key, value in params.items() if value is not None}
 
 
 def _tags(audit: AuditResult, index: int, undefined: list[tuple[str, str]]) -> dict[str, str]:
@@ -187,6 +201,7 @@ def _tags(audit: AuditResult, index: int, undefined: list[tuple[str, str]]) -> d
         "classwise.threat_model": threat_text(model.spec.threat_model),
         "mlflow.note.content": "\n".join(lines),
         **{f"{MODEL_TAG}{key}": value for key, value in model.spec.tags},
+        **series_tags(model),
     }
     if undefined:
         tags["classwise.undefined"] = "\n".join(f"{key}: {reason}" for key, reason in undefined)
@@ -227,13 +242,13 @@ def _count(audit: AuditResult, outcome: Outcome) -> float:
 
 
 def _calibration(audit: AuditResult) -> dict[str, float]:
-    found = audit.calibration
+    calibration = audit.calibration
     values = {
-        "temperature": found.temperature,
-        "objective": found.objective,
-        "reference_correlation": found.reference,
-        "reference_correlation_before": found.reference_before,
-        "reference_correlation_of_accuracy": found.reference_accuracy,
+        "temperature": calibration.temperature,
+        "objective": calibration.objective,
+        "reference_correlation": calibration.reference,
+        "reference_correlation_before": calibration.reference_before,
+        "reference_correlation_of_accuracy": calibration.reference_accuracy,
     }
     return {f"calibration/{key}": number for key, value in values.items() if (number := finite(value)) is not None}
 

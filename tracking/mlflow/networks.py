@@ -36,8 +36,8 @@ def log_network(
     from mlflow.models import Model
 
     client = runs.client
-    found = client.search_logged_models([runs.experiment], filter_string=f"source_run_id = '{run_id}'")
-    for known in found:
+    models = client.search_logged_models([runs.experiment], filter_string=f"source_run_id = '{run_id}'")
+    for known in models:
         if known.name == NAME and known.status == LoggedModelStatus.READY:
             return known
     model = client.create_logged_model(runs.experiment, NAME, source_run_id=run_id, tags={"classwise.uri": result.uri})
@@ -78,13 +78,13 @@ def _save(network: nn.Module, path: Path, described: object, result: TrialResult
 
     shape = result.data.shape
     taken = TensorSpec(np.dtype(np.float32), (-1, *shape), name=None)
-    given = TensorSpec(np.dtype(np.float32), (-1, len(result.data.classes)), name=None)
+    logits = TensorSpec(np.dtype(np.float32), (-1, len(result.data.classes)), name=None)
     with _quiet():
         mlflow.pytorch.save_model(
             network,
             path=str(path),
             mlflow_model=described,
-            signature=ModelSignature(inputs=Schema([taken]), outputs=Schema([given])),
+            signature=ModelSignature(inputs=Schema([taken]), outputs=Schema([logits])),
             input_example=np.full((EXAMPLE, *shape), 0.5, dtype=np.float32),
             pip_requirements=requirements(),
             metadata={"input": "float32 images in [0, 1]; the network normalises", "factory": result.uri},
@@ -96,12 +96,12 @@ def requirements() -> list[str]:
     """What serving the graph needs: the minor version of torch that wrote it, and the major ones of the rest."""
     from importlib.metadata import version
 
-    found = []
+    pins = []
     for name, parts in {"torch": 2, "numpy": 1, "mlflow": 1}.items():
         numbers = [int(number) for number in version(name).partition("+")[0].split(".")[:2]]
         upper = f"{numbers[0]}.{numbers[1] + 1}" if parts == 2 else f"{numbers[0] + 1}"
-        found.append(f"{name}>={numbers[0]}.{numbers[1]},<{upper}")
-    return found
+        pins.append(f"{name}>={numbers[0]}.{numbers[1]},<{upper}")
+    return pins
 
 
 @contextmanager

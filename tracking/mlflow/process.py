@@ -17,7 +17,7 @@ class Driver:
         host: the host's name; a container has its own.
         boot: id of the kernel's boot, "" where the system has none.
         pid: process id.
-        born: start of the process in kernel ticks, which tells a reused pid apart; "" where unknown.
+        born: start of the process in kernel ticks, which distinguishes a reused pid; "" where unknown.
     """
 
     host: str

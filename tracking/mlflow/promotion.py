@@ -1,4 +1,4 @@
-"""Moves an alias of MLflow's registry, unless somebody else did meanwhile, and keeps ``promotion.json``."""
+"""Moves an alias of MLflow's registry, unless it was moved meanwhile, and keeps ``promotion.json``."""
 
 from __future__ import annotations
 
@@ -87,9 +87,9 @@ def alias_version(tracking_uri: str, registered: str, alias: str) -> str:
 def move_alias(tracking_uri: str, plan: Promotion, recorded: tuple[Promotion, ...]) -> Promotion:
     """Move the alias to the planned version, which is not tagged yet.
 
-    An alias that points elsewhere than when the audit began was moved by somebody else, and stays. MLflow has no
+    An alias that points elsewhere than when the audit began was moved by another process, and stays. MLflow has no
     exchange under a condition: who moves it in the moment between look and move is overruled. One that the same audit
-    moved before, as its `recorded` promotions tell, without tagging the version, counts as moved again.
+    moved before, as its `recorded` promotions show, without tagging the version, counts as moved again.
 
     Raises:
         TrackingError: the registry cannot be reached, or refuses to move the alias.
@@ -101,7 +101,7 @@ def move_alias(tracking_uri: str, plan: Promotion, recorded: tuple[Promotion, ..
             return plan.done(STOPPED) if _lacks_tag(plan, recorded) else plan.left("it points there already")
         if now != plan.before:
             came = f"version {plan.before}" if plan.before else "nowhere"
-            return plan.left(f"somebody moved it during the audit, from {came} to {now or 'nowhere'}")
+            return plan.left(f"it was moved during the audit, from {came} to {now or 'nowhere'}")
         client.set_registered_model_alias(plan.registered, plan.alias, plan.version)
     return plan.done(STOPPED)
 
@@ -117,21 +117,21 @@ def tag_version(tracking_uri: str, moved: Promotion, audit_id: str) -> Promotion
     return replace(moved, untagged="")
 
 
-def write_promotions(found: tuple[Promotion, ...], folder: str) -> None:
+def write_promotions(promotions: tuple[Promotion, ...], folder: str) -> None:
     """Write ``promotion.json`` into a bundle's folder."""
-    _FILE.write(_File(found), folder)
+    _FILE.write(_File(promotions), folder)
 
 
 def read_promotions(folder: str) -> tuple[Promotion, ...]:
     """What was promoted by the audit whose bundle lies in `folder`, and what was not; raises as `RecordFile.read`."""
-    found = _FILE.read(folder)
-    return found.promotions if found is not None else ()
+    record = _FILE.read(folder)
+    return record.promotions if record is not None else ()
 
 
 def _lacks_tag(plan: Promotion, recorded: tuple[Promotion, ...]) -> bool:
     """Whether the audit moved that alias there, and the version does not say so."""
     same = (plan.registered, plan.alias, plan.version)
-    moved = [one for one in recorded if one.moved and (one.registered, one.alias, one.version) == same]
+    moved = [each for each in recorded if each.moved and (each.registered, each.alias, each.version) == same]
     return bool(moved and moved[-1].untagged)
 
 

@@ -1,6 +1,6 @@
 """Reaching a tracking store within a bounded time, and saying in classwise's words why it was not reached.
 
-MLflow retries for minutes by default, and a fresh database is migrated by whoever comes first. Nothing here imports
+MLflow retries for minutes by default, and a fresh database is migrated by the first client. Nothing here imports
 MLflow: the environment variables below are its only switch for time-outs, so they are set for the time of a call and
 put back, and what the user set is left alone.
 """

@@ -49,12 +49,12 @@ class RunWriter:
 
     def known(self, tag: str, value: str, key: str) -> dict[str, Run]:
         """Runs whose `tag` has that value, by their tag `key`; a complete one before an incomplete one."""
-        found: dict[str, Run] = {}
+        by_name: dict[str, Run] = {}
         for run in search(self.client, [self.experiment], f"tags.`{tag}` = '{quoted(value)}'"):
             name = run.data.tags.get(key, "")
-            if name not in found or run.data.tags.get(COMPLETE):
-                found[name] = run
-        return found
+            if name not in by_name or run.data.tags.get(COMPLETE):
+                by_name[name] = run
+        return by_name
 
     @contextmanager
     def run(
@@ -72,7 +72,7 @@ class RunWriter:
 
         Args:
             known: the run where it was begun before.
-            started: when what it tells of began, in milliseconds since 1970.
+            started: when what it records began, in milliseconds since 1970.
             again: fill a complete run as well.
             ending: the status in which it is closed when the block ends well.
             lasting: mark it complete; else it is filled anew when the same is logged again.
@@ -149,19 +149,19 @@ def experiment_of(client: MlflowClient, tracking_uri: str, name: str) -> str:
     from mlflow.exceptions import MlflowException
 
     wanted = experiment_name(name)
-    found = client.get_experiment_by_name(wanted)
-    if found is None:
+    experiment = client.get_experiment_by_name(wanted)
+    if experiment is None:
         try:
             place = artifact_location(tracking_uri, wanted)
             return str(client.create_experiment(wanted, artifact_location=place, tags=EXPERIMENT_TAGS))
         except MlflowException:
-            found = client.get_experiment_by_name(wanted)
-            if found is None:
+            experiment = client.get_experiment_by_name(wanted)
+            if experiment is None:
                 raise
-    if found.lifecycle_stage == "deleted":
-        remedy = f"restore it: `mlflow experiments restore --experiment-id {found.experiment_id}`"
+    if experiment.lifecycle_stage == "deleted":
+        remedy = f"restore it: `mlflow experiments restore --experiment-id {experiment.experiment_id}`"
         raise TrackingError(Problem(f"experiment {wanted!r}", "an active experiment", "a deleted one", remedy))
-    return str(found.experiment_id)
+    return str(experiment.experiment_id)
 
 
 def experiment_name(name: str) -> str:
@@ -179,13 +179,13 @@ def close_stale_runs(
     """
     with translated(tracking_uri), bounded_calls(CALL_SECONDS):
         client = connect(tracking_uri)
-        found = client.get_experiment_by_name(experiment_name(experiment))
-        if found is None:
+        existing = client.get_experiment_by_name(experiment_name(experiment))
+        if existing is None:
             return []
         query = "attributes.status = 'RUNNING'"
         if audit_id:
             query += f" and tags.`classwise.audit_id` = '{quoted(audit_id)}'"
-        stale = [run for run in search(client, [found.experiment_id], query) if _is_stale(run, older_than_hours)]
+        stale = [run for run in search(client, [existing.experiment_id], query) if _is_stale(run, older_than_hours)]
         for run in stale:
             client.set_terminated(run.info.run_id, "KILLED")
         return [run.info.run_id for run in stale]

@@ -19,10 +19,11 @@ from services.records.trials import EpochPoint, SweepResult, TrialResult
 from services.storage import files
 from tracking.bundle import marker, training_bundle
 from tracking.mlflow.client import connect
-from tracking.mlflow.layout import MAX_TAG, RunContent
+from tracking.mlflow.layout import RunContent
 from tracking.mlflow.networks import log_network, register_network
 from tracking.mlflow.reach import CALL_SECONDS, bounded_calls, is_foreign, run_url, translated
 from tracking.mlflow.runs import COMPLETE, RunWriter, experiment_of
+from tracking.mlflow.series_tag import MAX_TAG
 from tracking.mlflow.training_layout import (
     CONTENT,
     SWEEP_NAME,

@@ -19,7 +19,7 @@ from tracking.names import group_key, metric_key
 TRIAL_KEY = "classwise.trial_key"
 SWEEP_NAME = "classwise.sweep"
 CONTENT = "classwise.content"
-"""Tag of the parent run: a digest of what it tells, so that it is told once."""
+"""Tag of the parent run: a digest of its content, so that it is logged once."""
 NAMES = "classwise.names"
 """What the latent columns of a conditional mapper stand for, as JSON."""
 CLASS_CURVES = 20
@@ -134,12 +134,12 @@ def _judged(shares: Shares) -> dict[str, float | None]:
 
 
 def _totals(result: TrialResult) -> dict[str, float]:
-    found: dict[str, float | None] = {"epochs": float(result.epochs), "train_seconds": result.seconds}
+    totals: dict[str, float | None] = {"epochs": float(result.epochs), "train_seconds": result.seconds}
     if result.mapper is not None:
-        found |= _mapper_metrics(result.mapper)
+        totals |= _mapper_metrics(result.mapper)
     if result.chosen is not None:
-        found |= {"chosen/epoch": float(result.chosen.epoch), **_sided("chosen", result.chosen.judged)}
-    return {key: number for key, value in found.items() if (number := finite(value)) is not None}
+        totals |= {"chosen/epoch": float(result.chosen.epoch), **_sided("chosen", result.chosen.judged)}
+    return {key: number for key, value in totals.items() if (number := finite(value)) is not None}
 
 
 def _mapper_metrics(mapper: MapperFacts) -> dict[str, float | None]:

@@ -28,14 +28,14 @@ _DRIFT = {
 }
 
 
-def summary(found: Comparison) -> str:
+def summary(record: Comparison) -> str:
     """One line: ``3 worse, 1 better of 66 comparisons with 20261128T...; 2 series not compared``."""
-    text = f"{found.worse} worse, {found.better} better of {found.comparisons} comparisons with {found.baseline}"
-    return f"{text}; {found.not_comparable} series not compared" if found.not_comparable else text
+    text = f"{record.worse} worse, {record.better} better of {record.comparisons} comparisons with {record.baseline}"
+    return f"{text}; {record.not_comparable} series not compared" if record.not_comparable else text
 
 
 def comparison_words(
-    found: Comparison, shown: int = SHOWN, *, flags: bool = True, earlier: str = "the accepted audit"
+    record: Comparison, shown: int = SHOWN, *, flags: bool = True, earlier: str = "the accepted audit"
 ) -> list[str]:
     """What is worse and better, what could not be compared, and what else changed.
 
@@ -44,27 +44,27 @@ def comparison_words(
         flags: False where a table lists them.
         earlier: what the earlier audit is.
     """
-    chance = f"the chance that any flag is false is at most {100 * found.alpha:g} %"
-    head = f"Since {earlier} {found.baseline}: {found.worse} worse and {found.better} better"
-    lines = [f"{head} of {found.comparisons} comparisons; {chance}."]
-    if not found.comparisons:
-        lines = [f"Since {earlier} {found.baseline}: nothing could be compared."]
-    return [*lines, *(_flags(found, shown) if flags else ()), *_not_compared(found), *drift_words(found, shown)]
+    chance = f"the chance that any flag is false is at most {100 * record.alpha:g} %"
+    head = f"Since {earlier} {record.baseline}: {record.worse} worse and {record.better} better"
+    lines = [f"{head} of {record.comparisons} comparisons; {chance}."]
+    if not record.comparisons:
+        lines = [f"Since {earlier} {record.baseline}: nothing could be compared."]
+    return [*lines, *(_flags(record, shown) if flags else ()), *_not_compared(record), *drift_words(record, shown)]
 
 
-def drift_words(found: Comparison, shown: int = SHOWN) -> Iterator[str]:
+def drift_words(record: Comparison, shown: int = SHOWN) -> Iterator[str]:
     """What else changed, a sentence a kind."""
-    for kind in dict.fromkeys(one.kind for one in found.drift):
-        mine = [one for one in found.drift if one.kind == kind]
-        changes = "; ".join(_drift(one) for one in mine[:shown])
+    for kind in dict.fromkeys(drift.kind for drift in record.drift):
+        mine = [drift for drift in record.drift if drift.kind == kind]
+        changes = "; ".join(_drift(drift) for drift in mine[:shown])
         more = f"; and {len(mine) - shown} more" if len(mine) > shown else ""
         yield f"{_DRIFT.get(kind, kind)}: {changes}{more}"
 
 
-def rows(found: Comparison, most: int) -> list[dict[str, Any]]:
+def rows(record: Comparison, most: int) -> list[dict[str, Any]]:
     """Rows of the report's table: what is worse, then better, then the wholes that are not separated."""
-    listed = [*found.flagged("worse"), *found.flagged("better")]
-    listed += [each for each in found.flagged("not separated") if each[2].index < 0]
+    listed = [*record.flagged("worse"), *record.flagged("better")]
+    listed += [each for each in record.flagged("not separated") if each[2].index < 0]
     return [
         {
             "model": shorten(model.name, 48),
@@ -82,9 +82,9 @@ def rows(found: Comparison, most: int) -> list[dict[str, Any]]:
     ]
 
 
-def _flags(found: Comparison, shown: int) -> Iterator[str]:
+def _flags(record: Comparison, shown: int) -> Iterator[str]:
     for flag in ("worse", "better"):
-        flagged = list(found.flagged(flag))
+        flagged = list(record.flagged(flag))
         for model, series, group in flagged[:shown]:
             yield f"{flag}: {shorten(model.name, 40)}, {series.series}, {_group(group)}"
         if len(flagged) > shown:
@@ -96,19 +96,19 @@ def _group(change: GroupChange) -> str:
     return f"{name}: {number(change.then)} to {number(change.now)}, p {_p(change.p)}"
 
 
-def _not_compared(found: Comparison) -> Iterator[str]:
-    reasons = Counter(series.reason for model in found.models for series in model.series if series.reason)
+def _not_compared(record: Comparison) -> Iterator[str]:
+    reasons = Counter(series.reason for model in record.models for series in model.series if series.reason)
     for reason, count in reasons.most_common(SHOWN):
         yield f"not compared: {count} series, {reason}"
 
 
-def _drift(one: Drift) -> str:
-    if one.kind == "renamed":
-        return f"{shorten(one.then, 40)} is now {shorten(one.now, 40)}"
-    if one.kind in ("added", "gone"):
-        return shorten(one.subject, 40)
-    subject = f"{shorten(one.subject, 60)}: " if one.subject else ""
-    return f"{subject}{one.then}, now {one.now}"
+def _drift(drift: Drift) -> str:
+    if drift.kind == "renamed":
+        return f"{shorten(drift.then, 40)} is now {shorten(drift.now, 40)}"
+    if drift.kind in ("added", "gone"):
+        return shorten(drift.subject, 40)
+    subject = f"{shorten(drift.subject, 60)}: " if drift.subject else ""
+    return f"{subject}{drift.then}, now {drift.now}"
 
 
 def _p(value: float) -> str:

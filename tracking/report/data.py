@@ -46,7 +46,7 @@ def gate_tallies(audit: AuditResult) -> list[dict[str, Any]]:
 def headline(audit: AuditResult) -> dict[str, Any] | None:
     """Title and scale of the series whose numbers stand in the verdict table; None when nothing was measured."""
     first = lenses(audit)[:1]
-    result = next((found for name in first for model in audit.models if (found := find(model, name))), None)
+    result = next((candidate for name in first for model in audit.models if (candidate := find(model, name))), None)
     if result is None:
         return None
     tested = any(refuted(model, first[0]) for model in audit.models)

@@ -19,9 +19,9 @@ Table = dict[str, Any]
 
 def attribute_tables(audit: AuditResult) -> list[Table]:
     """The tables that have something to say, one row a model."""
-    found = [_gaps(audit, grouping) for grouping in attributes(audit)]
-    found += [_tolerance(audit, series) for series in projections(audit)]
-    return [*found, *_generated(audit)]
+    tables = [_gaps(audit, grouping) for grouping in attributes(audit)]
+    tables += [_tolerance(audit, series) for series in projections(audit)]
+    return [*tables, *_generated(audit)]
 
 
 def _gaps(audit: AuditResult, grouping: str) -> Table:
@@ -36,7 +36,7 @@ def _gaps(audit: AuditResult, grouping: str) -> Table:
         cells += [_cell(result.worst[metric], _of(result.worst_task[metric])) for metric in METRICS]
         rows.append(_row(model, cells))
     note = f"Groups and their samples: {sizes}. 0 is no gap. Each cell is the decision with the largest gap, "
-    note += "“it is this class or not”, and its interval; the intervals hold for all classes at once."
+    note += "“it is this class or not”, and its interval; the intervals hold for all classes jointly."
     heads = [("accuracy", "share of samples classified correctly")]
     heads += [(GAPS[metric].short, f"gap in {GAPS[metric].of}") for metric in METRICS]
     return {"title": f"Gaps between groups of {grouping}", "note": note, "heads": heads, "rows": rows}
@@ -51,7 +51,7 @@ def _tolerance(audit: AuditResult, series: str) -> Table:
     for model in audit.models:
         if (projection := projection_of(model, series)) is None:
             continue
-        weakest = min(projection.dimensions, key=lambda one: (one.tol.value is None, one.tol.value or 0.0))
+        weakest = min(projection.dimensions, key=lambda axis: (axis.tol.value is None, axis.tol.value or 0.0))
         overall = projection.overall
         cells = [_cell(overall.tol), _cell(overall.dev), _cell(overall.cou), _cell(weakest.tol, weakest.name)]
         rows.append(_row(model, [*cells, _cell(Estimate(overall.censored), words=share_words)]))

@@ -95,24 +95,24 @@ def render(
     )
 
 
-def _changes(found: Comparison | None) -> dict[str, Any] | None:
+def _changes(comparison: Comparison | None) -> dict[str, Any] | None:
     """What changed since the accepted audit: sentences, and the table."""
-    if found is None:
+    if comparison is None:
         return None
-    shown = rows(found, MOST_CHANGES)
-    return {"words": comparison_words(found, flags=False), "rows": shown, "cut": len(shown) == MOST_CHANGES}
+    shown = rows(comparison, MOST_CHANGES)
+    return {"words": comparison_words(comparison, flags=False), "rows": shown, "cut": len(shown) == MOST_CHANGES}
 
 
 def _sections(result: AuditResult, history: Sequence[AuditResult], interactive: bool) -> dict[str, dict[str, Chart]]:
     """The fleet's charts of each series, by series and name; of a single model what its own charts do not show."""
-    found = {}
+    by_lens = {}
     for name in lenses(result)[:MOST_LENSES]:
         charts = fleet_charts(result, name) if len(result.models) > 1 or interactive else {}
         if len(result.models) == 1:
             charts = {key: chart for key, chart in charts.items() if key in {"disparity", "radar"}}
         trend = views.trends(history, result, name)
-        found[name] = {**charts, "trends": trend} if trend else charts
-    return found | attribute_charts(result)
+        by_lens[name] = {**charts, "trends": trend} if trend else charts
+    return by_lens | attribute_charts(result)
 
 
 def _model_figures(
@@ -153,10 +153,10 @@ def _calibration(result: AuditResult) -> dict[str, Any] | None:
 
 
 def _title(result: AuditResult, lens: str) -> str:
-    found = next((found for model in result.models if (found := find(model, lens))), None)
-    if found is None:
+    shown = next((shown for model in result.models if (shown := find(model, lens))), None)
+    if shown is None:
         return title_of(lens)
-    return found.series.title if found.grouping == "class" else f"{found.series.title}, by {found.grouping}"
+    return shown.series.title if shown.grouping == "class" else f"{shown.series.title}, by {shown.grouping}"
 
 
 def _picture(chart: Chart) -> str:

@@ -67,21 +67,21 @@ def write_unfinished(target: SarifTarget, problems: Iterable[object] = ()) -> No
         StorageError: it cannot be written.
     """
     messages = [str(problem) for problem in problems] or ["the audit did not finish"]
-    found = [_result("audit/error", "error", text, (text,), target, ()) for text in messages]
-    run = {"tool": _tool(""), "invocations": [{"executionSuccessful": False}], "results": found}
+    results = [_result("audit/error", "error", text, (text,), target, ()) for text in messages]
+    run = {"tool": _tool(""), "invocations": [{"executionSuccessful": False}], "results": results}
     body = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
     files.write_bytes(target.path, json.dumps(body, indent=1).encode("utf-8", "replace"))
 
 
 def sarif(result: AuditResult, comparison: Comparison | None, target: SarifTarget) -> dict[str, Any]:
     """The log as plain data."""
-    found = [*_gates(result, target), *(_changes(result, comparison, target) if comparison else ())]
-    found.sort(key=lambda one: _RANK[one["level"]])
+    results = [*_gates(result, target), *(_changes(result, comparison, target) if comparison else ())]
+    results.sort(key=lambda entry: _RANK[entry["level"]])
     run: dict[str, Any] = {
         "tool": _tool(result.versions.get("classwise", "")),
         "automationDetails": {"id": f"classwise/{result.fleet}/{result.audit_id}"},
-        "invocations": [_invocation(result, len(found))],
-        "results": found[:MOST_RESULTS],
+        "invocations": [_invocation(result, len(results))],
+        "results": results[:MOST_RESULTS],
         "columnKind": "unicodeCodePoints",
     }
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
@@ -92,7 +92,7 @@ def _tool(version: str) -> dict[str, Any]:
     return {"driver": {"name": "classwise", **({"version": version} if version else {}), "rules": rules}}
 
 
-def _invocation(result: AuditResult, found: int) -> dict[str, Any]:
+def _invocation(result: AuditResult, total: int) -> dict[str, Any]:
     """The audit as a process: whether it ran to its end, whatever its verdict."""
     invocation: dict[str, Any] = {
         "executionSuccessful": result.outcome is not Outcome.ERROR,
@@ -100,21 +100,21 @@ def _invocation(result: AuditResult, found: int) -> dict[str, Any]:
         "startTimeUtc": _utc(result.started),
         "endTimeUtc": _utc(result.finished),
     }
-    if found > MOST_RESULTS:
-        text = f"{MOST_RESULTS} of {found} results are listed, the gravest first"
+    if total > MOST_RESULTS:
+        text = f"{MOST_RESULTS} of {total} results are listed, the gravest first"
         invocation["toolExecutionNotifications"] = [{"level": "warning", "message": {"text": text}}]
     return invocation
 
 
 def _gates(result: AuditResult, target: SarifTarget) -> Iterator[dict[str, Any]]:
-    asked = result.config.get("gates", [])
+    gates = result.config.get("gates", [])
     for place, model in enumerate(result.models):
         if model.outcome is Outcome.ERROR and all(gate.outcome is not Outcome.ERROR for gate in model.gates):
             text = f"{model.spec.name} was not judged: {'; '.join(model.reasons) or 'no reason given'}"
             yield _result("model/error", "error", text, (model.spec.name,), target, ("models", place))
         for index, gate in enumerate(model.gates):
             if gate.outcome is not Outcome.PASS:
-                kind = _kind(asked[index] if index < len(asked) else {})
+                kind = _kind(gates[index] if index < len(gates) else {})
                 yield _gate(kind, index, place, model, gate, target)
 
 
@@ -122,9 +122,9 @@ def _gate(
     kind: str, index: int, place: int, model: ModelResult, gate: GateResult, target: SarifTarget
 ) -> dict[str, Any]:
     text = f"{model.spec.name}: {gate.text}: {gate.outcome.value}, {gate.reason}"
-    found = _result(kind, LEVELS[gate.outcome], text, (model.spec.name, gate.text), target, ("gates", index))
-    found["relatedLocations"] = [{**_location(target, ("models", place)), "message": {"text": "the model"}}]
-    return found
+    entry = _result(kind, LEVELS[gate.outcome], text, (model.spec.name, gate.text), target, ("gates", index))
+    entry["relatedLocations"] = [{**_location(target, ("models", place)), "message": {"text": "the model"}}]
+    return entry
 
 
 def _changes(result: AuditResult, comparison: Comparison, target: SarifTarget) -> Iterator[dict[str, Any]]:
@@ -170,12 +170,12 @@ def _location(target: SarifTarget, path: tuple[str | int, ...]) -> dict[str, Any
 
 def _uri(path: str) -> str:
     """Relative to the working folder, as code hosts want it; a file elsewhere by its whole address."""
-    given = Path(path)
+    place = Path(path)
     try:
-        given = given.resolve().relative_to(Path.cwd().resolve())
+        place = place.resolve().relative_to(Path.cwd().resolve())
     except ValueError:
-        return given.resolve().as_uri()
-    return quote(given.as_posix())
+        return place.resolve().as_uri()
+    return quote(place.as_posix())
 
 
 def _kind(gate: Mapping[str, Any]) -> str:

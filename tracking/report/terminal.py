@@ -76,17 +76,17 @@ def _shown(result: AuditResult) -> list[ModelResult]:
 def _rows(model: ModelResult, names: list[str]) -> list[list[str]]:
     """The cells of a model, a row a measure; its name and outcome stand in the first."""
     head = [model.spec.name, model.outcome.value]
-    found = [result for name in names if (result := find(model, name))]
-    order = list(dict.fromkeys(result.series.key for result in found))
-    measured = sorted(found, key=lambda result: order.index(result.series.key))
+    shown = [result for name in names if (result := find(model, name))]
+    order = list(dict.fromkeys(result.series.key for result in shown))
+    measured = sorted(shown, key=lambda result: order.index(result.series.key))
     if not measured:
         return [[*head, *[""] * 7]]
-    return [[*(("", "") if place else head), _label(found), *_numbers(found)] for place, found in enumerate(measured)]
+    return [[*(("", "") if place else head), _label(shown), *_numbers(shown)] for place, shown in enumerate(measured)]
 
 
-def _label(found: SeriesResult) -> str:
+def _label(result: SeriesResult) -> str:
     """A series, or what it is profiled by in the rows under it: ``great``, then `` by sex``."""
-    return found.series.key if found.grouping == "class" else f" by {found.grouping}"
+    return result.series.key if result.grouping == "class" else f" by {result.grouping}"
 
 
 def _limits(rows: list[list[str]], width: int) -> tuple[int, int]:
@@ -98,18 +98,18 @@ def _limits(rows: list[list[str]], width: int) -> tuple[int, int]:
     return model, max(LEAST[1], min(measure, room - model))
 
 
-def _numbers(found: SeriesResult) -> list[str]:
-    low = None if found.wcr.low is None else max(0.0, found.wcr.low)
+def _numbers(result: SeriesResult) -> list[str]:
+    low = None if result.wcr.low is None else max(0.0, result.wcr.low)
     certified = "–" if low is None else _decimals(low)
-    cells = [_decimals(found.aggregate.value), _worst(found), _decimals(found.wcr.value), certified]
-    return [*cells, _decimals(found.metric("rdi").value), _decimals(found.metric("nrgc").value)]
+    cells = [_decimals(result.aggregate.value), _worst(result), _decimals(result.wcr.value), certified]
+    return [*cells, _decimals(result.metric("rdi").value), _decimals(result.metric("nrgc").value)]
 
 
-def _worst(found: SeriesResult) -> str:
-    if not found.worst:
+def _worst(result: SeriesResult) -> str:
+    if not result.worst:
         return "–"
-    others = f" +{len(found.worst) - 1}" if len(found.worst) > 1 else ""
-    return shorten(found.worst[0], 11 - len(others)) + others
+    others = f" +{len(result.worst) - 1}" if len(result.worst) > 1 else ""
+    return shorten(result.worst[0], 11 - len(others)) + others
 
 
 def _decimals(value: float | None) -> str:

@@ -25,37 +25,37 @@ SAME_RADIUS = 5e-6
 GREY = 0.5
 """A Linf ball of this radius around any image holds the grey image."""
 
-Found = tuple[str, Finding]
+SeriesFinding = tuple[str, Finding]
 """Series key of the attack under scrutiny, and what was seen."""
 
 
-def masking_findings(item: ModelPlan, scores: Scores) -> tuple[Found, ...]:
+def masking_findings(item: ModelPlan, scores: Scores) -> tuple[SeriesFinding, ...]:
     """All signs for one model; empty when nothing was attacked or nothing shows."""
     measures = [table.measure for table in item.tables if table.measure is not None]
-    return tuple((key, finding) for key, seen in _observations(measures, scores) for finding in find_masking(seen))
+    return tuple((key, finding) for key, each in _observations(measures, scores) for finding in find_masking(each))
 
 
-def observed_attacks(item: ModelPlan, scores: Scores, signs: Sequence[Found]) -> tuple[AttackObservations, ...]:
+def observed_attacks(item: ModelPlan, scores: Scores, signs: Sequence[SeriesFinding]) -> tuple[AttackObservations, ...]:
     """What was seen of each attack on a model: whether its gradients were looked at, and the signs in its series."""
     measures = [table.measure for table in item.tables if table.measure is not None]
-    return tuple(_seen(measure, scores, signs) for measure in measures if measure.series()[0].attack)
+    return tuple(_observed(measure, scores, signs) for measure in measures if measure.series()[0].attack)
 
 
-def _seen(measure: Measure, scores: Scores, signs: Sequence[Found]) -> AttackObservations:
+def _observed(measure: Measure, scores: Scores, signs: Sequence[SeriesFinding]) -> AttackObservations:
     keys = tuple(series.key for series in measure.series())
     zeros, correct = scores.get(beside(keys[0], "zero_gradient")), scores.get(beside(keys[0], "correct"))
     looked = measure.gradients and zeros is not None and correct is not None and bool((correct > 0).any())
     return AttackObservations(measure.name, keys, looked, tuple(finding for key, finding in signs if key in keys))
 
 
-def masking_notes(found: Sequence[Found]) -> tuple[str, ...]:
+def masking_notes(findings: Sequence[SeriesFinding]) -> tuple[str, ...]:
     """A sentence a finding."""
-    return tuple(f"{key}: {finding.sentence}" for key, finding in found)
+    return tuple(f"{key}: {finding.sentence}" for key, finding in findings)
 
 
-def masking_facts(found: Sequence[Found]) -> dict[str, Any]:
+def masking_facts(findings: Sequence[SeriesFinding]) -> dict[str, Any]:
     """The findings as a fact of the model; empty when there are none."""
-    rows = [{"series": key, "sign": f.sign.value, "samples": f.samples, "share": f.share} for key, f in found]
+    rows = [{"series": key, "sign": f.sign.value, "samples": f.samples, "share": f.share} for key, f in findings]
     return {"masking": rows} if rows else {}
 
 
@@ -106,10 +106,10 @@ def _least(attacked: Series, measures: Sequence[Measure], scores: Scores) -> NDA
     return _smallest([scores[series.key] for series in listed if _same_ball(series.threat, attacked.threat)])
 
 
-def _same_ball(one: ThreatModel | None, other: ThreatModel | None) -> bool:
-    if one is None or other is None or one.norm != other.norm:
+def _same_ball(first: ThreatModel | None, second: ThreatModel | None) -> bool:
+    if first is None or second is None or first.norm != second.norm:
         return False
-    return math.isclose(one.epsilon, other.epsilon, abs_tol=SAME_RADIUS)
+    return math.isclose(first.epsilon, second.epsilon, abs_tol=SAME_RADIUS)
 
 
 def _shorter(measure: Measure, than: Measure) -> bool:

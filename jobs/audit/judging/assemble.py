@@ -39,20 +39,20 @@ class Grouping:
 def groupings(samples: Samples, columns: Sequence[str]) -> list[Grouping]:
     """The classes, and each column or crossing of two columns asked for."""
     single = {"class": Grouping("class", samples.labels, tuple(samples.classes))}
-    found = [single["class"]]
+    made = [single["class"]]
     for column in columns:
         sides = crossed(column)
         for side in sides:
             if side not in single:
                 single[side] = _by_column(samples, side)
-        found.append(single[column] if len(sides) == 1 else crossing(column, *(single[side] for side in sides)))
-    return found
+        made.append(single[column] if len(sides) == 1 else crossing(column, *(single[side] for side in sides)))
+    return made
 
 
-def crossing(name: str, one: Grouping, two: Grouping) -> Grouping:
+def crossing(name: str, rows: Grouping, columns: Grouping) -> Grouping:
     """Every pair of a group of one and a group of the other: a cell without samples stays, as an undefined group."""
-    names = tuple(f"{first} / {second}" for first in one.names for second in two.names)
-    return Grouping(name, one.codes * len(two.names) + two.codes, names)
+    names = tuple(f"{row} / {column}" for row in rows.names for column in columns.names)
+    return Grouping(name, rows.codes * len(columns.names) + columns.codes, names)
 
 
 def _by_column(samples: Samples, column: str) -> Grouping:
@@ -89,14 +89,14 @@ def series_result(
     if how["method"] == "betting" and mixed:
         how["method"] = "empirical-bernstein"  # so many of each class: no one mean in a group, which betting asks for
     profile = Profile.from_scores(scores, codes, n_groups, bound=series.bound)
-    found = disparity(profile.means, profile.defined, penalty=config.fp_lambda)
+    spread = disparity(profile.means, profile.defined, penalty=config.fp_lambda)
     box = simultaneous(scores, codes, n_groups, **how)
     data = Profiled(
         scores=scores,
         codes=codes,
         means=profile.means,
         defined=profile.defined,
-        disparity=found,
+        disparity=spread,
         box=box,
         mixed=mixed,
         stratified=_stratified(config),
@@ -105,20 +105,20 @@ def series_result(
     )
     metrics = estimates(data)
     metrics["aggregate"] = aggregate = _with_reason(series, metrics["aggregate"])
-    near = not_separated(box, found.worst[0]) if found.worst else ()
+    near = not_separated(box, spread.worst[0]) if spread.worst else ()
     totals = _totals(series, values, counted, extras)
     return SeriesResult(
         series=series,
         grouping=grouping.name,
         metrics=metrics,
-        worst=tuple(grouping.names[k] for k in found.worst),
+        worst=tuple(grouping.names[k] for k in spread.worst),
         not_separated=tuple(grouping.names[k] for k in near),
-        missing=tuple(grouping.names[k] for k in found.missing),
+        missing=tuple(grouping.names[k] for k in spread.missing),
         groups=tuple(_rows(profile, box, _extra_means(extras, grouping), grouping, series)),
         method=box.method,
         delta=how["delta"],
         extras=totals,
-        notes=tuple(_notes(series, found, box, aggregate, totals, grouping)),
+        notes=tuple(_notes(series, spread, box, aggregate, totals, grouping)),
     )
 
 
@@ -133,12 +133,12 @@ def aggregate_of(
     """Mean of the scores that count, with its interval at level delta, and how many those are."""
     scores = values[_counted(series, values, extras)]
     how: _Options = {**_options(series, config), "delta": delta}
-    found = aggregate_interval(scores, stratified=_stratified(config), **how)
-    return _with_reason(series, found), len(scores)
+    estimate = aggregate_interval(scores, stratified=_stratified(config), **how)
+    return _with_reason(series, estimate), len(scores)
 
 
-def _with_reason(series: Series, found: Estimate) -> Estimate:
-    return replace(found, reason=NONE_CORRECT) if found.value is None and series.conditional else found
+def _with_reason(series: Series, estimate: Estimate) -> Estimate:
+    return replace(estimate, reason=NONE_CORRECT) if estimate.value is None and series.conditional else estimate
 
 
 def _stratified(config: FleetConfig) -> bool:
@@ -148,8 +148,8 @@ def _stratified(config: FleetConfig) -> bool:
 
 def extras_of(scores: Scores, measure: Measure) -> Scores:
     """A measure's columns besides its series whose means say something, as it named them."""
-    found = columns_beside(scores, measure.series()[0].key)
-    return {name: values for name, values in found.items() if measure.column(name).averaged and values.ndim == 1}
+    columns = columns_beside(scores, measure.series()[0].key)
+    return {name: values for name, values in columns.items() if measure.column(name).averaged and values.ndim == 1}
 
 
 class _Options(TypedDict):
@@ -237,7 +237,7 @@ def _extra_means(extras: Scores, grouping: Grouping) -> dict[str, list[float | N
 
 def _notes(
     series: Series,
-    found: Disparity,
+    spread: Disparity,
     box: Intervals,
     aggregate: Estimate,
     totals: dict[str, float | None],
@@ -259,10 +259,10 @@ def _notes(
     vacuous = int(box.vacuous.sum())
     if vacuous:
         yield f"{vacuous} of {int(box.defined.sum())} groups have vacuous intervals: too few samples to say anything."
-    if found.missing:
-        yield f"{len(found.missing)} of {len(grouping.names)} groups are undefined and in no metric."
-    if len(found.worst) > 1:
-        yield f"{len(found.worst)} groups tie for the worst."
+    if spread.missing:
+        yield f"{len(spread.missing)} of {len(grouping.names)} groups are undefined and in no metric."
+    if len(spread.worst) > 1:
+        yield f"{len(spread.worst)} groups tie for the worst."
     finite = totals.get("finite")
     if finite is not None and finite < 1.0:
         yield f"{1.0 - finite:.2%} of the samples have NaN or infinite logits and count as wrong."

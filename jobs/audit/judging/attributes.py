@@ -40,7 +40,7 @@ def fairness_results(
     Args:
         scores: the model's columns, (N,) each.
         classes: K names; one decision each.
-        delta: for each attribute and metric the intervals of all K decisions hold at once (Bonferroni).
+        delta: for each attribute and metric the intervals of all K decisions hold jointly (Bonferroni).
     """
     if PREDICTED not in scores:
         return ()
@@ -54,27 +54,27 @@ def _fairness(
     labels: NDArray[np.int64], predicted: NDArray[np.int64], grouping: Grouping, classes: Sequence[str], delta: float
 ) -> FairnessResult:
     counts = class_counts(labels, predicted, grouping.codes, n_classes=len(classes), n_groups=len(grouping.names))
-    found = gaps(counts, delta=delta / len(classes))
-    worst = {metric: _largest(found[metric], classes) for metric in METRICS}
-    order = np.argsort(-np.nan_to_num(found["eodd"].value, nan=-1.0), kind="stable")[:MOST_TASKS]
+    by_metric = gaps(counts, delta=delta / len(classes))
+    worst = {metric: _largest(by_metric[metric], classes) for metric in METRICS}
+    order = np.argsort(-np.nan_to_num(by_metric["eodd"].value, nan=-1.0), kind="stable")[:MOST_TASKS]
     return FairnessResult(
         grouping=grouping.name,
         groups=grouping.names,
         sizes=tuple(counts.size[0].tolist()),
         worst={metric: estimate for metric, (estimate, _) in worst.items()},
         worst_task={metric: task for metric, (_, task) in worst.items()},
-        tasks=tuple(_task(int(k), classes, counts, found, grouping.names) for k in sorted(order)),
+        tasks=tuple(_task(int(k), classes, counts, by_metric, grouping.names) for k in sorted(order)),
         n_tasks=len(classes),
         delta=delta,
-        notes=tuple(_notes(grouping, found["eodd"])),
-        missing={metric: tuple(_missing(found[metric], grouping.names, classes)) for metric in METRICS},
+        notes=tuple(_notes(grouping, by_metric["eodd"])),
+        missing={metric: tuple(_missing(by_metric[metric], grouping.names, classes)) for metric in METRICS},
     )
 
 
-def _missing(found: Gaps, names: Sequence[str], classes: Sequence[str]) -> Iterator[str]:
+def _missing(gap: Gaps, names: Sequence[str], classes: Sequence[str]) -> Iterator[str]:
     """Groups that lack a rate of the metric: "f (class cat and 2 more)"."""
     for group, name in enumerate(names):
-        lacking = np.flatnonzero(found.missing[:, group])
+        lacking = np.flatnonzero(gap.missing[:, group])
         if lacking.size == len(classes):
             yield f"{name} (all classes)"
         elif lacking.size:
@@ -83,22 +83,22 @@ def _missing(found: Gaps, names: Sequence[str], classes: Sequence[str]) -> Itera
 
 
 def _task(
-    k: int, classes: Sequence[str], counts: GroupCounts, found: dict[Metric, Gaps], names: tuple[str, ...]
+    k: int, classes: Sequence[str], counts: GroupCounts, by_metric: dict[Metric, Gaps], names: tuple[str, ...]
 ) -> TaskGaps:
-    estimates: dict[str, Estimate] = {metric: found[metric].estimate(names, (k,)) for metric in METRICS}
+    estimates: dict[str, Estimate] = {metric: by_metric[metric].estimate(names, (k,)) for metric in METRICS}
     return TaskGaps(k, classes[k], int(counts.positive[k].sum()), estimates)
 
 
-def _largest(found: Gaps, classes: Sequence[str]) -> tuple[Estimate, str]:
+def _largest(gap: Gaps, classes: Sequence[str]) -> tuple[Estimate, str]:
     """The largest gap of all decisions, its interval where all of theirs hold, and the class it is about."""
-    if not found.defined.any():
+    if not gap.defined.any():
         return Estimate(None, reason="no decision has two groups with the samples that it needs"), ""
-    place = int(np.nanargmax(found.value))
-    low, high = float(np.nanmax(found.low)), float(np.nanmax(found.high))
-    undefined = int((~found.defined).sum())
+    place = int(np.nanargmax(gap.value))
+    low, high = float(np.nanmax(gap.low)), float(np.nanmax(gap.high))
+    undefined = int((~gap.defined).sum())
     reason = f"{undefined} of {len(classes)} decisions are undefined and not in it" if undefined else ""
     vacuous = low <= 0.0 and high >= 1.0
-    return Estimate(float(found.value[place]), low, high, reason, vacuous), classes[place]
+    return Estimate(float(gap.value[place]), low, high, reason, vacuous), classes[place]
 
 
 def _notes(grouping: Grouping, eodd: Gaps) -> Iterator[str]:
@@ -125,35 +125,35 @@ def _projection(
 ) -> ProjectionResult:
     (series,) = measure.series()
     columns = columns_beside(scores, series.key)
-    found, delta = boundaries_of(columns), config.intervals.delta
-    overall = projection_metrics(found, delta=delta, seed=config.seed)
+    boundaries, delta = boundaries_of(columns), config.intervals.delta
+    overall = projection_metrics(boundaries, delta=delta, seed=config.seed)
     return ProjectionResult(
         series=series.key,
         label=series.label,
         overall=_group("all", overall),
-        dimensions=tuple(_dimensions(measure, dimensions_of(columns), found, overall)),
-        groups={grouping.name: tuple(_by_group(found, grouping, config)) for grouping in groups},
+        dimensions=tuple(_dimensions(measure, dimensions_of(columns), boundaries, overall)),
+        groups={grouping.name: tuple(_by_group(boundaries, grouping, config)) for grouping in groups},
         delta=delta,
     )
 
 
-def _by_group(found: Boundaries, grouping: Grouping, config: FleetConfig) -> Iterator[ProjectedGroup]:
+def _by_group(boundaries: Boundaries, grouping: Grouping, config: FleetConfig) -> Iterator[ProjectedGroup]:
     metrics = metrics_by_group(
-        found, grouping.codes, len(grouping.names), delta=config.intervals.delta, seed=config.seed
+        boundaries, grouping.codes, len(grouping.names), delta=config.intervals.delta, seed=config.seed
     )
-    return (_group(name, one) for name, one in zip(grouping.names, metrics, strict=True))
+    return (_group(name, group) for name, group in zip(grouping.names, metrics, strict=True))
 
 
-def _group(name: str, found: ProjectionMetrics) -> ProjectedGroup:
-    return ProjectedGroup(name, found.samples, found.tol, found.dev, found.cou, found.censored)
+def _group(name: str, metrics: ProjectionMetrics) -> ProjectedGroup:
+    return ProjectedGroup(name, metrics.samples, metrics.tol, metrics.dev, metrics.cou, metrics.censored)
 
 
 def _dimensions(
-    measure: Projection, which: Sequence[int], found: Boundaries, metrics: ProjectionMetrics
+    measure: Projection, which: Sequence[int], boundaries: Boundaries, metrics: ProjectionMetrics
 ) -> Iterator[LatentDimension]:
     names = dict(measure.names)
     for place, d in enumerate(which):
-        down, up = (_histogram(found, place, side) for side in (0, 1))
+        down, up = (_histogram(boundaries, place, side) for side in (0, 1))
         yield LatentDimension(
             index=d,
             name=names.get(d, f"d{d:03d}"),
@@ -166,9 +166,9 @@ def _dimensions(
         )
 
 
-def _histogram(found: Boundaries, place: int, side: int) -> tuple[int, ...]:
+def _histogram(boundaries: Boundaries, place: int, side: int) -> tuple[int, ...]:
     """How many samples flip in each part of the way; a flip at the end of a part belongs to it."""
-    moves = found.moves[:, place, side][~found.censored[:, place, side]]
+    moves = boundaries.moves[:, place, side][~boundaries.censored[:, place, side]]
     parts = np.clip(np.ceil(np.round(moves * PARTS, 9)).astype(np.int64) - 1, 0, PARTS - 1)
     return tuple(np.bincount(parts, minlength=PARTS).tolist())
 
@@ -178,8 +178,8 @@ def gate_estimate(results: Sequence[FairnessResult], grouping: str, metric: str)
     result = next((result for result in results if result.grouping == grouping), None)
     if result is None:
         return Estimate(None, reason=f"{metric} needs the measure clean and an attribute in groups")
-    found = result.worst[metric]
-    return replace(found, reason="") if found.value is not None else found
+    estimate = result.worst[metric]
+    return replace(estimate, reason="") if estimate.value is not None else estimate
 
 
 def gate_missing(results: Sequence[FairnessResult], grouping: str, metric: str) -> tuple[str, ...]:

@@ -48,7 +48,7 @@ def _sentence(gate: GateConfig, facts: SampleFacts, short: list[int], best: floa
 def _best_limit(series: Series, fleet: Fleet, count: int) -> float:
     """The lower limit of a mean when all of `count` samples score the bound."""
     config = fleet.config
-    scores, one = np.full(count, series.bound), np.zeros(count, dtype=np.int64)
-    sample = Sample.of(scores, one, 1, bound=series.bound, seed=config.seed)
+    scores, group = np.full(count, series.bound), np.zeros(count, dtype=np.int64)
+    sample = Sample.of(scores, group, 1, bound=series.bound, seed=config.seed)
     method = method_for(None if series.binary else config.intervals.method, binary=series.binary)
     return float(limits(sample, config.intervals.delta, method)[0][0]) * series.bound

@@ -60,9 +60,9 @@ def _claims(models: Sequence[ModelResult]) -> list[str]:
 
 
 def _metrics(key: str, models: Sequence[ModelResult]) -> dict[str, list[float | None]]:
-    found = [by_class(model, key) for model in models]
+    results = [by_class(model, key) for model in models]
     names = [metric.name for metric in OF_SERIES]
-    return {name: [None if r is None else r.metric(name).value for r in found] for name in names}
+    return {name: [None if r is None else r.metric(name).value for r in results] for name in names}
 
 
 def _correlations(key: str, models: Sequence[ModelResult]) -> dict[str, float | None]:
@@ -116,8 +116,8 @@ def rank_correlation(first: Sequence[float | None], second: Sequence[float | Non
 
 def _scale_notes(models: Sequence[ModelResult]) -> Iterator[str]:
     """One sentence for all series in which the stronger model looks less equal by RDI and more equal by NRGC."""
-    found = {key: _correlations(key, models) for key in _keys(models)}
-    pairs = {key: (one["aggregate with rdi"], one["aggregate with nrgc"]) for key, one in found.items()}
+    correlations = {key: _correlations(key, models) for key in _keys(models)}
+    pairs = {key: (values["aggregate with rdi"], values["aggregate with nrgc"]) for key, values in correlations.items()}
     named = [
         f"{key} (Spearman {rdi:+.2f} and {nrgc:+.2f})"
         for key, (rdi, nrgc) in pairs.items()
@@ -162,16 +162,16 @@ def _against_attacks(models: Sequence[ModelResult]) -> dict[str, dict[str, dict[
     """Spearman, over the models, of each GREAT score and of its clean accuracy with what each attack left."""
     series = _all_series(models)
     truths = [key for key in _keys(models) if series[key].attack]
-    found: dict[str, dict[str, dict[str, float | None]]] = {}
+    by_claim: dict[str, dict[str, dict[str, float | None]]] = {}
     for great in _claims(models) if truths else ():
         clean = _clean(great, models)
         score = _metrics(great, models)["aggregate"]
         left = {key: _metrics(key, models)["aggregate"] for key in truths}
-        found[great] = {
+        by_claim[great] = {
             key: {"score": rank_correlation(score, values), "clean": rank_correlation(clean, values)}
             for key, values in left.items()
         }
-    return found
+    return by_claim
 
 
 def _clean(great: str, models: Sequence[ModelResult]) -> list[float | None]:
@@ -180,7 +180,7 @@ def _clean(great: str, models: Sequence[ModelResult]) -> list[float | None]:
 
 
 def _attack_notes(models: Sequence[ModelResult]) -> Iterator[str]:
-    """Whether GREAT ranks the models as each attack does, at the radius that tells them apart best."""
+    """Whether GREAT ranks the models as each attack does, at the radius that separates them best."""
     series = _all_series(models)
     for great, against in _against_attacks(models).items():
         for key in _telling(list(against), models):
@@ -211,9 +211,9 @@ def _refuted_notes(models: Sequence[ModelResult]) -> Iterator[str]:
     """For how many samples of each model attacks refuted the GREAT score, most refuted first."""
     shares: dict[str, list[tuple[float, str]]] = {}
     for model in models:
-        for found in model.refuted:
-            if found.grouping == "class" and found.overall.value is not None:
-                shares.setdefault(found.series, []).append((found.overall.value, model.spec.name))
+        for claim in model.refuted:
+            if claim.grouping == "class" and claim.overall.value is not None:
+                shares.setdefault(claim.series, []).append((claim.overall.value, model.spec.name))
     for great, listed in shares.items():
         listed.sort(key=lambda pair: -pair[0])
         named = ", ".join(f"{share:.1%} for {name}" for share, name in listed[:MOST_REFUTED])

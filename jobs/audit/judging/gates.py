@@ -11,8 +11,8 @@ from services.records import WORST_FIRST, Estimate, GateResult, Outcome
 
 def worst(outcomes: Iterable[Outcome]) -> Outcome:
     """The outcome of a whole: error before fail before undecided before pass; pass when there is nothing."""
-    found = set(outcomes)
-    return next((outcome for outcome in WORST_FIRST if outcome in found), Outcome.PASS)
+    present = set(outcomes)
+    return next((outcome for outcome in WORST_FIRST if outcome in present), Outcome.PASS)
 
 
 def judge(gate: GateConfig, estimate: Estimate, *, against: Sequence[str] = (), unchanged: str = "") -> GateResult:

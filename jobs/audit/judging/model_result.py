@@ -37,7 +37,7 @@ class Judge:
     samples: Samples
     context: Context
     groupings: tuple[Grouping, ...]
-    baselines: dict[str, Kept | None]
+    earlier: dict[str, Kept | None]
     folder: str
 
 
@@ -62,7 +62,7 @@ def model_result(item: ModelPlan, index: int, judge_with: Judge) -> ModelResult:
         observed_attacks(item, scores, masking),
         judge_with.groupings,
         judge_with.samples,
-        judge_with.baselines,
+        judge_with.earlier,
     )
     gates = tuple(gate_result(gate, case, config) for gate in config.gates)
     notes = [note for result in series if result.grouping == "class" for note in result.notes]
@@ -98,19 +98,19 @@ def _keep_pictures(item: ModelPlan, index: int, result: ModelResult, judge_with:
         files.write_bytes(traversal_path(judge_with.folder, index, result, projection), data)
 
 
-def with_refuted(result: SeriesResult, found: RefutedResult | None) -> SeriesResult:
+def with_refuted(result: SeriesResult, refuted: RefutedResult | None) -> SeriesResult:
     """The series with the refuted share as an extra, overall and by group, so that it is shown beside the score."""
-    if found is None:
+    if refuted is None:
         return result
     groups = tuple(
         replace(group, extras={**group.extras, "refuted": share.score.value})
-        for group, share in zip(result.groups, found.groups, strict=True)
+        for group, share in zip(result.groups, refuted.groups, strict=True)
     )
-    return replace(result, groups=groups, extras={**result.extras, "refuted": found.overall.value})
+    return replace(result, groups=groups, extras={**result.extras, "refuted": refuted.overall.value})
 
 
 def _find(refuted: tuple[RefutedResult, ...], key: str, grouping: str) -> RefutedResult | None:
-    return next((found for found in refuted if (found.series, found.grouping) == (key, grouping)), None)
+    return next((result for result in refuted if (result.series, result.grouping) == (key, grouping)), None)
 
 
 def _reasons(gates: tuple[GateResult, ...]) -> list[str]:

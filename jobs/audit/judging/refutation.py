@@ -77,7 +77,7 @@ def possible_share(result: RefutedResult) -> Estimate:
 
 def known_distances(measures: Sequence[Measure], scores: Scores, pixels: int) -> Distances | None:
     """The smallest distance that any measure knows of each sample; None without `minimal`."""
-    distances = next((one for one in _all_series(measures) if one.attack and one.unit == L2_DISTANCE), None)
+    distances = next((series for series in _all_series(measures) if series.attack and series.unit == L2_DISTANCE), None)
     if distances is None:
         return None
     key, limit = distances.key, distances.bound
@@ -103,7 +103,7 @@ def _result(key: str, known: Distances, scores: Scores, grouping: Grouping, delt
     """Samples count that are correctly classified in both measures: a pass in another batch may round otherwise."""
     claims, unknown = scores[key].astype(np.float64), np.isinf(known.nearest)
     correct = known.correct & (scores[beside(key, "correct")] > 0)
-    found = refute(
+    refutation = refute(
         claims,
         np.where(unknown, known.limit, known.nearest),
         correct,
@@ -116,30 +116,30 @@ def _result(key: str, known: Distances, scores: Scores, grouping: Grouping, delt
     return RefutedResult(
         series=key,
         grouping=grouping.name,
-        overall=found.overall,
-        groups=tuple(_rows(found, claims, known.nearest, correct, grouping)),
-        refuted=sum(found.refuted),
-        counted=sum(found.counted),
-        untested=sum(found.untested),
+        overall=refutation.overall,
+        groups=tuple(_rows(refutation, claims, known.nearest, correct, grouping)),
+        refuted=sum(refutation.refuted),
+        counted=sum(refutation.counted),
+        untested=sum(refutation.untested),
         delta=delta,
-        notes=tuple(_notes(key, found, *overall, known.limit)),
+        notes=tuple(_notes(key, refutation, *overall, known.limit)),
     )
 
 
 def _rows(
-    found: Refutation, claims: Floats, nearest: Floats, correct: Bools, grouping: Grouping
+    refutation: Refutation, claims: Floats, nearest: Floats, correct: Bools, grouping: Grouping
 ) -> Iterator[GroupScore]:
     n_all = np.bincount(grouping.codes, minlength=len(grouping.names))
     for k, name in enumerate(grouping.names):
         mine = correct & (grouping.codes == k)
         claim, distance = _medians(claims[mine], nearest[mine])
         extras = {
-            "refuted": float(found.refuted[k]),
-            "untested": float(found.untested[k]),
+            "refuted": float(refutation.refuted[k]),
+            "untested": float(refutation.untested[k]),
             "median_claim": claim,
             "median_distance": distance,
         }
-        yield GroupScore(k, name, found.counted[k], int(n_all[k]), found.classes[k], extras)
+        yield GroupScore(k, name, refutation.counted[k], int(n_all[k]), refutation.classes[k], extras)
 
 
 def _medians(claims: Floats, nearest: Floats) -> tuple[float | None, float | None]:
@@ -150,14 +150,14 @@ def _medians(claims: Floats, nearest: Floats) -> tuple[float | None, float | Non
     return float(np.median(claims)), middle if math.isfinite(middle) else None
 
 
-def _notes(key: str, found: Refutation, claim: float | None, distance: float | None, limit: float) -> Iterator[str]:
+def _notes(key: str, outcome: Refutation, claim: float | None, distance: float | None, limit: float) -> Iterator[str]:
     """Whether the claims are false, empty, or neither, in one sentence; and what was not tested."""
-    share, counted, untested = found.overall.value, sum(found.counted), sum(found.untested)
+    share, counted, untested = outcome.overall.value, sum(outcome.counted), sum(outcome.untested)
     if share is None or claim is None:
         return
     beside = f"the median claim is {claim:.3g}"
     beside += f", the median adversarial distance found {distance:.3g}" if distance is not None else ""
-    counts = f"for {sum(found.refuted)} of {counted} correctly classified samples ({share:.1%})"
+    counts = f"for {sum(outcome.refuted)} of {counted} correctly classified samples ({share:.1%})"
     if share > FALSE:
         yield f"{key} is false as a certificate: {counts} an adversarial lies nearer than the score claims; {beside}."
     elif share > 0:

@@ -43,7 +43,7 @@ class Case:
 
     Attributes:
         attacks: what was seen of each attack on it.
-        baselines: the earlier audits that gates compare with, by the name the gate gives.
+        earlier: the audits that gates compare with, by the name the gate gives.
     """
 
     item: ModelPlan
@@ -54,7 +54,7 @@ class Case:
     attacks: tuple[AttackObservations, ...]
     groupings: tuple[Grouping, ...]
     samples: Samples
-    baselines: dict[str, Kept | None]
+    earlier: dict[str, Kept | None]
 
 
 def gate_result(gate: GateConfig, case: Case, config: FleetConfig) -> GateResult:
@@ -159,10 +159,10 @@ def _refuted(gate: GateConfig, case: Case) -> GateResult:
 
 
 def _not_worse(gate: GateConfig, case: Case, config: FleetConfig, against: tuple[str, ...]) -> GateResult:
-    baseline = case.baselines[gate.not_worse_than or ""]
-    if baseline is None and gate.not_worse_than == ACCEPTED:
+    reference = case.earlier[gate.not_worse_than or ""]
+    if reference is None and gate.not_worse_than == ACCEPTED:
         return GateResult(gate_text(gate), Outcome.UNDECIDED, Estimate(None, reason=NONE_ACCEPTED), NONE_ACCEPTED)
-    change = change_since(gate, _measured(case), case.scores, baseline, config)
+    change = change_since(gate, _measured(case), case.scores, reference, config)
     if change.vanished:
         against = (f"no sample of {_named('class', change.vanished)} is in both audits", *against)
     return judge(gate, change.difference, against=against, unchanged=change.unchanged)

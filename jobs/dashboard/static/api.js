@@ -8,7 +8,7 @@ export class Refused extends Error {
   }
 }
 
-// A token in the address, as `classwise dashboard` prints it, is taken out of it at once.
+// A token in the address, as `classwise dashboard` prints it, is taken out of it immediately.
 export const adopt = () => {
   const found = /^#token=([\w.~+/=-]+)$/.exec(location.hash);
   if (!found) return;

@@ -86,9 +86,9 @@ const around = (axis, cells) => ({
   },
 });
 export const cell = (estimate) => estimate && estimate.value !== null ? [estimate.value, estimate.low, estimate.high] : null;
-const told = (value) => value === null || value === undefined ? "undefined" : value.toFixed(4);
+const shown = (value) => value === null || value === undefined ? "undefined" : value.toFixed(4);
 export const hover = (lines, at) => [...lines.map((text) => safe(text, 200)),
-  at ? `${told(at[0])}${at[1] === null ? "" : `, at least ${told(at[1])}`}${at[2] === null ? "" : `, at most ${told(at[2])}`}` : "undefined"].join("<br>");
+  at ? `${shown(at[0])}${at[1] === null ? "" : `, at least ${shown(at[1])}`}${at[2] === null ? "" : `, at most ${shown(at[2])}`}` : "undefined"].join("<br>");
 
 // Arrows at the ends of an axis that is cut, where an interval goes on.
 const arrows = (marks, [left, right]) => [[left, "triangle-left", (one) => one[1] !== null && one[1] < left], [right, "triangle-right", (one) => one[2] !== null && one[2] > right]].map(([end, arrow, beyond]) => {

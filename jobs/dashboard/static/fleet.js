@@ -7,7 +7,7 @@ import { chip, chips, count, el, filters, name, number, limits, problem, search,
 export const ABOUT = JSON.parse(document.querySelector("meta[name=classwise-metrics]").content);
 export const METRICS = ["wcr", ...Object.keys(ABOUT).filter((key) => key !== "wcr")].map((key) => [key, `${ABOUT[key][1]} (${ABOUT[key][0]})`]);
 const PART = 100;
-export const told = (audit) => audit.started ? audit.started.slice(0, 16).replace("T", " ") : audit.id;
+export const dateOf = (audit) => audit.started ? audit.started.slice(0, 16).replace("T", " ") : audit.id;
 const link = (fleet, audit) => `#/fleet/${encodeURIComponent(fleet)}/${encodeURIComponent(audit)}`;
 export const named = (series) => series.map((one) => [one.lens, one.grouping === "class" ? one.title : `${one.title}, by ${one.grouping}`]);
 
@@ -20,7 +20,7 @@ const overTime = (fleet, route) => {
     columns: [
       { title: "model", head: true, kind: "name", get: (row) => row.model, cell: (row) => name(row.model) },
       ...found.audits.map((audit, at) => ({
-        title: told(audit), kind: "number", get: (row) => row.cells[at]?.[0] ?? null,
+        title: dateOf(audit), kind: "number", get: (row) => row.cells[at]?.[0] ?? null,
         cell: (row) => row.cells[at] ? el("span", {}, number(row.cells[at][0]), el("span", { class: "limits" }, limits({ low: row.cells[at][1], high: row.cells[at][2] })), row.outcomes[at] ? el("span", { class: "limits" }, row.outcomes[at]) : null) : row.outcomes[at] || "–",
       })),
     ],
@@ -39,7 +39,7 @@ const overTime = (fleet, route) => {
     const recent = found.audits.length < found.total ? ` The latest ${found.audits.length} of ${found.total} audits.` : "";
     said.textContent = found.lines.length ? "" : "No model of that name has this number.";
     const note = `Lines join a model's audits, bars are its intervals, grey lines are models beyond the eighth. Marks: ● pass, ✕ fail, ◆ undecided, ■ error.${kept}${recent}`;
-    holder.replaceChildren(...(found.lines.length && series ? [figure(`${series.title}: ${label}`, note, lines(found.audits.map(told), found.lines.map((line) => ({ name: line.model, cells: line.cells, outcomes: line.outcomes })), label), numbers(found))] : []));
+    holder.replaceChildren(...(found.lines.length && series ? [figure(`${series.title}: ${label}`, note, lines(found.audits.map(dateOf), found.lines.map((line) => ({ name: line.model, cells: line.cells, outcomes: line.outcomes })), label), numbers(found))] : []));
   };
   return { parts: [holder, said], show };
 };
@@ -51,7 +51,7 @@ const audits = (fleet, first) => {
     const [before, after] = [...chosen].sort();
     location.hash = `#/compare/${[fleet, before, after].map(encodeURIComponent).join("/")}`;
   } }, "Compare the two that are ticked");
-  const tick = (row) => el("input", { type: "checkbox", "aria-label": `compare the audit of ${told(row)}`, checked: chosen.has(row.id), onchange: (event) => {
+  const tick = (row) => el("input", { type: "checkbox", "aria-label": `compare the audit of ${dateOf(row)}`, checked: chosen.has(row.id), onchange: (event) => {
     if (event.target.checked) chosen.add(row.id); else chosen.delete(row.id);
     compare.disabled = chosen.size !== 2;
     compare.textContent = chosen.size > 2 ? `Compare takes two, ${chosen.size} are ticked` : "Compare the two that are ticked";
@@ -71,7 +71,7 @@ const audits = (fleet, first) => {
   });
   const said = el("p", { class: "note", role: "status" });
   const show = () => {
-    const fits = all.filter((row) => (!outcome || (outcome === "broken" ? row.problem : row.outcome === outcome)) && (!text || `${row.id} ${row.audit_id} ${told(row)}`.toLowerCase().includes(text)));
+    const fits = all.filter((row) => (!outcome || (outcome === "broken" ? row.problem : row.outcome === outcome)) && (!text || `${row.id} ${row.audit_id} ${dateOf(row)}`.toLowerCase().includes(text)));
     made.show(fits);
     said.textContent = `${fits.length} of ${all.length} audits${all.length < first.total ? ` read, of ${first.total}` : ""}.`;
     older.hidden = offset >= first.total;

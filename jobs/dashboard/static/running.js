@@ -1,4 +1,4 @@
-// Audits that run now: asked for every two seconds while the page is seen, and told to whoever listens.
+// Audits that run now: asked for every two seconds while the page is visible, and passed to its listeners.
 import { get } from "./api.js";
 import { count, el, live, name, problem } from "./dom.js";
 

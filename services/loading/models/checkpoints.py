@@ -64,20 +64,20 @@ def _safetensors(path: Path, where: str) -> Any:
     try:
         return load_file(path)
     except (SafetensorError, OSError, ValueError, TypeError, LookupError, RuntimeError) as error:
-        found = one_line(error)
-        problem = Problem(where, "a complete safetensors file", found, "the file is damaged; fetch it again")
+        actual = one_line(error)
+        problem = Problem(where, "a complete safetensors file", actual, "the file is damaged; fetch it again")
         raise SourceError(problem) from error
 
 
 def load_problem(error: Exception, where: str) -> Problem:
     """What `torch.load` refused, in a sentence: the blocked global by name, or a damaged file."""
     if _needs_unpickling(error):
-        found = f"one that needs {blocked_global(error)}, which runs code when loaded"
+        actual = f"one that needs {blocked_global(error)}, which runs code when loaded"
         remedy = "save network.state_dict() only, or set allow_unpickling: true if you trust its author"
-        return Problem(where, "a checkpoint of tensors only", found, remedy)
+        return Problem(where, "a checkpoint of tensors only", actual, remedy)
     text = str(error).strip().splitlines()
-    found = text[0] if text else type(error).__name__
-    return Problem(where, "a readable PyTorch checkpoint", found, "the file is damaged; fetch it again")
+    actual = text[0] if text else type(error).__name__
+    return Problem(where, "a readable PyTorch checkpoint", actual, "the file is damaged; fetch it again")
 
 
 def blocked_global(error: Exception) -> str:
@@ -129,8 +129,8 @@ def strip_prefixes(state: State, wanted: Mapping[str, Tensor], facts: dict[str, 
 def mismatches(state: State, wanted: Mapping[str, Tensor], where: str) -> list[Problem]:
     """Every way in which a state dict does not fit; batch norm's counters may be absent: evaluation ignores them."""
     if not state.keys() & wanted.keys():
-        found = f"none of {len(state)} (it has {_some(state)}; the network has {_some(wanted)})"
-        return [Problem(where, "weights whose keys match the network's", found, "check the architecture's arguments")]
+        actual = f"none of {len(state)} (it has {_examples(state)}; the network has {_examples(wanted)})"
+        return [Problem(where, "weights whose keys match the network's", actual, "check the architecture's arguments")]
     missing = [key for key in wanted if key not in state and not key.endswith("num_batches_tracked")]
     surplus = [key for key in state if key not in wanted]
     shapes = [
@@ -148,7 +148,7 @@ def mismatches(state: State, wanted: Mapping[str, Tensor], where: str) -> list[P
         "finite weights": ("NaN or infinity in", broken),
     }
     return [
-        Problem(where, expected, f"{len(keys)} {word}: {_some(keys)}")
+        Problem(where, expected, f"{len(keys)} {word}: {_examples(keys)}")
         for expected, (word, keys) in findings.items()
         if keys
     ]
@@ -156,10 +156,10 @@ def mismatches(state: State, wanted: Mapping[str, Tensor], where: str) -> list[P
 
 def _other_kind(state: State, wanted: Mapping[str, Tensor], key: str) -> bool:
     """Quantised integers would be taken for weights, and a sparse layout cannot be copied; half precision is fine."""
-    given = state.get(key)
-    if given is None:
+    tensor = state.get(key)
+    if tensor is None:
         return False
-    return given.layout != torch.strided or given.is_floating_point() != wanted[key].is_floating_point()
+    return tensor.layout != torch.strided or tensor.is_floating_point() != wanted[key].is_floating_point()
 
 
 def _dense_floats(tensor: Tensor) -> bool:
@@ -171,7 +171,7 @@ def _kind(tensor: Tensor) -> str:
     return f"{sparse}{str(tensor.dtype).removeprefix('torch.')}"
 
 
-def _some(keys: Any) -> str:
+def _examples(keys: Any) -> str:
     listed = list(keys)
     more = f" and {len(listed) - SHOWN} more" if len(listed) > SHOWN else ""
     return ", ".join(listed[:SHOWN]) + more

@@ -84,11 +84,11 @@ class ContractedNetwork(nn.Module):
         if not isinstance(picked, Tensor):
             raise PreflightError(_not_a_tensor(picked, self.where))
         if picked.ndim != 2 or len(picked) != count:
-            found = f"shape {tuple(picked.shape)} for {count} images"
-            raise PreflightError(Problem(f"{self.where} (output)", "logits (n, K)", found, "wrap the network"))
+            actual = f"shape {tuple(picked.shape)} for {count} images"
+            raise PreflightError(Problem(f"{self.where} (output)", "logits (n, K)", actual, "wrap the network"))
         if not picked.is_floating_point():
-            found = str(picked.dtype).removeprefix("torch.")
-            raise PreflightError(Problem(f"{self.where} (output)", "floating logits", found, "wrap the network"))
+            actual = str(picked.dtype).removeprefix("torch.")
+            raise PreflightError(Problem(f"{self.where} (output)", "floating logits", actual, "wrap the network"))
         scores = picked.float()
         return scores.clamp_min(PROBABILITY_FLOOR).log() if self.outputs == "probabilities" else scores
 
@@ -128,8 +128,8 @@ def _pick(raw: Any, output: str | int, where: str) -> Any:
             return raw[output]
         return raw[output] if isinstance(raw, Mapping) else getattr(raw, output)
     except (KeyError, IndexError, TypeError, AttributeError) as error:
-        found = _describe(raw)
-        raise PreflightError(Problem(f"{where} (output)", f"an output {output!r}", found, "set `output`")) from error
+        actual = _describe(raw)
+        raise PreflightError(Problem(f"{where} (output)", f"an output {output!r}", actual, "set `output`")) from error
 
 
 def _not_a_tensor(raw: Any, where: str) -> Problem:

@@ -69,21 +69,21 @@ def members(path: Path) -> dict[str, bytes]:
         return {entry.filename: archive.read(entry) for entry in entries}
 
 
-def code_in(found: Mapping[str, bytes]) -> list[str]:
+def code_in(files: Mapping[str, bytes]) -> list[str]:
     """What in the members would run code when the graph is loaded or called; empty for a graph of tensors only."""
-    if strange := [name for name in found if not MEMBER.fullmatch(name)]:
+    if strange := [name for name in files if not MEMBER.fullmatch(name)]:
         return strange
-    raw = _raw(found)
-    pickles = [name for name, data in found.items() if name not in raw and not _harmless(name, data)]
-    texts = (text for name, data in found.items() if name.endswith(".json") for text in _texts(plainjson.parsed(data)))
+    raw = _raw(files)
+    pickles = [name for name, data in files.items() if name not in raw and not _harmless(name, data)]
+    texts = (text for name, data in files.items() if name.endswith(".json") for text in _texts(plainjson.parsed(data)))
     return [*pickles, *(text[:100] for text in texts)]
 
 
-def archive_of(found: Mapping[str, bytes]) -> io.BytesIO:
+def archive_of(files: Mapping[str, bytes]) -> io.BytesIO:
     """The members as an archive."""
     page = io.BytesIO()
     with zipfile.ZipFile(page, "w") as archive:
-        for name, data in found.items():
+        for name, data in files.items():
             archive.writestr(name, data)
     page.seek(0)
     return page
@@ -104,10 +104,10 @@ def tensors_only() -> Iterator[None]:
             os.environ[switch] = before
 
 
-def _raw(found: Mapping[str, bytes]) -> set[str]:
+def _raw(files: Mapping[str, bytes]) -> set[str]:
     """Members that their configuration declares to be the bytes of a tensor, and no other to be a pickle."""
     declared: dict[bool, set[str]] = {True: set(), False: set()}
-    for name, data in found.items():
+    for name, data in files.items():
         if not name.endswith("_config.json"):
             continue
         folder = name.rpartition("/")[0]

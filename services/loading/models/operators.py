@@ -1,7 +1,7 @@
 """The operators that an exported graph may call: tensors in, tensors out, and nothing else reached.
 
 A positive list, of names and of what their schemas may take. Left out on purpose: what opens files (`from_file`), what
-shows memory that nobody wrote (`empty`), what gives a tensor another storage or shape in place (`set_`, `resize_`,
+shows memory that was never written (`empty`), what gives a tensor another storage or shape in place (`set_`, `resize_`,
 `as_strided`), what changes the process (`manual_seed`, `set_grad_enabled`), sparse, quantised and nested tensors,
 backward kernels, other back ends' private kernels, and every namespace but `aten`. Operators with subgraphs are those
 whose subgraphs stand in the same file and are judged with it.

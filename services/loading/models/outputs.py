@@ -20,9 +20,9 @@ def looks_like_probabilities(spec: ModelSpec, logits: Logits) -> Problem | None:
     """Declared logits whose rows are distributions: a soft-max at the end of the network would be applied twice."""
     if spec.outputs != "logits" or not is_distribution(logits):
         return None
-    found = "rows in [0, 1] that sum to 1"
+    actual = "rows in [0, 1] that sum to 1"
     remedy = "declare outputs: probabilities, or remove the soft-max from the network"
-    return Problem(f"{spec.name} (outputs)", "logits as declared", found, remedy)
+    return Problem(f"{spec.name} (outputs)", "logits as declared", actual, remedy)
 
 
 def declared_output_problems(spec: ModelSpec, scores: Logits) -> list[Problem]:
@@ -33,8 +33,8 @@ def declared_output_problems(spec: ModelSpec, scores: Logits) -> list[Problem]:
     if is_distribution(values):
         return []
     sums = values.sum(axis=1)
-    found = f"values from {scores.min():.4g} to {scores.max():.4g} whose rows sum to {sums.min():.4g}..{sums.max():.4g}"
-    return [Problem(f"{spec.name} (outputs)", f"{spec.outputs} as declared", found, "declare outputs: logits")]
+    shown = f"values from {scores.min():.4g} to {scores.max():.4g} whose rows sum to {sums.min():.4g}..{sums.max():.4g}"
+    return [Problem(f"{spec.name} (outputs)", f"{spec.outputs} as declared", shown, "declare outputs: logits")]
 
 
 def is_distribution(values: Logits) -> bool:

@@ -39,8 +39,8 @@ def robustbench_module(name: str = "robustbench") -> Any:
             warnings.simplefilter("ignore")
             return import_module(name)
     except (ImportError, RuntimeError) as error:
-        found = f"{type(error).__name__}: {error}"
-        raise SourceError(Problem("robustbench", "the package robustbench to import", found)) from error
+        actual = f"{type(error).__name__}: {error}"
+        raise SourceError(Problem("robustbench", "the package robustbench to import", actual)) from error
 
 
 def load_robustbench(name: str, *, dataset: str, threat_model: str, model_dir: Path, where: str) -> Any:
@@ -196,7 +196,7 @@ def _download(original: Callable[[str, str], None], identity: str, path: Path) -
 def _locked(path: Path) -> Iterator[None]:
     """Hold an exclusive lock on a file, which is removed afterwards; it is let go of when the process dies.
 
-    Whoever waited for a file that was removed meanwhile holds a lock that nobody sees, and begins again.
+    A process that waited for a file that was removed meanwhile holds a lock on nothing, and begins again.
     """
     while True:
         with path.open("w") as file:
@@ -221,8 +221,8 @@ def _still(path: Path, file: IO[str]) -> bool:
 def _problem(error: Exception, expected: list[Path], where: str) -> Problem:
     absent = next((path for path in expected if not path.is_file()), None)
     if absent is not None:
-        found = f"no file, and the download failed ({type(error).__name__})"
-        return Problem(where, f"weights at {absent}", found, "fetch them where there is a network and put them there")
+        actual = f"no file, and the download failed ({type(error).__name__})"
+        return Problem(where, f"weights at {absent}", actual, "fetch them where there is a network and put them there")
     from services.loading.models.checkpoints import load_problem
 
     return load_problem(error, where)

@@ -36,8 +36,8 @@ def class_list(spec: ModelSpec, classes: tuple[str, ...]) -> list[Problem]:
     where = f"{spec.name} (classes)"
     if sorted(spec.classes) == sorted(classes):
         k = next(k for k in range(len(classes)) if spec.classes[k] != classes[k])
-        found = f"another order: class {k} is {spec.classes[k]!r} to the model and {classes[k]!r} to the samples"
-        return [Problem(where, "the samples' class order", found, "give the samples the model's order with ?classes=")]
+        actual = f"another order: class {k} is {spec.classes[k]!r} to the model and {classes[k]!r} to the samples"
+        return [Problem(where, "the samples' class order", actual, "give the samples the model's order with ?classes=")]
     return [Problem(where, "the same classes in model and samples", *_other_names(spec.classes, classes))]
 
 
@@ -47,11 +47,11 @@ def _other_names(model: tuple[str, ...], samples: tuple[str, ...]) -> tuple[str,
         ("of the samples that the model does not have", samples, model),
         ("of the model without samples", model, samples),
     )
-    found = []
+    parts = []
     for what, names, others in sides:
         if extra := [name for name in names if name not in others]:
-            found.append(f"{len(extra)} {what}: {', '.join(map(repr, extra[:SHOWN]))}")
-    return "; ".join(found), "remove a folder (or label) that is no class of the model, or correct the lists of classes"
+            parts.append(f"{len(extra)} {what}: {', '.join(map(repr, extra[:SHOWN]))}")
+    return "; ".join(parts), "remove a folder (or label) that is no class of the model, or correct the lists of classes"
 
 
 def empty_classes_note(samples: Samples, facts: dict[str, Any]) -> list[Problem]:
@@ -61,8 +61,8 @@ def empty_classes_note(samples: Samples, facts: dict[str, Any]) -> list[Problem]
     if empty:
         facts["classes_without_samples"] = empty
     if np.count_nonzero(counts) < 2:
-        found = f"{np.count_nonzero(counts)} of {len(counts)}"
-        return [Problem("samples", "at least two classes with samples", found)]
+        actual = f"{np.count_nonzero(counts)} of {len(counts)}"
+        return [Problem("samples", "at least two classes with samples", actual)]
     return []
 
 
@@ -71,15 +71,15 @@ def image_problems(spec: ModelSpec, images: NDArray[Any]) -> list[Problem]:
     problems = []
     low, high = float(np.min(images)), float(np.max(images))
     if images.dtype != np.float32 or not (low >= 0 and high <= 1):
-        found = f"{images.dtype} from {low:g} to {high:g}"
-        problems.append(Problem("samples", "float32 images in [0, 1]", found, "declare the range with ?scale="))
+        actual = f"{images.dtype} from {low:g} to {high:g}"
+        problems.append(Problem("samples", "float32 images in [0, 1]", actual, "declare the range with ?scale="))
     if low == high:
         problems.append(Problem("samples", "images that differ", f"every pixel {low:g}"))
     channels = spec.input.channels or images.shape[1]
     for name, values in (("mean", spec.input.mean), ("std", spec.input.std)):
         if values is not None and len(values) not in (1, channels):
-            found = f"{len(values)} for {channels} channels"
-            problems.append(Problem(f"{spec.name} (input.{name})", "one value a channel", found))
+            actual = f"{len(values)} for {channels} channels"
+            problems.append(Problem(f"{spec.name} (input.{name})", "one value a channel", actual))
     return problems
 
 
@@ -119,15 +119,15 @@ def note(facts: dict[str, Any], sentence: str) -> None:
 
 def _width_problem(spec: ModelSpec, logits: Logits, labels: Labels, classes: tuple[str, ...]) -> Problem:
     """Another number of outputs than classes; of too many classes the smallest are named, for a stray folder is one."""
-    found, remedy = f"shape {logits.shape}", "check the class list, or num_classes"
+    actual, remedy = f"shape {logits.shape}", "check the class list, or num_classes"
     surplus = len(classes) - logits.shape[1] if logits.ndim == 2 else 0
     if surplus > 0:
         counts = np.bincount(labels, minlength=len(classes))
         smallest = [classes[k] for k in np.argsort(counts, kind="stable")[: min(surplus, SHOWN)]]
-        found += f"; of the {len(classes)} classes the smallest is {', '.join(smallest)}"
+        actual += f"; of the {len(classes)} classes the smallest is {', '.join(smallest)}"
         remedy = "remove a folder (or label) that is no class of the model; else check num_classes"
     return Problem(
-        f"{spec.name} (output)", f"logits (n, {len(classes)}), one column a class of the samples", found, remedy
+        f"{spec.name} (output)", f"logits (n, {len(classes)}), one column a class of the samples", actual, remedy
     )
 
 
@@ -136,8 +136,8 @@ def finite_problems(spec: ModelSpec, logits: Logits) -> list[Problem]:
     rows = int(np.sum(~np.isfinite(logits).all(axis=1)))
     if not rows:
         return []
-    found = f"NaN or infinity for {rows} of {len(logits)} samples"
-    return [Problem(f"{spec.name} (output)", "finite logits", found, "check the weights and the input range")]
+    actual = f"NaN or infinity for {rows} of {len(logits)} samples"
+    return [Problem(f"{spec.name} (output)", "finite logits", actual, "check the weights and the input range")]
 
 
 def prediction_problems(
@@ -146,8 +146,8 @@ def prediction_problems(
     """One constant class, another class order, or an accuracy no better than guessing."""
     where = f"{spec.name} (predictions)"
     if len(np.unique(labels)) > 1 and len(set(predicted.tolist())) == 1:
-        found = f"{classes[int(predicted[0])]!r} for all {len(labels)}"
-        return [Problem(where, "predictions of several classes", found, "check weights and normalisation")]
+        actual = f"{classes[int(predicted[0])]!r} for all {len(labels)}"
+        return [Problem(where, "predictions of several classes", actual, "check weights and normalisation")]
     order = class_order(labels, predicted, len(classes))
     if problem := _order_problem(spec, order, len(labels), classes, facts):
         return uncertain(spec, "class-order", [problem], facts)
@@ -161,14 +161,13 @@ def _order_problem(
     """Another class order, where it is certain; where it is possible, or the declared accuracy denies it, a note."""
     if order.certainty is Certainty.NONE:
         return None
-    pairs = ", ".join(
-        f"{classes[k]} as {classes[j]}" for k, j in zip(order.moved, order.to, strict=True) if k in order.moved[:SHOWN]
-    )
-    found = f"{len(order.moved)} classes predicted consistently as another: {pairs}"
+    shown = zip(order.moved[:SHOWN], order.to[:SHOWN], strict=True)
+    pairs = ", ".join(f"{classes[k]} as {classes[j]}" for k, j in shown)
+    actual = f"{len(order.moved)} classes predicted consistently as another: {pairs}"
     if order.certainty is Certainty.CERTAIN and not _declared_denies(spec, order, count):
         remedy = "the model was trained with another class order: give the samples its order with ?classes="
-        return Problem(f"{spec.name} (predictions)", "the samples' class order", found, remedy)
-    note(facts, f"{found}; compare the model's class order with the samples'")
+        return Problem(f"{spec.name} (predictions)", "the samples' class order", actual, remedy)
+    note(facts, f"{actual}; compare the model's class order with the samples'")
     return None
 
 
@@ -176,10 +175,8 @@ def _declared_denies(spec: ModelSpec, order: ClassOrder, count: int) -> bool:
     """Whether the accuracy is the declared one as it stands, and would not be in the other order."""
     if spec.clean_accuracy is None:
         return False
-    stands, moved = (
-        declared_problems(spec, round(share * count), count) for share in (order.accuracy, order.explained)
-    )
-    return not stands and bool(moved)
+    stands = declared_problems(spec, round(order.accuracy * count), count)
+    return not stands and bool(declared_problems(spec, round(order.explained * count), count))
 
 
 def chance_problems(spec: ModelSpec, correct: int, count: int, classes: int, facts: dict[str, Any]) -> list[Problem]:
@@ -191,15 +188,15 @@ def chance_problems(spec: ModelSpec, correct: int, count: int, classes: int, fac
     chance = 1 / classes
     if stats.binom.sf(correct - 1, count, chance) <= GUESSING:
         return []
-    found = f"{correct} of {count} correct ({correct / count:.1%})"
+    actual = f"{correct} of {count} correct ({correct / count:.1%})"
     needed = stats.binom.isf(GUESSING, count, chance)
-    told_apart = stats.binom.sf(needed, count, min(2 * chance, (1 + chance) / 2)) >= 1 - GUESSING
+    separable = stats.binom.sf(needed, count, min(2 * chance, (1 + chance) / 2)) >= 1 - GUESSING
     declared = spec.clean_accuracy is not None and not declared_problems(spec, correct, count)
-    if declared or not told_apart:
-        note(facts, f"{found}, which does not differ from guessing ({chance:.1%})")
+    if declared or not separable:
+        note(facts, f"{actual}, which does not differ from guessing ({chance:.1%})")
         return []
     remedy = "check normalisation (twice or nowhere), value range, class order and weights"
-    return [Problem(f"{spec.name} (predictions)", f"an accuracy above chance ({chance:.1%})", found, remedy)]
+    return [Problem(f"{spec.name} (predictions)", f"an accuracy above chance ({chance:.1%})", actual, remedy)]
 
 
 def declared_problems(spec: ModelSpec, correct: int, count: int) -> list[Problem]:
@@ -212,6 +209,6 @@ def declared_problems(spec: ModelSpec, correct: int, count: int) -> list[Problem
     too_high = stats.binom.sf(correct - 1, count, high) < LEVEL / 2
     if not (too_low or too_high):
         return []
-    found = f"{correct} of {count} correct ({correct / count:.1%})"
+    actual = f"{correct} of {count} correct ({correct / count:.1%})"
     remedy = "check the input contract and the weights" if too_low else "check that the declared figure is this model's"
-    return [Problem(f"{spec.name} (clean_accuracy)", f"about {declared:.1%} as declared", found, remedy)]
+    return [Problem(f"{spec.name} (clean_accuracy)", f"about {declared:.1%} as declared", actual, remedy)]

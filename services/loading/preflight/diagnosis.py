@@ -44,11 +44,11 @@ def normalisation_problems(
     if right.mean() > 1 - GAIN:
         return []
     tried = [(_right(network, other, probe, rows, device, chunk), advice) for other, advice in _others(network, probe)]
-    best = max(tried, key=lambda one: float(one[0].mean()))
+    best = max(tried, key=lambda trial: float(trial[0].mean()))
     if not _better(best[0], right):
         return []
-    found = f"accuracy {right.mean():.1%} with it and {best[0].mean():.1%} otherwise, on {len(rows)} samples"
-    return [Problem(f"{loaded.spec.name} (input)", "the network's own normalisation", found, best[1])]
+    actual = f"accuracy {right.mean():.1%} with it and {best[0].mean():.1%} otherwise, on {len(rows)} samples"
+    return [Problem(f"{loaded.spec.name} (input)", "the network's own normalisation", actual, best[1])]
 
 
 def _others(network: ContractedNetwork, probe: Probe) -> Iterator[tuple[InputContract, str]]:

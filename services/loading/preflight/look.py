@@ -26,7 +26,7 @@ def preflight(
 ) -> tuple[Facts, tuple[Problem, ...]]:
     """Return JSON-able facts and all problems; no problem means the audit may start.
 
-    The network is given at most `batch` images at once, and fewer where memory runs out.
+    The network is given at most `batch` images at a time, and fewer where memory runs out.
 
     Facts: `probe` (samples looked at), `clean_accuracy` and `clean_correct` on them, `logits_low`, `logits_high`,
     `batch_difference` (largest absolute difference between one sample alone and in a batch), `repeat_difference`,

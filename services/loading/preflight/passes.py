@@ -47,8 +47,8 @@ def failure(name: str, images: NDArray[np.float32], error: Exception) -> Problem
     if is_out_of_memory(error):
         remedy = "use a larger device, or more of it a worker (resources.gpus)"
         return Problem(f"{name} (memory)", "memory for one image", f"out of memory: {text[:200]}", remedy)
-    found = f"{type(error).__name__}: {text[:300]}"
+    actual = f"{type(error).__name__}: {text[:300]}"
     remedy = "set input.size and input.channels to what the network takes"
     if re.search(r"dtype|Input type|scalar type", text):
         remedy = "images are float32: return network.float() from the factory, or export it in single precision"
-    return Problem(f"{name} (input)", f"a network that takes images {shape}", found, remedy)
+    return Problem(f"{name} (input)", f"a network that takes images {shape}", actual, remedy)

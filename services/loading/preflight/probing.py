@@ -50,9 +50,9 @@ def mode_problems(loaded: LoadedModel) -> list[Problem]:
     baked = loaded.facts.get("train_mode")
     if not baked:
         return []
-    found = f"training mode baked in ({', '.join(baked)})"
+    actual = f"training mode baked in ({', '.join(baked)})"
     remedy = "export it again after network.eval()"
-    return [Problem(f"{loaded.spec.name} (mode)", "a graph exported in evaluation mode", found, remedy)]
+    return [Problem(f"{loaded.spec.name} (mode)", "a graph exported in evaluation mode", actual, remedy)]
 
 
 def output_problems(loaded: LoadedModel, probe: Probe, device: str, chunk: int) -> list[Problem]:
@@ -74,9 +74,9 @@ def repeat_problems(
     facts["stochastic"] = difference > REPEAT_TOLERANCE * scale(logits)
     if not facts["stochastic"] or loaded.spec.stochastic:
         return []
-    found = f"logits that differ by up to {difference:.3g}"
+    actual = f"logits that differ by up to {difference:.3g}"
     remedy = "switch dropout and noise off, or declare stochastic: true for a randomised defence"
-    return [Problem(f"{loaded.spec.name} (repeatability)", "two identical passes to agree", found, remedy)]
+    return [Problem(f"{loaded.spec.name} (repeatability)", "two identical passes to agree", actual, remedy)]
 
 
 def batch_problems(
@@ -90,16 +90,16 @@ def batch_problems(
         alone = run(loaded.network, probe.images[:count], device, 1)
         pairs = run(loaded.network, probe.images[:count], device, 2)
     except Exception as error:
-        found = f"{type(error).__name__}: {one_line(error)}"
+        actual = f"{type(error).__name__}: {one_line(error)}"
         remedy = "export it with a dynamic batch dimension"
-        return [Problem(f"{loaded.spec.name} (batch)", "any batch size to work", found, remedy)]
+        return [Problem(f"{loaded.spec.name} (batch)", "any batch size to work", actual, remedy)]
     difference = float(max(np.abs(part - logits[:count]).max() for part in (alone, pairs)))
     facts["batch_difference"] = difference
     if difference <= BATCH_TOLERANCE * scale(logits):
         return []
-    found = f"logits that differ by up to {difference:.3g}"
+    actual = f"logits that differ by up to {difference:.3g}"
     remedy = "the network mixes samples (batch norm in training mode?); export it in evaluation mode"
-    return [Problem(f"{loaded.spec.name} (batch)", "the same logits alone and in a batch", found, remedy)]
+    return [Problem(f"{loaded.spec.name} (batch)", "the same logits alone and in a batch", actual, remedy)]
 
 
 def scale(logits: NDArray[np.float32]) -> float:

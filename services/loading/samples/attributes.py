@@ -42,14 +42,14 @@ LIGHT: dict[str, Attribute] = {
 
 
 @dataclass(frozen=True)
-class Asked:
+class Requested:
     """One attribute, and where to cut it; None at the median."""
 
     name: str
     threshold: float | None
 
 
-def asked_attributes(uri: SourceUri) -> tuple[SourceUri, tuple[Asked, ...]]:
+def requested_attributes(uri: SourceUri) -> tuple[SourceUri, tuple[Requested, ...]]:
     """The source without the option, and the attributes that it asks for.
 
     Raises:
@@ -59,37 +59,37 @@ def asked_attributes(uri: SourceUri) -> tuple[SourceUri, tuple[Asked, ...]]:
     if text is None:
         return uri, ()
     rest = replace(uri, query={key: value for key, value in uri.query.items() if key != OPTION})
-    found: dict[str, Asked] = {}
+    requested: dict[str, Requested] = {}
     problems = []
     for part in names(text):
         name, at, value = part.partition("@")
         place, known = f"{uri.text} ({OPTION})", [*STROKES, *LIGHT]
         if name not in known:
             problems.append(Problem(place, "a measured attribute", repr(name), did_you_mean(name, known)))
-        elif name in found:
+        elif name in requested:
             problems.append(Problem(place, "each attribute once", f"{name} twice"))
         elif at and not _is_number(value):
             problems.append(Problem(place, f"a threshold such as {name}@2.5", repr(part)))
         else:
-            found[name] = Asked(name, limits.number(value) if at else None)
+            requested[name] = Requested(name, limits.number(value) if at else None)
     if problems:
         raise SourceError(problems)
-    return rest, tuple(found.values())
+    return rest, tuple(requested.values())
 
 
-def check_shape(asked: tuple[Asked, ...], shape: Shape, where: str) -> None:
+def check_shape(attributes: tuple[Requested, ...], shape: Shape, where: str) -> None:
     """Whether images of this shape have the attributes.
 
     Raises:
         SourceError: strokes of images in colour, colour of grey ones, or no images at all.
     """
-    wanted = {one.name: 3 if one.name == "colour" else 1 for one in asked if one.name in (*STROKES, "colour")}
+    wanted = {each.name: 3 if each.name == "colour" else 1 for each in attributes if each.name in (*STROKES, "colour")}
     problems = [
         Problem(f"{where} ({OPTION})", f"images of {channels} channel{'s' * (channels > 1)} for {name}", f"{shape[0]}")
         for name, channels in wanted.items()
         if shape[0] != channels
     ]
-    if not problems and asked and not shape[0]:
+    if not problems and attributes and not shape[0]:
         problems = [Problem(f"{where} ({OPTION})", "images to measure", "labels alone")]
     if problems:
         raise SourceError(problems)
@@ -98,9 +98,9 @@ def check_shape(asked: tuple[Asked, ...], shape: Shape, where: str) -> None:
 class Groups(Mapping[str, NDArray[Any]]):
     """Grouping columns (N,) of text: those of the source, and measured ones that are computed when first looked at."""
 
-    def __init__(self, columns: Mapping[str, NDArray[Any]], measured: tuple[Asked, ...], taken: Taken) -> None:
+    def __init__(self, columns: Mapping[str, NDArray[Any]], measured: tuple[Requested, ...], taken: Taken) -> None:
         self._columns = dict(columns)
-        self._measured = {one.name: one for one in measured}
+        self._measured = {attribute.name: attribute for attribute in measured}
         self._read, self._count = taken.read, int(taken.kept.sum())
 
     def __getitem__(self, name: str) -> NDArray[Any]:

@@ -99,7 +99,7 @@ class Looked(NamedTuple):
 
 
 Look = Callable[[bytes], Looked]
-Found = tuple[bytes, Looked] | Unusable
+Decoded = tuple[bytes, Looked] | Unusable
 
 
 @dataclass(frozen=True)
@@ -138,28 +138,28 @@ class EncodedStore:
 
         Raises:
             SourceError: corrupt images under "error", images smaller than the crop, sizes or modes that differ; all
-                kinds at once, with counts.
+                kinds together, with counts.
         """
         keep = self._fits(rows)
-        seen = _Seen(hashlib.sha256(self._conversions().encode()))
+        taken = _Intake(hashlib.sha256(self._conversions().encode()))
         pixels: list[Pixels] = []
         look = self._decoded if keep or on_corrupt == "skip" else self._inspected
-        for row, found in self._each(rows, look):
-            if isinstance(found, Unusable):
-                seen.refuse(self.name(row), found)
+        for row, decoded in self._each(rows, look):
+            if isinstance(decoded, Unusable):
+                taken.refuse(self.name(row), decoded)
                 continue
-            seen.add(*found)
-            pixels += [as_array(found[1].image)] if keep else []
-        self._raise(seen, on_corrupt)
-        kept = np.array(seen.kept)
-        shape = seen.shape()
+            taken.add(*decoded)
+            pixels += [as_array(decoded[1].image)] if keep else []
+        self._raise(taken, on_corrupt)
+        kept = np.array(taken.kept)
+        shape = taken.shape()
         read = reader(np.stack(pixels), shape) if keep else self._lazy(rows[kept], shape)
-        return Taken(read, kept, shape, seen.digest.hexdigest(), tuple(seen.refused), seen.turned)
+        return Taken(read, kept, shape, taken.digest.hexdigest(), tuple(taken.refused), taken.turned)
 
-    def _each(self, rows: NDArray[np.int64], look: Look) -> Iterator[tuple[int, Found]]:
+    def _each(self, rows: NDArray[np.int64], look: Look) -> Iterator[tuple[int, Decoded]]:
         """What is found of each row, in order, by several threads; few images at a time, whatever the set."""
 
-        def find(row: int) -> Found:
+        def find(row: int) -> Decoded:
             try:
                 data = self.fetch(row)
                 return data, look(data)
@@ -189,15 +189,15 @@ class EncodedStore:
     def _lazy(self, rows: NDArray[np.int64], shape: Shape) -> Callable[[int, int], NDArray[np.float32]]:
         def read(start: int, stop: int) -> NDArray[np.float32]:
             block = []
-            for row, found in self._each(rows[start:stop], self._decoded):
-                if isinstance(found, SmallImage):
-                    raise SourceError(self._too_small([f"{self.name(row)} ({found})"])) from found
-                if isinstance(found, Unusable):
+            for row, decoded in self._each(rows[start:stop], self._decoded):
+                if isinstance(decoded, SmallImage):
+                    raise SourceError(self._too_small([f"{self.name(row)} ({decoded})"])) from decoded
+                if isinstance(decoded, Unusable):
                     remedy = "set on_corrupt: skip, or repair the file"
                     raise SourceError(
-                        Problem(self.where, "readable images", f"{self.name(row)} ({found})", remedy)
-                    ) from found
-                block.append(as_array(found[1].image))
+                        Problem(self.where, "readable images", f"{self.name(row)} ({decoded})", remedy)
+                    ) from decoded
+                block.append(as_array(decoded[1].image))
             return reader(np.stack(block), shape)(0, len(block)) if block else np.empty((0, *shape), np.float32)
 
         return read
@@ -220,26 +220,26 @@ class EncodedStore:
             image = image.resize((self.size[1], self.size[0]), Image.Resampling.BILINEAR)
         return looked._replace(image=image)
 
-    def _raise(self, seen: _Seen, on_corrupt: str) -> None:
-        problems = seen.problems(self.where)
-        if seen.corrupt and on_corrupt == "error":
-            found = f"{len(seen.corrupt)} corrupt: {_some(seen.corrupt)}"
-            problems.insert(0, Problem(self.where, "readable images", found, "repair them or set on_corrupt: skip"))
-        if seen.small:
-            problems.append(self._too_small(seen.small))
-        if not any(seen.kept) and not problems:
-            problems.append(Problem(self.where, "at least one readable image", f"none of {len(seen.kept)}"))
+    def _raise(self, taken: _Intake, on_corrupt: str) -> None:
+        problems = taken.problems(self.where)
+        if taken.corrupt and on_corrupt == "error":
+            actual = f"{len(taken.corrupt)} corrupt: {_examples(taken.corrupt)}"
+            problems.insert(0, Problem(self.where, "readable images", actual, "repair them or set on_corrupt: skip"))
+        if taken.small:
+            problems.append(self._too_small(taken.small))
+        if not any(taken.kept) and not problems:
+            problems.append(Problem(self.where, "at least one readable image", f"none of {len(taken.kept)}"))
         if problems:
             raise SourceError(problems)
 
     def _too_small(self, images: list[str]) -> Problem:
         height, width = self.crop or (0, 0)
-        found = f"{len(images)} smaller: {_some(images)}"
+        actual = f"{len(images)} smaller: {_examples(images)}"
         remedy = "raise resize or lower crop" if self.resize else "lower crop, or add resize=N where the scheme has it"
-        return Problem(self.where, f"images of at least {height}x{width} (height x width)", found, remedy)
+        return Problem(self.where, f"images of at least {height}x{width} (height x width)", actual, remedy)
 
 
-class _Seen:
+class _Intake:
     """What went by in a pass over the images."""
 
     def __init__(self, digest: Any) -> None:
@@ -276,11 +276,11 @@ class _Seen:
         if len(self.sizes) > 1:
             common = [f"{width}x{height} ({count})" for (width, height), count in self.sizes.most_common()]
             remedy = "add ?size=HxW, or ?resize=N&crop=HxW"
-            problems.append(Problem(where, "images of one size", f"{len(common)}: {_some(common)}", remedy))
+            problems.append(Problem(where, "images of one size", f"{len(common)}: {_examples(common)}", remedy))
         if self.modes and set(self.modes) not in ({"L"}, {"RGB"}):
             modes = [f"{mode} ({count})" for mode, count in self.modes.most_common()]
             remedy = "add ?mode=RGB or ?mode=L to convert (alpha is dropped)"
-            problems.append(Problem(where, "images that are all grey (L) or all RGB", _some(modes), remedy))
+            problems.append(Problem(where, "images that are all grey (L) or all RGB", _examples(modes), remedy))
         return problems
 
 
@@ -308,10 +308,10 @@ def orientation_of(image: Image.Image, data: bytes) -> int:
     if image.format == "PNG" and not any(note in data for note in PNG_NOTES):
         return 1
     try:
-        found = image.getexif().get(ORIENTATION, 1)
+        orientation = image.getexif().get(ORIENTATION, 1)
     except (*DAMAGE, UserWarning):
         return 1
-    return found if found in UPRIGHT else 1
+    return orientation if orientation in UPRIGHT else 1
 
 
 def oriented(image: Image.Image, data: bytes, *, stored: bool) -> Looked:
@@ -409,7 +409,7 @@ def reader(pixels: Pixels, shape: Shape) -> Callable[[int, int], NDArray[np.floa
     return read
 
 
-def _some(items: Iterable[str]) -> str:
+def _examples(items: Iterable[str]) -> str:
     listed = list(items)
     more = f" and {len(listed) - SHOWN} more" if len(listed) > SHOWN else ""
     return ", ".join(listed[:SHOWN]) + more

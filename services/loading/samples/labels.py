@@ -39,8 +39,8 @@ def _shape_problems(raw: NDArray[Any], count: int, where: str) -> list[Problem]:
     if count == 0:
         return [Problem(where, "at least one sample", "none")]
     if raw.ndim == 2 and raw.shape[1] > 1 and raw.dtype.kind in "biuf" and np.all(raw.sum(axis=1) == 1):
-        found = f"one-hot rows {raw.shape}"
-        return [Problem(where, "labels (N,) of whole numbers", found, "store labels.argmax(axis=1)")]
+        actual = f"one-hot rows {raw.shape}"
+        return [Problem(where, "labels (N,) of whole numbers", actual, "store labels.argmax(axis=1)")]
     if raw.shape != (count,):
         return [Problem(where, f"labels ({count},), one an image", f"shape {raw.shape}")]
     return []
@@ -54,11 +54,11 @@ def _class_problems(classes: tuple[str, ...] | None, where: str) -> list[Problem
 def _dtype_problems(raw: NDArray[Any], where: str) -> list[Problem]:
     if raw.dtype.kind in "iu":
         return []
-    found = f"{raw.dtype}"
+    actual = f"{raw.dtype}"
     if raw.dtype.kind == "f":
         odd = int(np.sum(~np.isfinite(raw) | (raw != np.floor(raw))))
-        found = f"{raw.dtype}, {odd} of {raw.size} not whole"
-    return [Problem(where, "labels of an integer type", found, "store them as int64")]
+        actual = f"{raw.dtype}, {odd} of {raw.size} not whole"
+    return [Problem(where, "labels of an integer type", actual, "store them as int64")]
 
 
 def _range_problems(raw: NDArray[Any], classes: tuple[str, ...] | None, where: str) -> list[Problem]:
@@ -71,9 +71,9 @@ def _range_problems(raw: NDArray[Any], classes: tuple[str, ...] | None, where: s
         remedy = "number the classes from 0, or give their names in classes"
         problems.append(Problem(where, f"labels below {MOST_CLASSES}", f"{raw.max()} as the largest", remedy))
     if classes is not None and (beyond := int(np.sum(raw >= len(classes)))):
-        found = f"{beyond} of {raw.size} beyond (largest {raw.max()})"
+        actual = f"{beyond} of {raw.size} beyond (largest {raw.max()})"
         problems.append(
-            Problem(where, f"labels below K = {len(classes)}", found, "list every class or correct the labels")
+            Problem(where, f"labels below K = {len(classes)}", actual, "list every class or correct the labels")
         )
     return problems
 
@@ -86,6 +86,6 @@ def _from_text(
     labels = np.array([index.get(name, -1) for name in raw.tolist()], dtype=np.int64)
     if unknown := int(np.sum(labels < 0)):
         example = raw[int(np.argmin(labels))]
-        found = f"{unknown} of {raw.size} unknown, for example {str(example)!r}"
-        raise SourceError(Problem(where, f"labels among the {len(names)} class names", found))
+        actual = f"{unknown} of {raw.size} unknown, for example {str(example)!r}"
+        raise SourceError(Problem(where, f"labels among the {len(names)} class names", actual))
     return labels, names

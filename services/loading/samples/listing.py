@@ -85,9 +85,9 @@ def only_images(folders: Iterable[tuple[str, Path]], where: str) -> list[tuple[P
         SourceError: files are not read.
     """
     listings = [(name, listing(path)) for name, path in folders]
-    if problems := unread_problems({name: found.unread for name, found in listings if found.unread}, where):
+    if problems := unread_problems({name: folder.unread for name, folder in listings if folder.unread}, where):
         raise SourceError(problems)
-    return [(path, k) for k, (_, found) in enumerate(listings) for path in found.images]
+    return [(path, k) for k, (_, folder) in enumerate(listings) for path in folder.images]
 
 
 def left_out_kind(name: str) -> str | None:

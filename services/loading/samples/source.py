@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from services.errors import Problem, SourceError
 from services.loading.factories import DEFAULT_FACTORIES
-from services.loading.samples.attributes import Asked, Groups, asked_attributes, check_shape
+from services.loading.samples.attributes import Groups, Requested, check_shape, requested_attributes
 from services.loading.samples.labels import checked_labels
 from services.loading.samples.selection import select
 from services.loading.samples.stores import Read, Shape, Store, Taken, unread_problems
@@ -105,7 +105,7 @@ def open_samples(spec: SampleSpec, *, allowed_factories: tuple[str, ...] = DEFAU
         SourceError: the source is missing or malformed, its labels are unusable, or a grouping column is not there.
         ConfigError: the scheme is unknown.
     """
-    uri, measured = asked_attributes(parse_uri(spec.uri))
+    uri, measured = requested_attributes(parse_uri(spec.uri))
     source = SCHEMES.get(uri.scheme, where=spec.uri)(uri, allowed_factories=allowed_factories)
     where = f"{spec.uri} (labels)"
     problems = unread_problems(source.unread, spec.uri, ", or set on_corrupt: skip")
@@ -117,7 +117,7 @@ def open_samples(spec: SampleSpec, *, allowed_factories: tuple[str, ...] = DEFAU
     rows = select(labels, len(classes), per_class=spec.per_class, limit=spec.limit, seed=spec.seed)
     taken = source.store.take(rows, on_corrupt=spec.on_corrupt)
     check_shape(measured, taken.shape, spec.uri)
-    wanted = tuple(one for one in measured if one.name in spec.groups)
+    wanted = tuple(attribute for attribute in measured if attribute.name in spec.groups)
     return _selected(source, labels, classes, groups, wanted, rows, taken, spec)
 
 
@@ -129,9 +129,9 @@ def _check_limit(labels: NDArray[np.int64], spec: SampleSpec) -> None:
         raise SourceError(Problem(f"{spec.uri} (limit)", expected, str(spec.limit), "raise limit, or use per_class: 1"))
 
 
-def _groups(source: Source, spec: SampleSpec, measured: tuple[Asked, ...]) -> dict[str, NDArray[Any]]:
+def _groups(source: Source, spec: SampleSpec, measured: tuple[Requested, ...]) -> dict[str, NDArray[Any]]:
     """The source's own columns that are asked for."""
-    attributes = [one.name for one in measured]
+    attributes = [attribute.name for attribute in measured]
     known = [*source.columns, *attributes]
     problems = [
         Problem(f"{spec.uri} (groups)", "a column of the source", repr(name), did_you_mean(name, known))
@@ -160,7 +160,7 @@ def _selected(
     labels: NDArray[np.int64],
     classes: tuple[str, ...],
     groups: Mapping[str, NDArray[Any]],
-    measured: tuple[Asked, ...],
+    measured: tuple[Requested, ...],
     rows: NDArray[np.int64],
     taken: Taken,
     spec: SampleSpec,
@@ -192,10 +192,10 @@ def _selected(
 
 def _unread(source: Source, names: list[str], refused: tuple[str, ...]) -> dict[str, dict[str, int]]:
     """By class and suffix: files that are no rows, and rows of the selection that could not be read."""
-    found = {name: Counter(suffixes) for name, suffixes in source.unread.items()}
+    counts = {name: Counter(suffixes) for name, suffixes in source.unread.items()}
     for name, file in zip(names, refused, strict=True):
-        found.setdefault(name, Counter())[suffix_of(file)] += 1
-    return {name: dict(suffixes) for name, suffixes in found.items()}
+        counts.setdefault(name, Counter())[suffix_of(file)] += 1
+    return {name: dict(suffixes) for name, suffixes in counts.items()}
 
 
 def _hash(array: NDArray[Any]) -> str:

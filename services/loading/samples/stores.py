@@ -132,21 +132,21 @@ def array_store(
     if pixels.dtype.kind != "f":
         raise SourceError(Problem(where, "images as uint8, or floating with a declared scale", str(pixels.dtype)))
     low, high = (float(pixels.min()), float(pixels.max())) if pixels.size else (0.0, 0.0)
-    seen = f"{pixels.dtype} from {low:g} to {high:g}"
+    span = f"{pixels.dtype} from {low:g} to {high:g}"
     if scale is None:
-        raise SourceError(Problem(where, "a declared range for floating images", seen, "add ?scale=1 or ?scale=255"))
+        raise SourceError(Problem(where, "a declared range for floating images", span, "add ?scale=1 or ?scale=255"))
     if not (low >= 0 and high <= scale):
-        raise SourceError(Problem(where, f"finite values in [0, {scale:g}]", seen, "store images before normalisation"))
+        raise SourceError(Problem(where, f"finite values in [0, {scale:g}]", span, "store images before normalisation"))
     if scale == 255 and high <= 1:
-        raise SourceError(Problem(where, "values in [0, 255] as declared", seen, "use ?scale=1"))
+        raise SourceError(Problem(where, "values in [0, 255] as declared", span, "use ?scale=1"))
     return ArrayStore(pixels.astype(np.float32, copy=False), _layout(pixels, layout, where), scale, content)
 
 
 def unread_problems(unread: Mapping[str, Mapping[str, int]], where: str, otherwise: str = "") -> list[Problem]:
     """One problem that lists files that are not read by class and suffix; none when all are read."""
-    found = "; ".join(unread_sentence(name, unread[name]) for name in sorted(unread))
+    actual = "; ".join(unread_sentence(name, unread[name]) for name in sorted(unread))
     remedy = f"convert them to PNG, or move them away{otherwise}"
-    return [Problem(where, "files that are images", found, remedy)] if unread else []
+    return [Problem(where, "files that are images", actual, remedy)] if unread else []
 
 
 def _layout(pixels: NDArray[Any], declared: str | None, where: str) -> Literal["NHWC", "NCHW", "NHW"]:

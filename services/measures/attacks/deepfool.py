@@ -32,7 +32,7 @@ class DeepFool:
     def __call__(
         self, network: Network, images: torch.Tensor, labels: torch.Tensor, tally: Tally, rows: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        result, found = images.clone(), torch.zeros(len(images), dtype=torch.bool, device=images.device)
+        result, fooled = images.clone(), torch.zeros(len(images), dtype=torch.bool, device=images.device)
         alive = torch.arange(len(images), device=images.device)
         points, moved, rivals = images, torch.zeros_like(images), None
         for _ in range(self.steps):
@@ -43,7 +43,7 @@ class DeepFool:
             tally.saw(rows[alive], margin)
             rivals = self._rivals(logits.detach(), labels) if rivals is None else rivals
             fell = ~(margin > 0)
-            result[alive[fell]], found[alive[fell]] = points.detach()[fell], True
+            result[alive[fell]], fooled[alive[fell]] = points.detach()[fell], True
             if fell.all():
                 break
             step = nearest_plane(logits, points, labels, rivals)
@@ -54,7 +54,7 @@ class DeepFool:
             points = (images.index_select(0, alive) + (1 + self.overshoot) * moved).clamp_(0.0, 1.0)
             if not len(kept):
                 break
-        return result, found
+        return result, fooled
 
     def _rivals(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """The likeliest other classes (n, candidates - 1)."""

@@ -69,19 +69,19 @@ def nearest_adversarials(
     rows = correct.nonzero().squeeze(1)
     distances = torch.where(correct, torch.inf, 0.0).double()
     attack = torch.full((len(images),), -1, device=images.device)
-    found = Nearest(images.clone(), distances, attack, correct, tally)
+    nearest = Nearest(images.clone(), distances, attack, correct, tally)
     farthest = torch.zeros_like(distances)
     for number, seek in enumerate((*seekers, *referees)):
         if number == len(seekers):
             rows = (farthest.isinf() | (farthest > DOUBT * distances)).nonzero().squeeze(1)
         if len(rows):
-            lengths = _improve(found, network, images, labels, seek, number, rows)
+            lengths = _improve(nearest, network, images, labels, seek, number, rows)
             farthest[rows] = torch.maximum(farthest[rows], lengths)
-    return found
+    return nearest
 
 
 def _improve(
-    found: Nearest,
+    nearest: Nearest,
     network: Network,
     images: torch.Tensor,
     labels: torch.Tensor,
@@ -91,13 +91,13 @@ def _improve(
 ) -> torch.Tensor:
     """Keep what is nearer in `found`; return the distances of this attack's adversarials, infinite where none."""
     own, own_labels = images.index_select(0, rows), labels[rows]
-    points, fell = seek(network, own, own_labels, found.tally, rows)
-    points = bisect(network, own, points, own_labels, fell, found.tally, rows)
-    fell = fell & _falls(network, points, own_labels, found.tally, rows)
+    points, fell = seek(network, own, own_labels, nearest.tally, rows)
+    points = bisect(network, own, points, own_labels, fell, nearest.tally, rows)
+    fell = fell & _falls(network, points, own_labels, nearest.tally, rows)
     lengths = torch.where(fell, (points.double() - own.double()).flatten(1).norm(dim=1), torch.inf)
-    closer = lengths < found.distances[rows]
+    closer = lengths < nearest.distances[rows]
     where = rows[closer]
-    found.points[where], found.distances[where], found.attack[where] = points[closer], lengths[closer], number
+    nearest.points[where], nearest.distances[where], nearest.attack[where] = points[closer], lengths[closer], number
     return lengths
 
 
@@ -106,13 +106,13 @@ def bisect(
     images: torch.Tensor,
     points: torch.Tensor,
     labels: torch.Tensor,
-    found: torch.Tensor,
+    adversarial: torch.Tensor,
     tally: Tally,
     rows: torch.Tensor,
 ) -> torch.Tensor:
     """Move adversarial points (m, C, H, W) towards their images as long as they stay adversarial."""
     near, far = torch.zeros(len(images), device=images.device), torch.ones(len(images), device=images.device)
-    kept = found.nonzero().squeeze(1)
+    kept = adversarial.nonzero().squeeze(1)
     result = points.clone()
     if not len(kept):
         return result

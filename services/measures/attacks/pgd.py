@@ -1,7 +1,7 @@
 """Projected gradient descent (Madry et al. 2018, arXiv 1706.06083) under either loss.
 
 Departures from the textbook, all towards more broken samples for less work: every iterate counts, the start included,
-and not only the last; a sample leaves the batch when it is broken; the logits of the gradient's own forward pass tell
+and not only the last; a sample leaves the batch when it is broken; the logits of the gradient's own forward pass show
 whether it is, so no pass is spent on asking.
 """
 

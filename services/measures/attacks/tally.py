@@ -11,7 +11,7 @@ class Tally:
     """Counters of n samples, on the device of the attack; `rows` says which samples a batch of numbers belongs to.
 
     Attributes:
-        queries: forward passes, (n,); not whole where an attack can only tell its mean.
+        queries: forward passes, (n,); not whole where an attack reports only its mean.
         slopes: input gradients taken, (n,).
         zeros: of these, the ones that are exactly zero in every pixel, (n,).
         margin: the smallest finite logit margin seen, (n,); infinite before the first pass.
@@ -50,5 +50,5 @@ class Tally:
         """
         share = self.zeros.double() / self.slopes.clamp(min=1)
         margin = torch.where(self.margin.isfinite(), self.margin, 0.0).double()
-        found = {"queries": self.queries, "zero_gradient": share, "margin": margin, "non_finite": self.unreal}
-        return {name: values.cpu().numpy().astype(np.float64) for name, values in found.items()}
+        by_name = {"queries": self.queries, "zero_gradient": share, "margin": margin, "non_finite": self.unreal}
+        return {name: values.cpu().numpy().astype(np.float64) for name, values in by_name.items()}

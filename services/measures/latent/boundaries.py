@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 CHUNK_PIXELS = 1 << 16
 CHUNK_LEAST, CHUNK_MOST = 64, 1024
-"""Images at once on a CPU: as many as keep a small network's activations in the cache; measured on 8x8 and 28x28."""
+"""Images per pass on a CPU: as many as keep a small network's activations in the cache; measured on 8x8 and 28x28."""
 UNREAL = -1
 """Stands for the label of logits that are NaN or infinite."""
 
@@ -88,7 +88,7 @@ def project(
         steps: M; the position is known to 1/M of a unit.
         halvings: bisections between the last position with the centre's label and the first without, to
             ``1 / (M 2**halvings)`` of a unit; the position reported is the end that has flipped.
-        chunk: images that pass through the networks at once.
+        chunk: images that pass through the networks together.
 
     Raises:
         MeasureError: decoded images are not (n, C, H, W), or not in [0, 1].

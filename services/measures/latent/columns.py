@@ -17,7 +17,7 @@ MOVES = re.compile(r"d(\d{3,})/up")
 
 def dimensions_of(columns: Mapping[str, NDArray[Any]]) -> tuple[int, ...]:
     """The latent dimensions that a table of the measure `projection` has columns of, ascending."""
-    return tuple(sorted(int(found[1]) for name in columns if (found := MOVES.fullmatch(name))))
+    return tuple(sorted(int(match[1]) for name in columns if (match := MOVES.fullmatch(name))))
 
 
 def boundaries_of(columns: Mapping[str, NDArray[Any]]) -> Boundaries:

@@ -28,7 +28,7 @@ def traverse(
     """
     kept = Axes(*(part[:MOST_DIMENSIONS] for part in (axes.dimensions, axes.centre, axes.unit)))
     start = centre.float()[None]
-    found = project(network, mapper.decode, start, kept, steps=steps, halvings=halvings)
+    projected = project(network, mapper.decode, start, kept, steps=steps, halvings=halvings)
     positions = np.linspace(-1.0, 1.0, POSITIONS)
     rows = [_row(network, mapper, start, kept, d, positions) for d in range(len(kept.dimensions))]
     return Traversal(
@@ -36,8 +36,8 @@ def traverse(
         positions=positions,
         images=np.stack([images for images, _ in rows]),
         labels=np.stack([labels for _, labels in rows]),
-        moves=found.moves[0],
-        censored=found.censored[0],
+        moves=projected.moves[0],
+        censored=projected.censored[0],
     )
 
 

@@ -63,10 +63,10 @@ class Passes:
     def correct(self) -> NDArray[np.bool_]:
         """(n,) whether the clean sample is classified correctly; a tie for the top is not."""
         rows = np.arange(len(self.images))
-        found = [
+        parts = [
             (self.margins(self.images[part], rows[part]) > 0).cpu().numpy() for part in _slices(len(rows), self.size)
         ]
-        return np.concatenate(found) if found else np.zeros(0, dtype=bool)
+        return np.concatenate(parts) if parts else np.zeros(0, dtype=bool)
 
     def perturbed(self, kind: Kind, strengths: tuple[float, ...], rows: Ints, draws: Ints) -> Iterator[torch.Tensor]:
         """For at most one pass of pairs: the perturbed images at each strength, all from the same unit draws."""

@@ -4,7 +4,7 @@
 
     MIG = mean_k (I(z_1st; v_k) - I(z_2nd; v_k)) / H(v_k)        in [0, 1]
 
-over known factors v_k, with the two latents that tell most about v_k. 1 means that one latent alone knows the factor.
+over known factors v_k, with the two latents most informative about v_k. 1 means that one latent alone knows the factor.
 Latents, and factors with more than 20 values, are cut into 20 equal bins, as in the authors' comparisons; the plug-in
 estimate of mutual information is too large by about (bins - 1) (values - 1) / (2 N), so small N flatter every latent.
 """
@@ -31,7 +31,7 @@ class Disentanglement:
     Attributes:
         mig: mean gap over the factors that vary.
         gaps: by factor, in [0, 1]; undefined for a factor that does not vary.
-        latent: by factor the latent that tells most about it; None where undefined.
+        latent: by factor the most informative latent; None where undefined.
     """
 
     mig: Estimate
@@ -61,13 +61,13 @@ def mutual_information_gap(latents: NDArray[Any], factors: Mapping[str, NDArray[
     return Disentanglement(mig, gaps, best)
 
 
-def mutual_information(one: Ints, two: Ints) -> float:
+def mutual_information(first: Ints, second: Ints) -> float:
     """Plug-in mutual information in nats of codes (N,) from 0."""
-    joint = np.zeros((int(one.max()) + 1, int(two.max()) + 1))
-    np.add.at(joint, (one, two), 1.0 / one.size)
+    joint = np.zeros((int(first.max()) + 1, int(second.max()) + 1))
+    np.add.at(joint, (first, second), 1.0 / first.size)
     apart = joint.sum(axis=1, keepdims=True) * joint.sum(axis=0)
-    seen = joint > 0
-    return max(0.0, float((joint[seen] * np.log(joint[seen] / apart[seen])).sum()))
+    positive = joint > 0
+    return max(0.0, float((joint[positive] * np.log(joint[positive] / apart[positive])).sum()))
 
 
 def _gap(binned: Ints, factor: Ints) -> tuple[Estimate, int | None]:
@@ -80,8 +80,8 @@ def _gap(binned: Ints, factor: Ints) -> tuple[Estimate, int | None]:
 
 
 def coded(values: NDArray[Any]) -> Ints:
-    found, codes = np.unique(values, return_inverse=True)
-    return codes.astype(np.int64) if found.size <= BINS else in_bins(values)
+    distinct, codes = np.unique(values, return_inverse=True)
+    return codes.astype(np.int64) if distinct.size <= BINS else in_bins(values)
 
 
 def in_bins(values: Floats) -> Ints:

@@ -9,7 +9,7 @@ With R+ the positive decision, Y+ the positive truth, and ``gap(r) = max_g r_g -
     EOdd = max(gap(TPR), gap(FPR)),   AOdd = (gap(TPR) + gap(FPR)) / 2
 
 Intervals are Clopper-Pearson by union: the R rates that a metric is made of get exact two-sided intervals at level
-delta / R each, so that all hold at once with probability at least 1 - delta, and the metric's exact range over that box
+delta / R each, so that all hold jointly with probability at least 1 - delta, and the metric's exact range over that box
 is its interval. Valid at any number of samples, also where a rate is 0 or 1. Conditioned on the numbers of samples.
 
 A group that a rate is undefined for (no samples, or none with that truth) is left out of *that rate* and stays in the
@@ -89,8 +89,8 @@ def group_counts(
     """Counts (G,) of one task: truth and decisions (N,) of 0 and 1, groups (N,) in [0, n_groups)."""
     index = as_indices(groups, len(np.asarray(truth)), n_groups, "groups")
     member = np.asarray(index[:, None] == np.arange(n_groups), dtype=np.float64)
-    found = _counts(_binary(truth, "truth")[:, None], _binary(decisions, "decisions")[:, None], member, n_groups)
-    return GroupCounts(*(array[0, 0] for array in found))
+    counts = _counts(_binary(truth, "truth")[:, None], _binary(decisions, "decisions")[:, None], member, n_groups)
+    return GroupCounts(*(array[0, 0] for array in counts))
 
 
 def matrix_counts(truth: NDArray[Any], decisions: NDArray[Any], attributes: NDArray[Any]) -> GroupCounts:
@@ -125,9 +125,9 @@ def class_counts(
     """
     size = len(np.asarray(labels))
     truth, member = as_indices(labels, size, n_classes, "labels"), as_indices(groups, size, n_groups, "groups")
-    given = np.asarray(predicted)
-    chosen = as_indices(np.where(given == -1, 0, given), size, n_classes, "predicted")
-    answered = given != -1
+    answers = np.asarray(predicted)
+    chosen = as_indices(np.where(answers == -1, 0, answers), size, n_classes, "predicted")
+    answered = answers != -1
     hit = answered & (chosen == truth)
 
     def cells(classes: Ints, rows: Bools) -> Ints:
@@ -172,7 +172,7 @@ def _gap(successes: Ints, trials: Ints, level: float) -> Gaps:
     most = np.where(other, pairs, -np.inf).max(axis=(-2, -1))
     value = _over(rates, known, -np.inf).max(axis=-1) - _over(rates, known, np.inf).min(axis=-1)
     defined = known.sum(axis=-1) >= 2
-    value, low, high = (np.where(defined, one, np.nan) for one in (value, np.maximum(least, 0), most))
+    value, low, high = (np.where(defined, side, np.nan) for side in (value, np.maximum(least, 0), most))
     return Gaps(value, low, high, defined, ~known)
 
 
@@ -180,19 +180,19 @@ def _over(values: Floats, known: Bools, other: float) -> Floats:
     return np.where(known, values, other)
 
 
-def _halfway(one: Floats, two: Floats) -> Floats:
-    return np.asarray((one + two) / 2.0)
+def _halfway(low: Floats, high: Floats) -> Floats:
+    return np.asarray((low + high) / 2.0)
 
 
-def _joined(one: Gaps, two: Gaps, join: Any) -> Gaps:
+def _joined(left: Gaps, right: Gaps, join: Any) -> Gaps:
     """Both gaps joined; of an undefined one the other stands in for the value, 0 and 1 for the limits."""
-    defined = one.defined | two.defined
-    value = join(np.where(one.defined, one.value, two.value), np.where(two.defined, two.value, one.value))
+    defined = left.defined | right.defined
+    value = join(np.where(left.defined, left.value, right.value), np.where(right.defined, right.value, left.value))
     low, high = (
-        np.where(defined, join(*(np.where(gap.defined, getattr(gap, side), unknown) for gap in (one, two))), np.nan)
+        np.where(defined, join(*(np.where(gap.defined, getattr(gap, side), unknown) for gap in (left, right))), np.nan)
         for side, unknown in (("low", 0.0), ("high", 1.0))
     )
-    return Gaps(value, low, high, defined, one.missing | two.missing)
+    return Gaps(value, low, high, defined, left.missing | right.missing)
 
 
 def _binary(values: NDArray[Any], where: str) -> NDArray[Any]:

@@ -96,8 +96,8 @@ def mean_distance(strokes: NDArray[np.bool_], skeletons: NDArray[np.bool_]) -> F
 def _blocks(images: NDArray[Any], measure: Any) -> Floats:
     """Apply `measure` to enlarged strokes and their skeletons, a block of images at a time."""
     light = _checked(images)
-    found = [_of_block(light[i : i + BLOCK], measure) for i in range(0, len(light), BLOCK)]
-    return np.concatenate(found) if found else np.zeros(0)
+    parts = [_of_block(light[i : i + BLOCK], measure) for i in range(0, len(light), BLOCK)]
+    return np.concatenate(parts) if parts else np.zeros(0)
 
 
 def _of_block(light: Floats, measure: Any) -> Floats:

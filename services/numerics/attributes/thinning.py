@@ -1,4 +1,4 @@
-"""Skeletons of binary images: the parallel thinning of Zhang & Suen (1984), for a whole stack of images at once.
+"""Skeletons of binary images: the parallel thinning of Zhang & Suen (1984), for a whole stack of images.
 
 The 8 neighbours of a pixel, clockwise from above, are the bits of a code of one byte; which codes are deleted in each
 of the two half-steps is a table of 256 entries, so a half-step is eight shifts and one look-up for all pixels.

@@ -73,11 +73,11 @@ class Boundaries:
                 raise fault(where, f"{places.shape[1]} finite numbers, one a dimension", f"shape {values.shape}")
         if not (width > 0).all():
             raise fault("unit", "positive numbers", f"{int((width <= 0).sum())} of {width.size} not positive")
-        found = cls(places, cut, middle, width)
-        moves = found.moves
+        boundaries = cls(places, cut, middle, width)
+        moves = boundaries.moves
         if wrong := int(np.count_nonzero(~((moves >= -_SLACK) & (moves <= 1.0 + _SLACK)))):
             raise fault("positions", "within one unit of the centre, each on its side", f"{wrong} outside or NaN")
-        return found
+        return boundaries
 
     @property
     def moves(self) -> Floats:
@@ -134,7 +134,7 @@ class ProjectionMetrics:
 
 
 def projection_metrics(
-    found: Boundaries, *, delta: float = 0.05, seed: int = 0, draws: int = 1000
+    boundaries: Boundaries, *, delta: float = 0.05, seed: int = 0, draws: int = 1000
 ) -> ProjectionMetrics:
     """Tol, Dev and Cou of all samples together.
 
@@ -144,22 +144,22 @@ def projection_metrics(
         draws: bootstrap resamples.
     """
     check_level(delta, "delta")
-    size, dimensions = found.tolerances.shape
+    size, dimensions = boundaries.tolerances.shape
     if not size:
         none = Estimate(None, reason=NO_SAMPLES)
         blank = (None,) * dimensions
         return ProjectionMetrics(
             none, none, none, (none,) * dimensions, (none,) * dimensions, blank, blank, None, 0, delta
         )
-    tol, dev = found.tolerances, found.deviations
-    cut = found.censored.mean(axis=(0, 2))
+    tol, dev = boundaries.tolerances, boundaries.deviations
+    cut = boundaries.censored.mean(axis=(0, 2))
     return ProjectionMetrics(
         tol=_means(tol.mean(axis=1, keepdims=True), np.array([2.0]), delta, seed)[0],
-        dev=_means(dev.mean(axis=1, keepdims=True), np.array([found.unit.mean() / 2.0]), delta, seed)[0],
+        dev=_means(dev.mean(axis=1, keepdims=True), np.array([boundaries.unit.mean() / 2.0]), delta, seed)[0],
         cou=_cou_estimate(tol, delta, seed, draws),
         tol_by_dimension=_means(tol, np.full(dimensions, 2.0), delta, seed),
-        dev_by_dimension=_means(dev, found.unit / 2.0, delta, seed),
-        lean_by_dimension=tuple(found.leans.mean(axis=0).tolist()),
+        dev_by_dimension=_means(dev, boundaries.unit / 2.0, delta, seed),
+        lean_by_dimension=tuple(boundaries.leans.mean(axis=0).tolist()),
         censored_by_dimension=tuple(cut.tolist()),
         censored=float(cut.mean()),
         samples=size,
@@ -168,7 +168,7 @@ def projection_metrics(
 
 
 def metrics_by_group(
-    found: Boundaries,
+    boundaries: Boundaries,
     groups: NDArray[np.integer[Any]],
     n_groups: int,
     *,
@@ -177,10 +177,10 @@ def metrics_by_group(
     draws: int = 1000,
 ) -> tuple[ProjectionMetrics, ...]:
     """One entry a group; each family of intervals holds for all groups with samples at once (Bonferroni)."""
-    index = as_indices(groups, len(found.positions), n_groups, "groups")
+    index = as_indices(groups, len(boundaries.positions), n_groups, "groups")
     level = delta / max(1, len(np.unique(index)))
     return tuple(
-        projection_metrics(found.take(np.flatnonzero(index == k)), delta=level, seed=seed, draws=draws)
+        projection_metrics(boundaries.take(np.flatnonzero(index == k)), delta=level, seed=seed, draws=draws)
         for k in range(n_groups)
     )
 

@@ -31,14 +31,14 @@ def bet_sizes(values: Floats, mask: Bools, alpha: float, *, anytime: bool = Fals
 
     ``v_t = (1/4 + sum_{i <= t} (x_i - mu_i)**2) / (t + 1)`` with ``mu_t = (1/2 + sum_{i <= t} x_i) / (t + 1)``.
     """
-    seen = np.cumsum(mask, axis=1)
-    mean = (0.5 + np.cumsum(np.where(mask, values, 0.0), axis=1)) / (seen + 1)
+    drawn = np.cumsum(mask, axis=1)
+    mean = (0.5 + np.cumsum(np.where(mask, values, 0.0), axis=1)) / (drawn + 1)
     spread = np.cumsum(np.where(mask, (values - mean) ** 2, 0.0), axis=1)
     variance = np.empty_like(spread)
     variance[:, 0] = 0.25
-    variance[:, 1:] = (0.25 + spread[:, :-1]) / (seen[:, :-1] + 1)
-    turn = np.maximum(seen, 1)
-    horizon = turn * np.log(turn + 1.0) if anytime else np.maximum(seen[:, -1:], 1)
+    variance[:, 1:] = (0.25 + spread[:, :-1]) / (drawn[:, :-1] + 1)
+    turn = np.maximum(drawn, 1)
+    horizon = turn * np.log(turn + 1.0) if anytime else np.maximum(drawn[:, -1:], 1)
     return np.where(mask, np.sqrt(-2.0 * np.log(alpha) / (variance * horizon)), 0.0)
 
 
@@ -58,7 +58,7 @@ def lower_bound(values: Floats, mask: Bools, alpha: float, *, anytime: bool = Fa
     """(G,) one-sided lower bounds on the means of rows of values (G, n) in [0, 1], each with confidence 1 - alpha.
 
     Samples of a row must be independent with one mean, in an order that does not depend on their values. With
-    `anytime`, the guarantee holds at all sample sizes at once.
+    `anytime`, the guarantee holds at all sample sizes jointly.
     """
     if values.shape[1] == 0:
         return np.zeros(values.shape[0])

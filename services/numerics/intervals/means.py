@@ -9,7 +9,7 @@ method                    guarantee                                             
 ``clopper-pearson``       exact, scores 0 or bound only                                     independent, one mean
 ========================  ================================================================  ==========================
 
-Two-sided intervals hold for all groups at once with probability at least 1 - delta (Bonferroni: delta / G each, G the
+Two-sided intervals hold for all groups jointly with probability at least 1 - delta (Bonferroni: delta / G each, G the
 number of groups with samples). One-sided bounds hold for each group alone.
 """
 
@@ -203,7 +203,7 @@ def simultaneous(
     seed: int | None = 0,
     anytime: bool = False,
 ) -> Intervals:
-    """Two-sided intervals for the means of all groups at once, jointly with probability at least 1 - delta.
+    """Two-sided intervals for the means of all groups, jointly with probability at least 1 - delta.
 
     Args:
         scores: (N,) in [0, bound].
@@ -220,8 +220,8 @@ def simultaneous(
     sample = Sample.of(scores, groups, n_groups, bound=bound, seed=seed)
     defined = sample.counts > 0
     chosen = method_for(method, binary=binary)
-    found = limits(sample, delta / (2 * max(1, int(defined.sum()))), chosen, anytime=anytime)
-    return _intervals(found, defined, chosen, delta, bound)
+    sides = limits(sample, delta / (2 * max(1, int(defined.sum()))), chosen, anytime=anytime)
+    return _intervals(sides, defined, chosen, delta, bound)
 
 
 def one_sided(
@@ -246,6 +246,6 @@ def one_sided(
     return _intervals(limits(sample, alpha, chosen, anytime=anytime), defined, chosen, alpha, bound)
 
 
-def _intervals(found: Bounds, defined: Bools, method: Method, delta: float, bound: float) -> Intervals:
-    low, high = (np.where(defined, side * bound, np.nan) for side in found)
+def _intervals(sides: Bounds, defined: Bools, method: Method, delta: float, bound: float) -> Intervals:
+    low, high = (np.where(defined, side * bound, np.nan) for side in sides)
     return Intervals(low, high, defined, defined & (low <= 0.0) & (high >= bound), method, delta, bound)

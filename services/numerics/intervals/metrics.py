@@ -180,7 +180,7 @@ def weakest_interval(
     at least that of the m smallest bounds. So the correction is for m groups and not for all; for m = 1 there is none,
     which is an intersection-union test (Berger 1982).
 
-    High: the mean of the m smallest of upper bounds that hold for all G groups at once (delta / G each, one-sided), for
+    High: the mean of the m smallest of upper bounds that hold for all G groups jointly (delta / G each, one-sided), for
     the mean of the m smallest rises with every mean. Here the correction is needed: any group, not only the weakest,
     may supply a bound that fails.
 
@@ -229,7 +229,7 @@ def mixed_level(alpha: float) -> float:
     return min(-float(np.expm1(-alpha)), 0.25)
 
 
-def metric_intervals(found: Disparity, box: Intervals, wcr: Estimate) -> MetricIntervals:
+def metric_intervals(metrics: Disparity, box: Intervals, wcr: Estimate) -> MetricIntervals:
     """Join the metrics with their ranges over the simultaneous box; `wcr` comes from `wcr_interval`.
 
     RDI, NRGC and FP hold jointly with probability at least 1 - delta, as all follow from one box. An estimate always
@@ -240,10 +240,10 @@ def metric_intervals(found: Disparity, box: Intervals, wcr: Estimate) -> MetricI
         return MetricIntervals(none, none, none, none)
     low, high = box.low[box.defined], box.high[box.defined]
     return MetricIntervals(
-        rdi=rdi_over(found.rdi, low, high, box.bound),
-        nrgc=nrgc_over(found.nrgc, low, high),
+        rdi=rdi_over(metrics.rdi, low, high, box.bound),
+        nrgc=nrgc_over(metrics.nrgc, low, high),
         wcr=wcr,
-        fp=fp_over(found.fp, low, high, box.bound, found.penalty),
+        fp=fp_over(metrics.fp, low, high, box.bound, metrics.penalty),
     )
 
 

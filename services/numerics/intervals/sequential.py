@@ -57,7 +57,7 @@ def upper_sequence(draws: ArrayLike, failures: ArrayLike, alpha: float) -> Float
 
     U_n = sup{kappa : E_below(n, k; kappa) < 1/alpha}, by bisection. The evidence falls with kappa wherever it matters:
     the mirrored prior Beta(1, a) has an increasing hazard, which makes its mean likelihood ratio monotone. So one U_n
-    certifies any number of kappas at once.
+    certifies any number of kappas jointly.
     """
     n, k = np.broadcast_arrays(np.asarray(draws), np.asarray(failures))
     low, high = k / np.maximum(n, 1.0), np.ones(n.shape)

@@ -64,8 +64,8 @@ def _image_problems(images: NDArray[Any], where: str) -> list[Problem]:
     if images.dtype != np.uint8 and images.dtype.kind != "f":
         problems.append(Problem(where, "images as uint8, or floats in [0, 1]", str(images.dtype)))
     elif images.dtype.kind == "f" and images.size and not (images.min() >= 0 and images.max() <= 1):
-        found = f"values from {images.min():g} to {images.max():g}"
-        problems.append(Problem(where, "floating images in [0, 1]", found, "divide by 255; normalise in the network"))
+        actual = f"values from {images.min():g} to {images.max():g}"
+        problems.append(Problem(where, "floating images in [0, 1]", actual, "divide by 255; normalise in the network"))
     return problems
 
 

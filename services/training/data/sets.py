@@ -49,8 +49,8 @@ def read_set(spec: DataSpec) -> TrainingSet:
     if spec.holdout:
         kept, out = holdout(data.labels, share=spec.holdout, seed=spec.seed)
         if not len(out):
-            found = "one sample of each class, all of them needed for training"
-            raise SourceError(Problem(f"{spec.label} (holdout)", "a class of two samples or more", found, MORE))
+            actual = "one sample of each class, all of them needed for training"
+            raise SourceError(Problem(f"{spec.label} (holdout)", "a class of two samples or more", actual, MORE))
         data, held = data.take(kept), data.take(out)
     return TrainingSet(data, held, _facts(spec, data, held, part.classes))
 

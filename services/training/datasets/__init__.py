@@ -125,10 +125,10 @@ def _folder(root: str | Path | None, dataset: Dataset, where: str) -> Path:
 def _shape_problems(part: Part, dataset: Dataset, where: str) -> list[Problem]:
     if not len(part.images):
         return [Problem(where, "at least one image", "none")]
-    found: tuple[Any, ...] = part.images.shape[1:]
-    if dataset.shape is None or found == dataset.shape:
+    shape: tuple[Any, ...] = part.images.shape[1:]
+    if dataset.shape is None or shape == dataset.shape:
         return []
-    return [Problem(where, f"images of shape {dataset.shape} (C, H, W)", f"{found}", "use the published files")]
+    return [Problem(where, f"images of shape {dataset.shape} (C, H, W)", f"{shape}", "use the published files")]
 
 
 def _class_problems(part: Part, dataset: Dataset, where: str) -> list[Problem]:

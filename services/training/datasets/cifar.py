@@ -64,8 +64,8 @@ def _unpickled(path: Path, hundred: bool) -> tuple[NDArray[np.uint8], NDArray[np
     labels = np.asarray(fields.get("fine_labels" if hundred else "labels", ()), dtype=np.int64)
     pixels = fields.get("data")
     if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.shape != (len(labels), PIXELS):
-        found = f"data {getattr(pixels, 'shape', None)} and {len(labels)} labels"
-        raise SourceError(Problem(str(path), f"data (N, {PIXELS}) uint8 and N labels", found, "fetch it again"))
+        actual = f"data {getattr(pixels, 'shape', None)} and {len(labels)} labels"
+        raise SourceError(Problem(str(path), f"data (N, {PIXELS}) uint8 and N labels", actual, "fetch it again"))
     return pixels, labels
 
 
@@ -73,8 +73,8 @@ def _load(path: Path) -> dict[str, Any]:
     try:
         fields = _ArraysOnly(io.BytesIO(path.read_bytes()), encoding="latin1").load()
     except (pickle.UnpicklingError, EOFError, ValueError, AttributeError, IndexError, KeyError, TypeError) as error:
-        found = f"a damaged or foreign file ({error})"
-        raise SourceError(Problem(str(path), "a batch of the authors' archive", found, "fetch it again")) from error
+        actual = f"a damaged or foreign file ({error})"
+        raise SourceError(Problem(str(path), "a batch of the authors' archive", actual, "fetch it again")) from error
     if not isinstance(fields, dict):
         raise SourceError(Problem(str(path), "a batch of the authors' archive", type(fields).__name__))
     return {key.decode() if isinstance(key, bytes) else str(key): value for key, value in fields.items()}

@@ -61,8 +61,8 @@ def centre(image: Image.Image, edge: int) -> Image.Image:
 def _tiny_train(root: Path, names: tuple[str, ...]) -> list[tuple[Path, int]]:
     missing = [name for name in names if not (root / "train" / name / "images").is_dir()]
     if missing:
-        found = f"{len(missing)} missing, for example {missing[0]}"
-        raise SourceError(Problem(str(root / "train"), "a folder for every class of wnids.txt", found))
+        actual = f"{len(missing)} missing, for example {missing[0]}"
+        raise SourceError(Problem(str(root / "train"), "a folder for every class of wnids.txt", actual))
     return only_images([(name, root / "train" / name / "images") for name in names], str(root / "train"))
 
 
@@ -74,8 +74,8 @@ def _tiny_validation(root: Path, names: tuple[str, ...]) -> list[tuple[Path, int
     rows = [line.split("\t")[:2] for line in annotations.read_text().splitlines() if line.strip()]
     faults = [row for row in rows if len(row) < 2 or row[1] not in index or not (folder / "images" / row[0]).is_file()]
     if faults:
-        found = f"{len(faults)} of {len(rows)} without, for example {' '.join(faults[0])}"
-        raise SourceError(Problem(str(annotations), "an image and a class of wnids.txt in every line", found))
+        actual = f"{len(faults)} of {len(rows)} without, for example {' '.join(faults[0])}"
+        raise SourceError(Problem(str(annotations), "an image and a class of wnids.txt in every line", actual))
     return [(folder / "images" / name, index[wnid]) for name, wnid in rows]
 
 

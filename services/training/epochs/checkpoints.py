@@ -117,13 +117,13 @@ def load_progress(folder: str) -> Progress | None:
         return None
     tensors, facts = load_tensors(url)
     if missing := [name for name in _FACTS if name not in facts]:
-        found = f"one without {', '.join(missing)}"
-        raise StorageError(Problem(url, "the progress of a training run", found, "remove the file and train again"))
+        actual = f"one without {', '.join(missing)}"
+        raise StorageError(Problem(url, "the progress of a training run", actual, "remove the file and train again"))
     try:
         return _progress(tensors, facts)
     except (TypeError, KeyError, AttributeError, ValueError) as error:
-        found, remedy = f"{type(error).__name__}: {error}", "remove the file and train again"
-        raise StorageError(Problem(url, "the progress of a training run", found, remedy)) from error
+        actual, remedy = f"{type(error).__name__}: {error}", "remove the file and train again"
+        raise StorageError(Problem(url, "the progress of a training run", actual, remedy)) from error
 
 
 def _progress(tensors: dict[str, Tensor], facts: dict[str, Any]) -> Progress:

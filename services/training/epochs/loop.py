@@ -54,7 +54,7 @@ def train(
         validation: held-out images and labels; None splits `recipe.holdout` of each class off, if that is above 0.
         classes: K; None takes the largest label.
         storage: folder or URL for checkpoints; a run found there goes on, if it is the same run.
-        on_epoch: told of each epoch after its checkpoint is written.
+        on_epoch: called with each epoch after its checkpoint is written.
 
     Raises:
         SourceError: images or labels are malformed, or a class has no sample.
@@ -114,16 +114,16 @@ def require_held_out(method: Method, recipe: Recipe, held: bool) -> None:
     Raises:
         ConfigError: naming everything that needs one.
     """
-    asked = {
+    needs = {
         f"method {method.name}": method.needs_validation,
         f"select={recipe.select}": recipe.select != "last",
         f"patience={recipe.patience}": recipe.patience is not None,
         "averaging=fair-ema": recipe.averaging is not None and recipe.averaging.kind == "fair-ema",
     }
     remedy = "give validation data or a recipe.holdout above 0; the test set is never used for selection"
-    if not held and any(asked.values()):
+    if not held and any(needs.values()):
         raise ConfigError(
-            [Problem(what, "a held-out split to judge by", "none", remedy) for what, needs in asked.items() if needs]
+            [Problem(what, "a held-out split to judge by", "none", remedy) for what, needed in needs.items() if needed]
         )
 
 

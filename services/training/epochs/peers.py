@@ -69,7 +69,7 @@ class Alone:
 
 
 class Group:
-    """The workers of torch's default process group, which whoever started them has set up."""
+    """The workers of torch's default process group, which their starter has set up."""
 
     def __init__(self) -> None:
         import torch.distributed as group
@@ -90,10 +90,10 @@ class Group:
 
     def gather(self, value: T) -> list[T]:
         """Every worker's value, by rank."""
-        found: list[Any] = [None] * self.size
+        values: list[Any] = [None] * self.size
         with _together():
-            self._group.all_gather_object(found, value)
-        return found
+            self._group.all_gather_object(values, value)
+        return values
 
     def agree(self, value: T) -> T:
         """The first worker's value."""

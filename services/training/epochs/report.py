@@ -1,4 +1,4 @@
-"""What a training run tells its caller."""
+"""What a training run reports to its caller."""
 
 from __future__ import annotations
 

@@ -96,17 +96,17 @@ class Run:
 
     def resume(self) -> None:
         """Take over the progress that storage holds, if it is this run's."""
-        found = load_progress(self.storage) if self.storage else None
-        self._require_same(0 if found is None else len(found.records))
-        if found is None:
+        progress = load_progress(self.storage) if self.storage else None
+        self._require_same(0 if progress is None else len(progress.records))
+        if progress is None:
             return
-        if found.identity != self.identity:
+        if progress.identity != self.identity:
             remedy = "choose another storage folder, or repeat the call with what it was started with"
             where = str(self.storage)
             raise ConfigError(Problem(where, "progress of this very run", "that of another method or data", remedy))
-        self.progress, self.kept, self.resumed_at = found, found.model, len(found.records)
-        self._restore(found)
-        if found.records:
+        self.progress, self.kept, self.resumed_at = progress, progress.model, len(progress.records)
+        self._restore(progress)
+        if progress.records:
             self.kept = self._selected()
 
     def _selected(self) -> dict[str, Tensor]:
@@ -117,16 +117,16 @@ class Run:
         except StorageError as error:
             if files.is_outage(error):
                 raise
-            found, remedy = error.problems[0].found, f"remove {PROGRESS} beside it and train again"
-            raise StorageError(Problem(url, "the selected weights of the epochs so far", found, remedy)) from error
+            actual, remedy = error.problems[0].found, f"remove {PROGRESS} beside it and train again"
+            raise StorageError(Problem(url, "the selected weights of the epochs so far", actual, remedy)) from error
 
     def _require_same(self, epochs: int) -> None:
         """All workers of a run must go on from the same epoch."""
         first = self.peers.agree(epochs)
         if not all(self.peers.gather(first == epochs)):
             remedy = "use storage that all nodes reach under this name"
-            found = f"{epochs} epochs where the first worker sees {first}"
-            raise StorageError(Problem(str(self.storage), "the same progress for all workers", found, remedy))
+            actual = f"{epochs} epochs where the first worker sees {first}"
+            raise StorageError(Problem(str(self.storage), "the same progress for all workers", actual, remedy))
 
     def _restore(self, progress: Progress) -> None:
         self.network.load_state_dict(progress.model)

@@ -37,17 +37,17 @@ class Adam:
         self._steps = int(state["steps"])
 
     def step(self, loss: Tensor) -> None:
-        """Move the parameters against the gradient of the loss; nobody else's gradients are touched."""
+        """Move the parameters against the gradient of the loss; no other gradients are touched."""
         parameters: list[Tensor] = list(self._parameters.values())
         gradients = list(torch.autograd.grad(loss, parameters))
         first, second = list(self._first.values()), list(self._second.values())
         self._steps += 1
         with torch.no_grad():
-            one, two = self._betas
-            torch._foreach_lerp_(first, gradients, 1.0 - one)
-            torch._foreach_mul_(second, two)
-            torch._foreach_addcmul_(second, gradients, gradients, 1.0 - two)
-            size = self._lr / (1.0 - one**self._steps)
-            spread = torch._foreach_sqrt(torch._foreach_div(second, 1.0 - two**self._steps))
+            beta1, beta2 = self._betas
+            torch._foreach_lerp_(first, gradients, 1.0 - beta1)
+            torch._foreach_mul_(second, beta2)
+            torch._foreach_addcmul_(second, gradients, gradients, 1.0 - beta2)
+            size = self._lr / (1.0 - beta1**self._steps)
+            spread = torch._foreach_sqrt(torch._foreach_div(second, 1.0 - beta2**self._steps))
             torch._foreach_add_(spread, EPSILON)
             torch._foreach_addcdiv_(parameters, first, spread, -size)

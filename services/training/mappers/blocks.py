@@ -50,8 +50,8 @@ class MapperModule(nn.Module):
 
     def __init__(self, latents: int, channels: int, size: int, width: int) -> None:
         super().__init__()
-        asked = {"latents": latents, "channels": channels, "width": width}
-        problems = [Problem(f"mapper.{name}", "at least 1", str(value)) for name, value in asked.items() if value < 1]
+        sizes = {"latents": latents, "channels": channels, "width": width}
+        problems = [Problem(f"mapper.{name}", "at least 1", str(value)) for name, value in sizes.items() if value < 1]
         if size < 4 or size % 4:
             problems.append(Problem("mapper.size", "a multiple of 4", str(size), "resize or pad the images"))
         if problems:

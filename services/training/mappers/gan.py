@@ -84,18 +84,18 @@ class GanObjective:
 
         encoded = mapper.encode(images)
         own = encoded[:, : mapper.noise]
-        jolt = recipe.jolt * torch.randn(own.shape, generator=draw, device=own.device)
-        back = mapper.decode(torch.cat([own + jolt, conditions], dim=1))
+        noise = recipe.noise_std * torch.randn(own.shape, generator=draw, device=own.device)
+        back = mapper.decode(torch.cat([own + noise, conditions], dim=1))
         adversarial = F.softplus(-self.critic(fake, conditions)).mean()
         rebuilt = F.mse_loss(back, images)
         regressed = F.mse_loss(mapper.encode(fake), latents) + F.mse_loss(encoded[:, mapper.noise :], conditions)
-        pull = own.square().mean()
+        penalty = own.square().mean()
         loss = recipe.adversarial * adversarial + recipe.reconstruction * rebuilt + recipe.regression * regressed
-        loss = loss + recipe.pull * pull
+        loss = loss + recipe.latent_penalty * penalty
         self.optimizers["mapper"].step(loss)
-        found = {"loss": loss, "critic": critic_loss.mean(), "adversarial": adversarial}
-        found |= {"reconstruction": rebuilt, "regression": regressed}
-        return {name: float(value.detach()) for name, value in found.items()}
+        losses = {"loss": loss, "critic": critic_loss.mean(), "adversarial": adversarial}
+        losses |= {"reconstruction": rebuilt, "regression": regressed}
+        return {name: float(value.detach()) for name, value in losses.items()}
 
 
 def conditional_gan(

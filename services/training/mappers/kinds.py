@@ -1,4 +1,4 @@
-"""The kinds of mappers that are trained here, and what they are told of each image: classes, measured attributes.
+"""The kinds of mappers that are trained here, and what conditions them for each image: classes, measured attributes.
 
 Conditions become latent columns behind the noise. The class comes first, one-hot, wherever it is listed, as
 `generated` asks; attributes are scaled to mean 0 and spread 1 over the training images.
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.errors import ClasswiseError, Problem
-from services.loading.samples.attributes import Asked, attribute_values, check_shape
+from services.loading.samples.attributes import Requested, attribute_values, check_shape
 from services.records.trials import CLASS, DataFacts
 from services.training.architectures.registry import seeded
 from services.training.data.sets import TrainingSet
@@ -28,7 +28,7 @@ LEAST_SPREAD = 1e-9
 
 @dataclass(frozen=True)
 class Conditions:
-    """What a conditional mapper is told.
+    """What conditions a mapper.
 
     Attributes:
         values: (N, A) float32, one row an image.
@@ -108,7 +108,7 @@ def conditions_of(data: TrainingSet, names: Sequence[str]) -> Conditions | None:
 def _shape_problems(data: TrainingSet, name: str) -> tuple[Problem, ...]:
     channels, height, width = data.facts.shape
     try:
-        check_shape((Asked(name, None),), (channels, height, width), data.facts.label)
+        check_shape((Requested(name, None),), (channels, height, width), data.facts.label)
     except ClasswiseError as error:
         return tuple(
             Problem(f"{data.facts.label} ({name})", problem.expected, problem.found) for problem in error.problems

@@ -37,7 +37,7 @@ def train_mapper(
         conditions: (N, A) numbers for a conditional GAN; scale them to about unit spread.
         factors: known generating factors by name, (N,) each, for the disentanglement.
         storage: folder or URL for checkpoints; a run found there goes on, if it is the same run.
-        on_epoch: told the losses of each epoch after its checkpoint is written.
+        on_epoch: called with the losses of each epoch after its checkpoint is written.
 
     Raises:
         SourceError: images or conditions are malformed.

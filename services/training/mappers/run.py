@@ -131,7 +131,7 @@ class MapperRun:
         self.resumed_at = len(self.records)
 
     def epochs(self) -> Iterator[MapperEpoch]:
-        """Train the epochs that are left; each is told after its checkpoint is written."""
+        """Train the epochs that are left; each is reported after its checkpoint is written."""
         for epoch in range(self.resumed_at, self.recipe.epochs):
             began = time.perf_counter()
             self.mapper.train()
@@ -161,8 +161,8 @@ class MapperRun:
         spread = latents.std(axis=0)
         active = int((spread >= COLLAPSED * spread.max()).sum())
         held = encodings(self.mapper, self._held, self.device) if self._factors else None
-        found = None if held is None else mutual_information_gap(held, self._factors)
-        return MapperReport(tuple(self.records), self._rebuilt(), active, found, self.resumed_at)
+        gap = None if held is None else mutual_information_gap(held, self._factors)
+        return MapperReport(tuple(self.records), self._rebuilt(), active, gap, self.resumed_at)
 
     def _learn_axes(self) -> NDArray[np.float64]:
         """Put mean and standard deviation of the encoded training data into the mapper; returns the encodings."""
@@ -174,13 +174,13 @@ class MapperRun:
     def _rebuilt(self) -> Reconstruction:
         """How well the images held out come back."""
         source = Images(self._held.images, self._held.labels, self.device)
-        given, back = [], []
+        originals, back = [], []
         with torch.no_grad():
             for rows in _blocks(len(source)):
                 images = source.rows(rows)
-                given.append(images.cpu().numpy())
+                originals.append(images.cpu().numpy())
                 back.append(self.mapper(images).cpu().numpy())
-        return reconstruction(np.concatenate(given), np.concatenate(back))
+        return reconstruction(np.concatenate(originals), np.concatenate(back))
 
     def _epoch(self, epoch: int) -> dict[str, float] | None:
         """Means of the losses over the training images; None when one of them is not finite."""

@@ -46,8 +46,8 @@ def generated(
     count = conditions if classes is None else classes
     listed = tuple(str(names).split(",")) if names is not None else None
     problems = [
-        Problem(f"generated ({where})", expected, found)
-        for where, expected, found, wrong in (
+        Problem(f"generated ({where})", expected, actual)
+        for where, expected, actual, wrong in (
             ("classes", f"at least 2, at most {conditions} conditions", str(count), not 2 <= count <= conditions),
             ("names", f"{count} names", str(len(listed or ())), listed is not None and len(listed) != count),
             ("n", f"at least {count}, one a class", str(n), n < count),
@@ -60,10 +60,10 @@ def generated(
     load_weights(mapper, Path(weights).expanduser(), where=f"generated ({weights})")
     labels = np.arange(n, dtype=np.int64) % count
     draws = generator(seed, Purpose.NOISE).standard_normal((n, latents + conditions))
-    asked = mapper.centre.double().numpy() + mapper.unit.double().numpy() * draws
-    asked[:, :latents] = draws[:, :latents]
-    asked[:, latents : latents + count] = np.eye(count)[labels]
-    images = _decoded(mapper, asked.astype(np.float32))
+    codes = mapper.centre.double().numpy() + mapper.unit.double().numpy() * draws
+    codes[:, :latents] = draws[:, :latents]
+    codes[:, latents : latents + count] = np.eye(count)[labels]
+    images = _decoded(mapper, codes.astype(np.float32))
     return (images, labels) if listed is None else (images, labels, listed)
 
 

@@ -56,7 +56,7 @@ def mapper_events(task: TrialTask, data: TrainingSet) -> Iterator[Begun | EpochD
 
 
 def point_of(record: MapperEpoch, recipe: MapperRecipe) -> EpochPoint:
-    """An epoch as trials tell of it."""
+    """An epoch as trials report it."""
     parts = {name: value for name, value in record.losses.items() if name != "loss"}
     loss = record.losses["loss"]
     return EpochPoint(record.epoch, loss, recipe.lr, record.seconds, Shares(), explained=record.explained, parts=parts)
@@ -88,7 +88,7 @@ def probe_mapper(kind: str, options: dict[str, Any], data: TrainingSet, recipe: 
 
 
 def _facts(report: MapperReport, latents: int, conditions: Conditions | None) -> MapperFacts:
-    quality, found = report.reconstruction, report.disentanglement
+    quality, gap = report.reconstruction, report.disentanglement
     first = latents - (0 if conditions is None else len(conditions.names))
     return MapperFacts(
         mse=quality.mse,
@@ -97,8 +97,8 @@ def _facts(report: MapperReport, latents: int, conditions: Conditions | None) ->
         held=quality.images,
         latents=latents,
         active=report.active,
-        mig=found.mig if found else None,
-        factors={name: FactorGap(gap, found.latent[name]) for name, gap in found.gaps.items()} if found else {},
+        mig=gap.mig if gap else None,
+        factors={name: FactorGap(value, gap.latent[name]) for name, value in gap.gaps.items()} if gap else {},
         names={first + index: name for index, name in enumerate(conditions.names)} if conditions else {},
         scales=conditions.scales if conditions else {},
     )
@@ -106,5 +106,5 @@ def _facts(report: MapperReport, latents: int, conditions: Conditions | None) ->
 
 def _unfaithful(facts: MapperFacts) -> str:
     share = "none" if facts.explained is None else f"{facts.explained:.1%}"
-    asked = f"at least {LEAST_EXPLAINED:.0%} are asked"
-    return f"does not reconstruct: cannot judge (it explains {share} of the variance held out, {asked})"
+    requirement = f"at least {LEAST_EXPLAINED:.0%} are asked"
+    return f"does not reconstruct: cannot judge (it explains {share} of the variance held out, {requirement})"

@@ -55,8 +55,8 @@ class VaeObjective:
         divergence = 0.5 * (mean.square() + log_variance.exp() - 1.0 - log_variance).sum() / len(images)
         loss = likelihood + self.recipe.beta * divergence
         self.optimizers["mapper"].step(loss)
-        found = {"loss": loss, "reconstruction": likelihood, "divergence": divergence}
-        return {name: float(value.detach()) for name, value in found.items()}
+        losses = {"loss": loss, "reconstruction": likelihood, "divergence": divergence}
+        return {name: float(value.detach()) for name, value in losses.items()}
 
 
 def vae(latents: int = 10, channels: int = 1, size: int = 28, width: int = 16) -> Vae:

@@ -48,11 +48,11 @@ def method_from(fields: Mapping[str, Any] | str, *, where: str = "method") -> Me
     """
     if isinstance(fields, str):
         fields = json.loads(fields) if fields.startswith("{") else {"name": fields}
-    given = {key: value for key, value in fields.items() if key != "version"}
-    if "name" not in given:
-        raise ConfigError(Problem(where, "a mapping with a `name`", repr(sorted(given))))
-    kind = METHODS.get(str(given["name"]), where=f"{where}.name")
+    options = {key: value for key, value in fields.items() if key != "version"}
+    if "name" not in options:
+        raise ConfigError(Problem(where, "a mapping with a `name`", repr(sorted(options))))
+    kind = METHODS.get(str(options["name"]), where=f"{where}.name")
     try:
-        return kind.model_validate(given)
+        return kind.model_validate(options)
     except ValidationError as error:
         raise ConfigError(from_validation(error, where)) from error

@@ -151,14 +151,14 @@ def test_an_audit_past_its_deadline_ends_with_its_shards_kept(digits_fleet: dict
 
     class Slow(Quiet):
         def done(self, receipt: Receipt) -> None:
-            while receipt.task.kind == "logits" and not stop.asked():
+            while receipt.task.kind == "logits" and not stop.requested():
                 time.sleep(0.05)
 
     with pytest.raises(DeadlinePassed, match=r"resources\.deadline.*finished shards"):
         run_audit(validate_fleet(late), Slow())
     resumed = run_audit(validate_fleet(digits_fleet), Quiet())
     assert 0 < sum(model.forwards for model in resumed.result.models) < 899 * 3
-    assert not stop.asked()
+    assert not stop.requested()
 
 
 def test_a_deadline_that_does_not_pass_changes_nothing(digits_fleet: dict[str, Any]) -> None:

@@ -18,7 +18,7 @@ from jobs.cli import app
 from jobs.leaderboard.leaderboard import Leaderboard, Request, make_leaderboard
 from jobs.leaderboard.metrics import Choice
 from services.errors import ConfigError
-from services.records import AuditResult
+from services.records import AuditResult, Estimate
 
 pytestmark = pytest.mark.filterwarnings("default::DeprecationWarning", "default::FutureWarning")
 
@@ -26,7 +26,8 @@ PROBACC = ("probacc/uniform-0.08/certified", "probacc/uniform-0.08/possible")
 SERIES = ("clean", "pgd20/linf-0.03137", "pr/uniform-0.08", *PROBACC)
 METHODS = {"ERM": (0.95, 0.0, 0.7, 0.6, 0.7), "PGD": (0.85, 0.5, 0.9, 0.8, 0.85), "MART": (0.8, 0.55, 0.9, 0.8, 0.8)}
 ERRORS = {"ERM": (0.0, 0.04, 3.0), "PGD": (0.25, 0.1, 30.0), "MART": (0.17, 0.07, 22.0)}
-PARTS = ("ge/pgd20/linf-0.03137", "ge/pr/uniform-0.08", "train/seconds_per_epoch")
+GAPS = ("pgd20/linf-0.03137", "pr/uniform-0.08")
+PARTS = (*(f"ge/{key}" for key in GAPS), "train/seconds_per_epoch")
 
 
 def model(method: str, seed: int, dataset: str = "cifar10", **more: str) -> tuple[dict[str, str], dict[str, float]]:
@@ -35,18 +36,14 @@ def model(method: str, seed: int, dataset: str = "cifar10", **more: str) -> tupl
     return tags, dict(zip(SERIES, values, strict=True))
 
 
-def trained(seed: int) -> dict[str, dict[str, float]]:
-    """Further metrics of the models of that seed, as the training service logs them."""
-    found = {}
-    for method, values in ERRORS.items():
-        limits = {
-            f"{key}{side}": value + step for key, value in zip(PARTS[:2], values, strict=False) for side, step in _SIDES
-        }
-        found[f"{method.lower()}-{seed}"] = {**dict(zip(PARTS, values, strict=True)), **limits}
-    return found
-
-
-_SIDES = (("_low", -0.01), ("_high", 0.01))
+def trained(seed: int) -> dict[str, Any]:
+    """What the training service adds to the models of that seed."""
+    gaps, seconds = {}, {}
+    for method, (*values, epoch) in ERRORS.items():
+        name = f"{method.lower()}-{seed}"
+        gaps[name] = {key: Estimate(value, value - 0.01, value + 0.01) for key, value in zip(GAPS, values, strict=True)}
+        seconds[name] = epoch
+    return {"gaps": gaps, "seconds": seconds}
 
 
 @pytest.fixture(scope="session")
@@ -60,7 +57,7 @@ def board_store(
     uri = migrated_store(tmp_path_factory.mktemp("boards"))
     for seed in (0, 1):
         models = {f"{method.lower()}-{seed}": model(method, seed) for method in METHODS}
-        log_board(board_audit(f"2026-{seed}", models, fleet="sweep", half=0.02), uri, trained(seed))
+        log_board(board_audit(f"2026-{seed}", models, fleet="sweep", half=0.02, **trained(seed)), uri)
     plain = {name: ({"dataset": "mnist"}, {"clean": value, SERIES[1]: 0.0}) for name, value in (("a", 0.9), ("b", 0.8))}
     log_board(board_audit("2026-m", plain, fleet="digits", digest="77" * 16), uri)
     return uri

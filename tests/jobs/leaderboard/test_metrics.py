@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from jobs.leaderboard.metrics import Choice, board_metrics, check_choice, keys_of, left_out, numbers, resolved
+from jobs.leaderboard.metrics import Choice, board_metrics, check_choice, left_out, numbers, resolved
 from jobs.terminal.options import pairs
 from services.errors import ConfigError
 from services.records.estimates import Estimate
-from tracking.leaderboard.records import Entry
+from tracking.leaderboard.records import Entry, merged
 
 WHOLE = (
     "clean/aggregate",
@@ -147,7 +147,7 @@ def test_weights_bring_in_other_names_and_take_out_those_of_the_preset() -> None
 )
 def test_what_cannot_be_meant_is_refused(choice: Choice, told: list[str]) -> None:
     with pytest.raises(ConfigError) as caught:
-        check_choice(choice, keys_of(entries(WHOLE)))
+        check_choice(choice, merged(entries(WHOLE)))
     assert len(caught.value.problems) == len(told)
     for pattern in told:
         assert caught.match(pattern)
@@ -155,7 +155,7 @@ def test_what_cannot_be_meant_is_refused(choice: Choice, told: list[str]) -> Non
 
 def test_a_choice_that_can_be_meant_passes() -> None:
     weights = {"mine": 0.5, "nrgc": 1.0, "clean/wcr": 0.0}
-    check_choice(Choice(metrics=("mine=pr/uniform-0.08", "clean/wcr"), weights=weights), keys_of(entries(WHOLE)))
+    check_choice(Choice(metrics=("mine=pr/uniform-0.08", "clean/wcr"), weights=weights), merged(entries(WHOLE)))
 
 
 def test_pairs_and_numbers_of_the_command_line() -> None:

@@ -11,6 +11,7 @@ from jobs.leaderboard.checks import measure_notes
 from jobs.leaderboard.rows import rows, settings
 from services.records.estimates import Estimate
 from tracking.leaderboard.records import AuditedModel
+from tracking.leaderboard.spelled import number
 
 Make = Callable[..., AuditedModel]
 
@@ -138,16 +139,16 @@ def test_settings_keep_data_sets_threat_models_and_samples_apart(model: Make) ->
 
 def test_great_scores_at_several_temperatures_are_noted(model: Make) -> None:
     models = [model("a"), model("b", temperature="2.7"), model("c", temperature="")]
-    (note,) = measure_notes(["great-softmax/aggregate", "clean/aggregate"], models, {})
+    (note,) = measure_notes([number("great-softmax"), number("clean")], models, {})
     assert note.startswith("great-softmax was measured at different temperatures (1.0, 2.7)")
-    assert measure_notes(["great-softmax/wcr"], models[:1] * 2, {}) == []
+    assert measure_notes([number("great-softmax/wcr")], models[:1] * 2, {}) == []
 
 
 def test_a_generalisation_error_is_measured_as_its_series(model: Make) -> None:
     measures = {"audit-a": [{"name": "pr", "draws": 50}], "audit-b": ["pr"], "audit-c": [3, {"name": 3}, {"no": 1}]}
     models = [model("a"), model("b"), model("c")]
     told = "pr/uniform-0.08 was measured in different ways: draws 50 or 100"
-    assert measure_notes(["ge/pr/uniform-0.08", "pr/uniform-0.08/aggregate"], models, measures) == [told]
+    assert measure_notes([number("ge/pr/uniform-0.08"), number("pr/uniform-0.08")], models, measures) == [told]
     certified = {"audit-a": [{"name": "probacc", "alpha": 0.01}], "audit-b": ["probacc"]}
-    (note,) = measure_notes(["probacc/uniform-0.08/aggregate"], models, certified)
+    (note,) = measure_notes([number("probacc/uniform-0.08/certified")], models, certified)
     assert note.endswith("alpha 0.01 or 0.05")

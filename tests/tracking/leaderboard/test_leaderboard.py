@@ -18,6 +18,8 @@ from rich.console import Console
 
 from services.numerics.composite import composite
 from services.records.estimates import Estimate
+from tracking.leaderboard.catalogue import Catalogue
+from tracking.leaderboard.numbers import decimals, natural
 from tracking.leaderboard.records import (
     Board,
     Entry,
@@ -26,12 +28,8 @@ from tracking.leaderboard.records import (
     csv_text,
     fill_parquet,
     flat_rows,
-    formatted,
-    lower_is_better,
-    natural,
-    range_of,
-    reading_order,
 )
+from tracking.leaderboard.spelled import number
 from tracking.leaderboard.terminal import MOST_ROWS, board_text
 
 Make = Callable[..., Board]
@@ -59,7 +57,7 @@ def test_table_4_comes_first_and_in_its_order() -> None:
         "train/seconds_per_epoch",
     ]
     mixed = random.Random(1).sample(expected, len(expected))
-    assert mixed != expected and sorted(mixed, key=reading_order) == expected
+    assert mixed != expected and Catalogue().sorted(mixed) == expected
 
 
 def test_numbers_in_names_are_compared_as_numbers() -> None:
@@ -81,19 +79,19 @@ def test_numbers_in_names_are_compared_as_numbers() -> None:
     ],
 )
 def test_which_numbers_are_better_when_smaller(key: str, lower: bool) -> None:
-    assert lower_is_better(key) is lower
+    assert number(key).lower_is_better is lower
 
 
 def test_the_range_that_a_key_tells() -> None:
-    assert range_of("pgd20x5/linf-0.1/wcr") == range_of("great/nrgc") == (0.0, 1.0)
-    assert range_of("great-softmax/aggregate") == (0.0, float("inf"))
-    assert range_of("ge/clean")[0] == range_of("clean/fp")[0] == -float("inf")
+    assert number("pgd20x5/linf-0.1/wcr").range == number("great/nrgc").range == (0.0, 1.0)
+    assert number("great-softmax/aggregate").range == (0.0, float("inf"))
+    assert number("ge/clean").range[0] == number("clean/fp").range[0] == -float("inf")
 
 
 def test_numbers_are_told_in_five_characters() -> None:
-    told_ = [formatted("a", value) for value in (0.8341, -0.0124, 1.2049, 12.345, 1.0, 0.0, None)]
-    assert told_ == [".834", "-.012", "1.205", "12.35", "1.000", ".000", "–"]
-    assert [formatted("train/seconds_per_epoch", value) for value in (0.041, 3.0, 61.24, 164.4)] == [
+    texts = [decimals(value) for value in (0.8341, -0.0124, 1.2049, 12.345, 1.0, 0.0, None)]
+    assert texts == [".834", "-.012", "1.205", "12.35", "1.000", ".000", "–"]
+    assert [number("train/seconds_per_epoch").formatted(value) for value in (0.041, 3.0, 61.24, 164.4)] == [
         "0.04",
         "3.00",
         "61.2",

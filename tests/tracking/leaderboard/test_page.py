@@ -16,7 +16,8 @@ import pytest
 from services.numerics.composite import composite, pareto_front, places, with_leader
 from services.records.estimates import Estimate
 from tracking.leaderboard.page import render
-from tracking.leaderboard.records import NOT_MEASURED, SCALE, Board, Entry, limits
+from tracking.leaderboard.records import NOT_MEASURED, SCALE, Board, Entry
+from tracking.leaderboard.spelled import number
 
 Make = Callable[..., Board]
 ROWS = """return [...document.querySelectorAll('#rows tbody tr')].map(row => ({
@@ -131,7 +132,7 @@ def by_python(board: Board, entries: Sequence[Entry], weights: Sequence[float]) 
 
     def table(keys: Sequence[str], side: int) -> np.ndarray:
         cells = [[entry.numbers.get(key, NOT_MEASURED) for key in keys] for entry in entries]
-        sides = [[(c.value, *limits(k, c))[side] for k, c in zip(keys, row, strict=True)] for row in cells]
+        sides = [[(c.value, *number(k).limits(c))[side] for k, c in zip(keys, row, strict=True)] for row in cells]
         return np.array([[np.nan if cell is None else cell for cell in row] for row in sides], dtype=float)
 
     keys = [metric.key for metric in board.metrics]

@@ -13,7 +13,8 @@ import pytest
 from services.errors import TrackingError
 from services.records import AuditResult
 from services.records.estimates import Estimate
-from tracking.leaderboard.model import numbers_of, worst_classes
+from tracking.leaderboard.catalogue import of_keys
+from tracking.leaderboard.model import explained, numbers_of
 from tracking.leaderboard.runs import read_models, read_values
 
 pytestmark = pytest.mark.filterwarnings("default::DeprecationWarning", "default::FutureWarning")
@@ -36,8 +37,8 @@ def store(
     both = {"erm": (trained("ERM", 0), SERIES), "pgd": (trained("PGD", 0, team="o'brien"), SERIES)}
     log_board(board_audit("2026-a", both), uri)
     later = {"erm": (trained("ERM", 0), {**SERIES, "clean": 0.8}), "pgd": (trained("PGD", 0, team="o'brien"), SERIES)}
-    extra = {"pgd": {"ge/clean": 0.05, "ge/clean_low": 0.01, "ge/clean_high": 0.09, "train/seconds_per_epoch": 2.5}}
-    log_board(board_audit("2026-b", later, measures=["clean", {"name": "pgd", "restarts": 2}]), uri, extra)
+    training = {"gaps": {"pgd": {"clean": Estimate(0.05, 0.01, 0.09)}}, "seconds": {"pgd": 2.5}}
+    log_board(board_audit("2026-b", later, measures=["clean", {"name": "pgd", "restarts": 2}], **training), uri)
     log_board(board_audit("2026-c", {"erm": (trained("ERM", 0), SERIES)}, digest="77" * 16), uri)
     log_board(board_audit("2026-d", {"erm": ({}, SERIES)}, fleet="other", epsilon=None), uri)
     return uri
@@ -206,14 +207,19 @@ def test_an_unreachable_server_costs_seconds_and_hides_the_password() -> None:
     assert "sync" not in caught.value.problems[0].remedy
 
 
+def by_keys(metrics: dict[str, float], undefined: dict[str, str] | None = None) -> dict[str, Estimate]:
+    """The numbers of a run of 0.1.0, which says nothing of its series but their keys."""
+    return numbers_of(of_keys([*metrics, *(undefined or {})]), metrics, undefined or {})
+
+
 def test_what_is_no_number_has_no_place() -> None:
     metrics = {"a/aggregate": math.nan, "b/aggregate": 1.797e308, "c/aggregate": 0.5, "c/aggregate_low": math.nan}
-    assert numbers_of(metrics, {}) == {"c/aggregate": Estimate(0.5)}
+    assert by_keys(metrics) == {"c/aggregate": Estimate(0.5)}
 
 
 def test_an_undefined_number_keeps_its_reason_unless_there_is_one_after_all() -> None:
     undefined = {"a/nrgc": "all scores are 0", "a/wcr": "late", "a/class/c001_x": "no samples"}
-    found = numbers_of({"a/wcr": 0.5}, undefined)
+    found = by_keys({"a/wcr": 0.5}, undefined)
     assert found == {"a/nrgc": Estimate(None, reason="all scores are 0"), "a/wcr": Estimate(0.5)}
 
 
@@ -225,18 +231,18 @@ def test_what_is_known_between_two_shares_is_one_number() -> None:
         "ge/probacc/u/certified/aggregate": 0.1,
         "ge/probacc/u/possible/aggregate": 0.1,
     }
-    found = numbers_of(metrics, {})
+    found = by_keys(metrics)
     assert found["probacc/u/aggregate"] == Estimate(0.7, 0.65, 0.8)
     assert "ge/probacc/u/aggregate" not in found
-    both = numbers_of({**metrics, "probacc/u/possible/aggregate_high": 0.85}, {})
+    both = by_keys({**metrics, "probacc/u/possible/aggregate_high": 0.85})
     assert both["probacc/u/aggregate"].high == 0.85
 
 
 def test_a_series_whose_name_ends_like_a_limit_is_no_limit() -> None:
-    found = numbers_of({"ge/mine_low": 0.1, "ge/other": 0.2, "ge/other_low": 0.1}, {})
+    found = by_keys({"ge/mine_low": 0.1, "ge/other": 0.2, "ge/other_low": 0.1})
     assert found == {"ge/mine_low": Estimate(0.1), "ge/other": Estimate(0.2, 0.1)}
 
 
 def test_the_weakest_class_is_read_from_the_keys() -> None:
     metrics = {"a/class/c003_cat": 0.4, "a/class/c010_red_fox": 0.1, "a/class_low/c003_cat": 0.0, "b/x/class/c007": 0.2}
-    assert worst_classes(metrics) == {"a": "red_fox", "b/x": "7"}
+    assert explained({}, metrics)[2] == {"a": "red_fox", "b/x": "7"}

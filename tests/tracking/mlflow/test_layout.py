@@ -10,12 +10,12 @@ from tracking.bundle.summary import leaderboard
 from tracking.mlflow.layout import (
     MAX_PARAM,
     MAX_TABLE_ROWS,
-    MAX_TAG,
     MODELS_TAG,
     child_content,
     parent_content,
     table_rows,
 )
+from tracking.mlflow.series_tag import MAX_TAG
 
 
 def test_a_child_carries_aggregates_and_the_five_worst_classes(gf_audit: AuditResult) -> None:

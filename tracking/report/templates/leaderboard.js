@@ -11,7 +11,7 @@
     made.append(...children);
     return made;
   };
-  const told = (value, key = "") => {
+  const format = (value, key = "") => {
     if (value === null || value === undefined) return "–";
     if (key.startsWith("train/")) return value.toFixed(value < 9.995 ? 2 : value < 99.95 ? 1 : 0);
     return Math.abs(value) < 9.9995 ? value.toFixed(3) : value.toPrecision(4);
@@ -114,7 +114,7 @@
       cell.querySelector(".remark").style.whiteSpace = "normal";
       return cell;
     }
-    cell.append(element("b", { textContent: told(value) }));
+    cell.append(element("b", { textContent: format(value) }));
     if (low === null || high === null) {
       cell.append(" ", element("span", { className: "remark", textContent: "range unknown" }));
       return cell;
@@ -125,7 +125,7 @@
     const bar = element("span", { className: ["range", ...beyond].join(" "), ariaHidden: "true" }, element("i"), element("em"));
     bar.children[0].style.cssText = `left:${100 * cut(low)}%;right:${100 * (1 - cut(high))}%`;
     bar.children[1].style.left = `${100 * cut(value)}%`;
-    const numbers = `${told(low)} to ${told(high)}`, wide = ranking.wide(line.score);
+    const numbers = `${format(low)} to ${format(high)}`, wide = ranking.wide(line.score);
     cell.append(" ", element("span", { className: "remark", textContent: wide ? "wider than the scale" : numbers, title: wide ? numbers : "" }), bar);
     return cell;
   };
@@ -153,10 +153,10 @@
     }
     const [value, low, high, sd] = found;
     cell.dataset.value = String(value);
-    cell.append(told(value, key));
+    cell.append(format(value, key));
     const remarks = [];
-    if (!key.startsWith("train/") && (low !== null || high !== null)) remarks.push(low === null ? `at most ${told(high)}` : high === null ? `at least ${told(low)}` : `${told(low)} to ${told(high)}`);
-    if (sd !== null) remarks.push(`sd ${told(sd, key)}`);
+    if (!key.startsWith("train/") && (low !== null || high !== null)) remarks.push(low === null ? `at most ${format(high)}` : high === null ? `at least ${format(low)}` : `${format(low)} to ${format(high)}`);
+    if (sd !== null) remarks.push(`sd ${format(sd, key)}`);
     cell.append(element("span", { className: "remarks" }, ...remarks.map((remark) => element("span", { className: "remark", textContent: remark }))));
     return cell;
   };
@@ -238,17 +238,17 @@
     const colour = (kind) => kind < 0 ? grey : colours[kind % colours.length];
     const points = shown.filter(({ row }) => known(row.cells[x.column]) && known(row.cells[y.column])).map(({ row, front, place, score }) => {
       const kind = kinds.indexOf(row.method);
-      const numbers = [x, y, ...(size ? [size] : [])].map((metric) => `${metric.name} ${known(row.cells[metric.column]) ? told(row.cells[metric.column][0], board.columns[metric.column].key) : "–"}`);
-      const standing = place === null ? "no score" : `place ${place}, score ${told(score.value)}`;
+      const numbers = [x, y, ...(size ? [size] : [])].map((metric) => `${metric.name} ${known(row.cells[metric.column]) ? format(row.cells[metric.column][0], board.columns[metric.column].key) : "–"}`);
+      const standing = place === null ? "no score" : `place ${place}, score ${format(score.value)}`;
       return {
         name: row.name, x: row.cells[x.column], y: row.cells[y.column], front: Boolean(front), kind: Math.max(0, kind), colour: colour(kind),
         size: size && known(row.cells[size.column]) ? row.cells[size.column][0] : null, row: board.rows.indexOf(row),
-        told: `${row.name}${row.source ? " (published)" : ""}: ${numbers.join(", ")}; ${standing}${front ? "; on the front" : ""}`,
+        label: `${row.name}${row.source ? " (published)" : ""}: ${numbers.join(", ")}; ${standing}${front ? "; on the front" : ""}`,
       };
     });
     const axis = (metric) => ({ name: metric.name === board.columns[metric.column].key ? metric.name : `${metric.name} (${board.columns[metric.column].key})`, lower: lower(metric.column) });
     scatter.draw($("scatter"), points, axis(x), axis(y), (point, shape) => {
-      $("point").textContent = point.told;
+      $("point").textContent = point.label;
       document.querySelectorAll(".lit").forEach((lit) => lit.classList.remove("lit"));
       shape.classList.add("lit");
       table.querySelector(`tr[data-row="${point.row}"]`)?.classList.add("lit");

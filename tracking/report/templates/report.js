@@ -1,7 +1,7 @@
 (() => {
   const { compare, mark, number, option } = classwise;
 
-  // Figures: drawn when they come into view, the library run before the first one, so that a large report opens at once.
+  // Figures: drawn when they come into view, the library run before the first one, so that a large report opens immediately.
   const style = () => getComputedStyle(document.documentElement);
   const draw = (canvas) => {
     const source = document.querySelector(`script[data-for="${canvas.id}"]`);
@@ -138,10 +138,10 @@
       const body = document.createElement("tbody");
       for (const row of chosen.slice(0, shown)) {
         const line = body.insertRow();
-        for (const [, get, , told = String] of columns) {
+        for (const [, get, , format = String] of columns) {
           const value = get(row);
           const cell = line.insertCell();
-          const full = value === null ? "–" : told(value);
+          const full = value === null ? "–" : format(value);
           const inner = document.createElement("bdi");
           inner.textContent = full.length > 60 ? full.slice(0, 59) + "…" : full;
           if (full.length > 60) cell.title = full.slice(0, 1000);

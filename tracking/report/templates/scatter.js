@@ -71,7 +71,7 @@ const scatter = (() => {
     }
   };
 
-  // points: { name, x, y, size, kind, colour, front, told }, x and y cells of [value, low, high].
+  // points: { name, x, y, size, kind, colour, front, label }, x and y cells of [value, low, high].
   const draw = (host, points, x, y, onPick) => {
     host.replaceChildren();
     if (!points.length) {
@@ -104,7 +104,7 @@ const scatter = (() => {
     }));
     svg.append(make("path", { class: "front", d: staircase(placed, x, y, box) }));
     for (const point of [...placed].sort((a, b) => b.r - a.r)) {
-      const mark = make("g", { class: "mark", tabindex: 0, role: "img", "aria-label": point.told });
+      const mark = make("g", { class: "mark", tabindex: 0, role: "img", "aria-label": point.label });
       for (const [cell, to, place] of [[point.x, toX, "x"], [point.y, toY, "y"]]) {
         if (cell[1] === null || cell[2] === null) continue;
         const ends = place === "x" ? { x1: to(cell[1]), x2: to(cell[2]), y1: point.py, y2: point.py } : { x1: point.px, x2: point.px, y1: to(cell[1]), y2: to(cell[2]) };

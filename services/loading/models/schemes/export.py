@@ -53,8 +53,8 @@ def open_exported(path: Path, request: Request) -> Opened:
     if file_kind(path, name) != "zip":
         raise SourceError(Problem(name, "a .pt2 archive of torch.export.save", f"another kind of file at {path}"))
     try:
-        found = members(path)
-        unsafe = code_in(found)
+        files = members(path)
+        unsafe = code_in(files)
     except _DAMAGE as error:
         raise SourceError(_no_graph(name, path, error)) from error
     if unsafe and not request.spec.allow_unpickling:
@@ -63,7 +63,7 @@ def open_exported(path: Path, request: Request) -> Opened:
         raise SourceError(Problem(name, "an archive of tensors only", danger, remedy))
     try:
         with nullcontext() if unsafe else tensors_only():
-            program = torch.export.load(path if unsafe else archive_of(found))
+            program = torch.export.load(path if unsafe else archive_of(files))
             facts = {"weights_sha256": sha256(path), **({"unpickled": True} if unsafe else {})}
             return opened_program(program, request.device, facts)
     except Exception as error:
@@ -98,19 +98,19 @@ def fixed_batch(program: Any) -> int | None:
 
 def baked_train_mode(program: Any) -> list[str]:
     """Operators whose `train` or `training` argument is the constant True."""
-    found = set()
+    layers = set()
     for node in program.graph.nodes:
         schema = getattr(node.target, "_schema", None)
         for position, argument in enumerate(schema.arguments if schema else ()):
             if argument.name in {"train", "training"}:
                 value = node.args[position] if position < len(node.args) else node.kwargs.get(argument.name)
-                found |= {str(node.target).removeprefix("aten.").removesuffix(".default")} if value is True else set()
-    return sorted(found)
+                layers |= {str(node.target).removeprefix("aten.").removesuffix(".default")} if value is True else set()
+    return sorted(layers)
 
 
 def _no_graph(name: str, path: Path, error: Exception) -> Problem:
-    found = f"{type(error).__name__}: {one_line(error)}"
-    return Problem(name, f"an exported graph at {path}", found, "export it again")
+    actual = f"{type(error).__name__}: {one_line(error)}"
+    return Problem(name, f"an exported graph at {path}", actual, "export it again")
 
 
 def ingredients(uri: SourceUri) -> Iterator[tuple[str, str]]:

@@ -53,8 +53,8 @@ class LogitTable:
         missing = int(np.sum(rows < 0))
         if missing:
             example = int(np.asarray(ids)[rows < 0][0])
-            found = f"{missing} of {len(ids)} missing, for example id {example}"
-            raise SourceError(Problem(f"{self.where} (ids)", "logits for every sample", found, "score them all"))
+            actual = f"{missing} of {len(ids)} missing, for example id {example}"
+            raise SourceError(Problem(f"{self.where} (ids)", "logits for every sample", actual, "score them all"))
         return self.logits[rows]
 
     def label_problems(self, ids: NDArray[np.int64], labels: NDArray[np.int64]) -> list[Problem]:
@@ -65,9 +65,9 @@ class LogitTable:
         wrong = int(np.sum(self.labels[rows] != labels))
         if not wrong:
             return []
-        found = f"{wrong} of {len(ids)} that differ"
+        actual = f"{wrong} of {len(ids)} that differ"
         return [
-            Problem(f"{self.where} (labels)", "the samples' labels", found, "check the order of rows, or store ids")
+            Problem(f"{self.where} (labels)", "the samples' labels", actual, "check the order of rows, or store ids")
         ]
 
     def _rows(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -103,8 +103,8 @@ def _from_parquet(path: Path, where: str) -> dict[str, NDArray[Any]]:
     try:
         return _columns(read_parquet(path, where))
     except (pa.ArrowException, OSError, ValueError, TypeError) as error:
-        found = one_line(error)
-        raise SourceError(Problem(f"{where} (logits)", LAYOUT, found, "write the file again")) from error
+        actual = one_line(error)
+        raise SourceError(Problem(f"{where} (logits)", LAYOUT, actual, "write the file again")) from error
 
 
 def _columns(table: Any) -> dict[str, NDArray[Any]]:
@@ -121,8 +121,8 @@ def _columns(table: Any) -> dict[str, NDArray[Any]]:
 def _table(columns: dict[str, NDArray[Any]], where: str) -> LogitTable:
     logits = columns.get("logits")
     if logits is None or logits.ndim != 2 or logits.dtype.kind != "f" or not len(logits):
-        found = "none" if logits is None else f"{logits.dtype} {logits.shape}"
-        raise SourceError(Problem(f"{where} (logits)", "floating logits (N, K)", found))
+        actual = "none" if logits is None else f"{logits.dtype} {logits.shape}"
+        raise SourceError(Problem(f"{where} (logits)", "floating logits (N, K)", actual))
     ids, labels = columns.get("ids", np.arange(len(logits))), columns.get("labels")
     problems = [
         Problem(f"{where} ({name})", f"{len(logits)} whole numbers", f"{array.dtype} {array.shape}")

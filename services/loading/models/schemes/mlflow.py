@@ -13,7 +13,7 @@ from typing import Any
 
 from services.errors import Problem, SourceError
 from services.loading.fingerprint import sha256
-from services.loading.mlflow_artifacts import _said, _store, fetch
+from services.loading.mlflow_artifacts import _message, _store, fetch
 from services.loading.models.source import ModelScheme, Opened, Request
 from services.loading.uris import SourceUri, parse_uri
 
@@ -65,13 +65,13 @@ def _version(name: str, alias: str | None, number: str | None, where: str) -> An
         return client.get_model_version_by_alias(name, alias) if alias else client.get_model_version(name, number or "")
     except Exception as error:
         expected = f"a registered model {name!r} with {'alias ' + repr(alias) if alias else 'version ' + str(number)}"
-        raise SourceError(Problem(where, expected, _said(error), "check the name and the tracking URI")) from error
+        raise SourceError(Problem(where, expected, _message(error), "check the name and the tracking URI")) from error
 
 
 def _identity(version: Any) -> str:
     """What the version points at: a logged model's id, else the run and path it was made from."""
-    found = re.search(r"m-[0-9a-f]{32}", f"{getattr(version, 'model_id', '') or ''} {version.source}")
-    return found.group(0) if found else f"{version.run_id or 'no-run'}-{version.creation_timestamp}"
+    match = re.search(r"m-[0-9a-f]{32}", f"{getattr(version, 'model_id', '') or ''} {version.source}")
+    return match.group(0) if match else f"{version.run_id or 'no-run'}-{version.creation_timestamp}"
 
 
 def _open(folder: Path, request: Request) -> Opened:
@@ -82,8 +82,8 @@ def _open(folder: Path, request: Request) -> Opened:
         from services.loading.models.schemes.onnx import open_onnx
 
         return open_onnx(folder / flavors["onnx"].get("data", "model.onnx"), request)
-    found = f"flavours {', '.join(sorted(flavors))}"
-    raise SourceError(Problem(request.spec.name, "a model logged with mlflow.pytorch or mlflow.onnx", found))
+    actual = f"flavours {', '.join(sorted(flavors))}"
+    raise SourceError(Problem(request.spec.name, "a model logged with mlflow.pytorch or mlflow.onnx", actual))
 
 
 def _flavors(folder: Path, where: str) -> dict[str, dict[str, Any]]:
@@ -104,9 +104,9 @@ def _open_pytorch(data: Path, request: Request) -> Opened:
     if graph.is_file():
         return open_exported(graph, request)
     if not request.spec.allow_unpickling:
-        found = "a pickled module (serialization_format='pickle'), which runs code when loaded"
+        actual = "a pickled module (serialization_format='pickle'), which runs code when loaded"
         remedy = "log it with serialization_format='pt2', or set allow_unpickling: true if you trust its author"
-        raise SourceError(Problem(request.spec.name, "a model logged as a graph", found, remedy))
+        raise SourceError(Problem(request.spec.name, "a model logged as a graph", actual, remedy))
     return Opened(_unpickle(pickled, request), facts={"unpickled": True, "weights_sha256": sha256(pickled)})
 
 
@@ -116,7 +116,7 @@ def _unpickle(path: Path, request: Request) -> Any:
     try:
         return mlflow.pytorch.load_model(str(path.parent.parent), map_location=request.device)
     except Exception as error:
-        raise SourceError(Problem(request.spec.name, f"a loadable module at {path.name}", _said(error))) from error
+        raise SourceError(Problem(request.spec.name, f"a loadable module at {path.name}", _message(error))) from error
 
 
 SCHEME = ModelScheme(load, ingredients)

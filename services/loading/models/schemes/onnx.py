@@ -77,15 +77,15 @@ def _session(path: Path, request: Request) -> Any:
     try:
         return onnxruntime.InferenceSession(str(path), options, providers=providers)
     except Exception as error:
-        found = one_line(error)
-        raise SourceError(Problem(name, f"an ONNX graph at {path}", found)) from error
+        actual = one_line(error)
+        raise SourceError(Problem(name, f"an ONNX graph at {path}", actual)) from error
 
 
 def _image_input(session: Any, name: str) -> Any:
     inputs = session.get_inputs()
-    found = ", ".join(f"{entry.name} {entry.type} {entry.shape}" for entry in inputs)
+    actual = ", ".join(f"{entry.name} {entry.type} {entry.shape}" for entry in inputs)
     if len(inputs) != 1 or inputs[0].type not in TYPES or len(inputs[0].shape) != 4:
-        raise SourceError(Problem(f"{name} (input)", "one floating input (n, C, H, W)", found or "none"))
+        raise SourceError(Problem(f"{name} (input)", "one floating input (n, C, H, W)", actual or "none"))
     return inputs[0]
 
 

@@ -24,6 +24,6 @@ def build(make: Callable[[], Any], uri: SourceUri) -> Any:
     try:
         return seeded(make)
     except Exception as error:
-        found = f"{type(error).__name__}: {one_line(error)}"
+        actual = f"{type(error).__name__}: {one_line(error)}"
         remedy = "without a network give ?weights=FILE; check num_classes"
-        raise SourceError(Problem(uri.text, "the zoo to build it", found, remedy)) from error
+        raise SourceError(Problem(uri.text, "the zoo to build it", actual, remedy)) from error

@@ -23,8 +23,8 @@ def open_generator(uri: SourceUri, *, allowed_factories: tuple[str, ...]) -> Sou
     function = factories.factory(uri, allowed_factories)
     made = factories.call(uri, function, dict(uri.query))
     if not isinstance(made, tuple) or len(made) not in (2, 3):
-        found = f"{type(made).__name__}{f' of {len(made)}' if isinstance(made, tuple) else ''}"
-        raise SourceError(Problem(uri.text, "a function that returns (images, labels[, classes])", found))
+        actual = f"{type(made).__name__}{f' of {len(made)}' if isinstance(made, tuple) else ''}"
+        raise SourceError(Problem(uri.text, "a function that returns (images, labels[, classes])", actual))
     images, labels = _array(made[0]), _array(made[1])
     classes = tuple(str(name) for name in made[2]) if len(made) == 3 else None
     scale = 1.0 if images.dtype.kind == "f" else None

@@ -28,8 +28,8 @@ def open_hub(uri: SourceUri, *, allowed_factories: tuple[str, ...]) -> Source:
         dataset = _dataset(datasets, uri, options)
         undecoded = _undecoded(datasets, dataset)
     except Exception as error:
-        found = f"{type(error).__name__}: {one_line(error)}"
-        raise SourceError(Problem(uri.text, "a dataset that opens", found)) from error
+        actual = f"{type(error).__name__}: {one_line(error)}"
+        raise SourceError(Problem(uri.text, "a dataset that opens", actual)) from error
     table = undecoded.with_format("arrow")[:]
     return from_table(table, uri.text, {**_classes(dataset, options), **options}, str(dataset._fingerprint))
 

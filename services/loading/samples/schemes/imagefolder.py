@@ -37,11 +37,11 @@ def open_imagefolder(uri: SourceUri, *, allowed_factories: tuple[str, ...]) -> S
     _check_classes(classes, folders, uri.text)
     listings = {name: listing(root / name) for name in classes}
     beside = listing(root, nested=False)
-    unread = {name: dict(found.unread) for name, found in listings.items() if found.unread}
+    unread = {name: dict(folder.unread) for name, folder in listings.items() if folder.unread}
     if stray := Counter(suffix_of(path.name) for path in beside.images) + Counter(beside.unread):
         unread[NO_CLASS] = dict(stray)
-    for found in (beside, *listings.values()):
-        left_out.update(found.left_out)
+    for folder in (beside, *listings.values()):
+        left_out.update(folder.left_out)
     left_out["descriptions"] -= (root / METADATA).is_file()
     files = [(path, k) for k, name in enumerate(classes) for path in listings[name].images]
     return Source(
@@ -103,9 +103,9 @@ def _check_classes(classes: tuple[str, ...], folders: tuple[str, ...], where: st
     absent = [name for name in classes if name not in folders]
     surplus = [name for name in folders if name not in classes]
     problems = [
-        Problem(f"{where} (classes)", expected, ", ".join(found[:5]))
-        for expected, found in (("a folder for every class", absent), ("every folder among the classes", surplus))
-        if found
+        Problem(f"{where} (classes)", expected, ", ".join(names[:5]))
+        for expected, names in (("a folder for every class", absent), ("every folder among the classes", surplus))
+        if names
     ]
     if problems:
         raise SourceError(problems)
@@ -126,6 +126,6 @@ def _groups(root: Path, files: list[tuple[Path, int]]) -> dict[str, NDArray[Any]
     wanted = [path.relative_to(root).as_posix() for path, _ in files]
     missing = [name for name in wanted if name not in rows]
     if missing:
-        found = f"{len(missing)} of {len(wanted)} without, for example {missing[0]}"
-        raise SourceError(Problem(where, "a column file_name and a row for every image", found))
+        actual = f"{len(missing)} of {len(wanted)} without, for example {missing[0]}"
+        raise SourceError(Problem(where, "a column file_name and a row for every image", actual))
     return {column: np.array([rows[name][column] or "" for name in wanted], dtype=np.str_) for column in columns}

@@ -59,8 +59,8 @@ def _array(archive: Any, name: str, where: str) -> NDArray[Any]:
     try:
         array: NDArray[Any] = archive[name]
     except MemoryError as error:
-        found = one_line(error)
-        raise SourceError(Problem(f"{where} ({name})", "an array that fits in memory", found)) from error
+        actual = one_line(error)
+        raise SourceError(Problem(f"{where} ({name})", "an array that fits in memory", actual)) from error
     except NPZ_DAMAGE as error:
         if "allow_pickle" in str(error):
             remedy = "store numbers or fixed-width text (array.astype(str)); pickled objects are never loaded"
@@ -76,5 +76,5 @@ def _array(archive: Any, name: str, where: str) -> NDArray[Any]:
 def _require(arrays: dict[str, NDArray[Any]], needed: tuple[str, ...], where: str) -> None:
     missing = [name for name in needed if name not in arrays]
     if missing:
-        found = f"only {', '.join(sorted(arrays)) or 'nothing'}"
-        raise SourceError(Problem(where, f"arrays {' and '.join(needed)}", found, f"add {' and '.join(missing)}"))
+        actual = f"only {', '.join(sorted(arrays)) or 'nothing'}"
+        raise SourceError(Problem(where, f"arrays {' and '.join(needed)}", actual, f"add {' and '.join(missing)}"))

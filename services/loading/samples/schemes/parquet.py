@@ -45,8 +45,8 @@ def open_parquet(uri: SourceUri, *, allowed_factories: tuple[str, ...]) -> Sourc
     try:
         table = pa.concat_tables([read_parquet(path, uri.text) for path in files], promote_options="default")
     except (pa.ArrowException, OSError, ValueError) as error:
-        found = one_line(error)
-        raise SourceError(Problem(uri.text, "readable Parquet files of one schema", found)) from error
+        actual = one_line(error)
+        raise SourceError(Problem(uri.text, "readable Parquet files of one schema", actual)) from error
     content = hashlib.sha256("".join(sha256(path) for path in files).encode()).hexdigest()
     return from_table(table, uri.text, options, content)
 
@@ -72,13 +72,13 @@ def _files(uri: SourceUri) -> list[Path]:
     return files
 
 
-def _column(table: Any, asked: str | None, usual: tuple[str, ...], where: str) -> str:
-    found = next((name for name in ((asked,) if asked else usual) if name in table.column_names), None)
-    if found is None:
-        expected = f"a column {asked or ' or '.join(usual)}"
-        remedy = did_you_mean(asked or usual[0], table.column_names)
+def _column(table: Any, name: str | None, usual: tuple[str, ...], where: str) -> str:
+    column = next((candidate for candidate in ((name,) if name else usual) if candidate in table.column_names), None)
+    if column is None:
+        expected = f"a column {name or ' or '.join(usual)}"
+        remedy = did_you_mean(name or usual[0], table.column_names)
         raise SourceError(Problem(where, expected, f"columns {', '.join(table.column_names)}", remedy))
-    return str(found)
+    return str(column)
 
 
 def _labels(column: Any, where: str) -> NDArray[Any]:

@@ -39,7 +39,7 @@ def open_dataset(name: str, root: Path, split: str, where: str) -> Source:
     images = np.asarray(pixels)
     content = hashlib.sha256(np.ascontiguousarray(images).tobytes()).hexdigest()
     classes = getattr(dataset, "classes", None)
-    names = tuple(str(one) for one in classes) if classes else None
+    names = tuple(str(label) for label in classes) if classes else None
     return Source(array_store(images, scale=None, content=content, where=where), _whole(labels), names)
 
 
@@ -52,9 +52,9 @@ def _made(maker: Any, root: Path, split: str, where: str) -> Any:
     try:
         return maker(root=str(root), **part, **quiet)
     except (RuntimeError, ValueError, FileNotFoundError) as error:
-        found = one_line(error)
+        actual = one_line(error)
         remedy = "download it once with torchvision (download=True) and set ?root="
-        raise SourceError(Problem(where, f"the dataset in {root}", found, remedy)) from error
+        raise SourceError(Problem(where, f"the dataset in {root}", actual, remedy)) from error
 
 
 def _whole(labels: Any) -> NDArray[Any]:

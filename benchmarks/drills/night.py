@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from deploy.drills.stackside import fleet, tell
+from benchmarks.drills.stackside import fleet, tell
 from deploy.stack.layout import Layout
 from deploy.stack.parts import variables
 from jobs.fleetfile.reading import validate_fleet
@@ -38,13 +38,13 @@ class Plan:
     def expected(self) -> int:
         """How often it must fire: a walk over every minute, counting a repeated hour once for a fixed time."""
         minute, hour = self.cron.split()[:2]
-        zone, moment, seen = ZoneInfo(self.zone), EVENING, []
+        zone, moment, moments = ZoneInfo(self.zone), EVENING, []
         while moment < MORNING:
             moment += timedelta(minutes=1)
             local = moment.astimezone(zone)
             if local.minute == int(minute) and hour in ("*", str(local.hour)):
-                seen.append((local.date(), local.hour, local.minute))
-        return len(seen) if self.hourly else len(set(seen))
+                moments.append((local.date(), local.hour, local.minute))
+        return len(moments) if self.hourly else len(set(moments))
 
 
 def plans(mark: str) -> list[Plan]:

@@ -8,7 +8,7 @@ import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
-from deploy.drills.stackside import Api, fleet, tell, wait_until
+from benchmarks.drills.stackside import Api, fleet, tell, wait_until
 from deploy.stack import processes
 from deploy.stack.layout import Layout
 from deploy.stack.parts import ROOT
@@ -95,8 +95,8 @@ def _outage(layout: Layout, api: Api, store: Store, name: str, before: str) -> O
 
 
 def _unexpected(outage: Outage) -> list[str]:
-    wanted, seen = (503, 503, "pass", "crashed"), (outage.ready, outage.submitted, outage.earlier, outage.state)
-    return [] if seen == wanted else [f"expected {wanted}, found {seen}"]
+    wanted, actual = (503, 503, "pass", "crashed"), (outage.ready, outage.submitted, outage.earlier, outage.state)
+    return [] if actual == wanted else [f"expected {wanted}, found {actual}"]
 
 
 def _schedule(layout: Layout, store: Store, name: str) -> str:

@@ -1,4 +1,4 @@
-"""What all drills do: make a network that the stack's API may read, name fleets, ask the API, tell figures."""
+"""What all drills do: make a network that the stack's API may read, name fleets, ask the API, print figures."""
 
 from __future__ import annotations
 
@@ -78,12 +78,12 @@ class Api:
         return self.session.post(f"{self.root}/v1/audits", json=body, headers=headers, timeout=120)
 
     def audit(self, name: str) -> dict[str, Any]:
-        found: dict[str, Any] = self.session.get(f"{self.root}/v1/audits/{name}", timeout=120).json()
-        return found
+        body: dict[str, Any] = self.session.get(f"{self.root}/v1/audits/{name}", timeout=120).json()
+        return body
 
     def result(self, name: str) -> dict[str, Any]:
-        found: dict[str, Any] = self.session.get(f"{self.root}/v1/audits/{name}/result", timeout=120).json()
-        return found
+        body: dict[str, Any] = self.session.get(f"{self.root}/v1/audits/{name}/result", timeout=120).json()
+        return body
 
     def ready(self) -> int:
         """Status of GET /ready."""
@@ -92,8 +92,8 @@ class Api:
     def audits(self, **query: Any) -> list[dict[str, Any]]:
         reply = self.session.get(f"{self.root}/v1/audits", params={"limit": 1000, **query}, timeout=120)
         reply.raise_for_status()
-        found: list[dict[str, Any]] = reply.json()["audits"]
-        return found
+        listing: list[dict[str, Any]] = reply.json()["audits"]
+        return listing
 
 
 def spread(seconds: Sequence[float]) -> str:

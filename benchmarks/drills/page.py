@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from deploy.drills.stackside import Api
+from benchmarks.drills.stackside import Api
 from services.errors import Problem, ResourceError
 
 COLLECT = """
@@ -43,8 +43,8 @@ class OpenPage(threading.Thread):
                 self._collect()
                 self._browser.save_screenshot(str(self._picture))
             self._collect()
-            said = self._browser.get_log("browser")
-            self.faults += [each["message"] for each in said if each["level"] == "SEVERE"]
+            entries = self._browser.get_log("browser")
+            self.faults += [each["message"] for each in entries if each["level"] == "SEVERE"]
         except Exception as error:  # whatever ends the browser is a fault of the drill's, told at its end
             self.faults.append(f"{type(error).__name__}: {error}".splitlines()[0])
         finally:

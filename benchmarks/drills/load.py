@@ -1,4 +1,4 @@
-"""Many submissions at once, many schedules, and somebody who watches all of it."""
+"""Many simultaneous submissions, many schedules, and a user who watches them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import Any
 
 import requests
 
-from deploy.drills.page import OpenPage
-from deploy.drills.stackside import Api, fleet, spread, tell, wait_until
+from benchmarks.drills.page import OpenPage
+from benchmarks.drills.stackside import Api, fleet, spread, tell, wait_until
 from deploy.stack.layout import Layout
 from jobs.fleetfile.reading import validate_fleet
 from jobs.schedules.records import Firing, FiringState, Overlap
@@ -49,7 +49,7 @@ class Watcher(threading.Thread):
 
 
 def load(layout: Layout, *, submissions: int, schedules: int, poll: str, picture: Path | None, seconds: float) -> int:
-    """Everything at once; each audit and each firing must end once, with an outcome."""
+    """Everything at the same time; each audit and each firing must end once, with an outcome."""
     api, mark = Api(layout), uuid.uuid4().hex[:6]
     fleet(layout, "warm")  # the network is trained before the clock runs
     watcher = Watcher(api, poll or f"{api.root}/v1/audits?limit=100")
@@ -74,7 +74,7 @@ def load(layout: Layout, *, submissions: int, schedules: int, poll: str, picture
     faults = [] if done else [f"not all over after {seconds:g} s"]
     faults += _faults(layout, ids, submissions, states, firings, schedules)
     faults += [f"the watcher was refused with {status}" for status in sorted(set(watcher.refused))]
-    asked = page.seconds if page else []
+    delays = page.seconds if page else []
     if page:
         faults += [f"the page's console: {line}" for line in page.faults]
         faults += [f"the page was refused with {status}" for status in sorted(set(page.refused))]
@@ -84,7 +84,7 @@ def load(layout: Layout, *, submissions: int, schedules: int, poll: str, picture
         "POST /v1/audits, median / p95 / most": spread([took for took, _, _ in posted]),
         "answers": dict(Counter(status for _, _, status in posted)),
         "watcher's GET, median / p95 / most": f"{spread(watcher.seconds)} ({len(watcher.seconds)} times)",
-        "the page's requests, median / p95 / most": f"{spread(asked)} ({len(asked)} times)",
+        "the page's requests, median / p95 / most": f"{spread(delays)} ({len(delays)} times)",
         "submissions ended": dict(states),
         "firings ended": dict(Counter(f"{each.state} {each.outcome or ''}".strip() for each in firings)),
         "all over after": f"{took:.0f} s",
