@@ -26,6 +26,7 @@ from services.metrics import METRICS
 from services.records import (
     InputContract,
     ModelSpec,
+    Outputs,
     Overrulable,
     SampleSpec,
     ThreatModel,
@@ -112,7 +113,7 @@ class ModelConfig(Part):
         description="factory:, torchscript:, export:, onnx:, timm:, torchvision:, robustbench:, mlflow: or logits:"
     )
     input: InputConfig | None = None
-    outputs: Literal["logits", "probabilities", "log-probabilities"] = "logits"
+    outputs: Outputs = "logits"
     output: str | int | None = Field(None, description="Index or key of the logits when the network returns several.")
     classes: tuple[str, ...] | None = Field(
         None, min_length=2, max_length=100_000, description="Class names in output order, checked against the data."

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Overrulable = Literal["class-order", "chance", "clean-accuracy", "input"]
+Outputs = Literal["logits", "probabilities", "percentages", "log-probabilities", "sigmoid"]
+"""What the numbers that a network returns are."""
+
+Overrulable = Literal["class-order", "chance", "clean-accuracy", "input", "outputs"]
 """Findings of preflight that rest on statistics: a user who knows better may overrule them by these names."""
 
 
@@ -45,8 +48,9 @@ class ModelSpec:
         name: unique in the fleet.
         uri: source, `scheme:rest?query`.
         input: the input contract.
-        outputs: what the network returns. "probabilities" and "log-probabilities" are turned into logits by a
-            logarithm or as they are; the choice is declared, never guessed from the values.
+        outputs: what the network returns, turned into logits: "probabilities" and "percentages" by a logarithm,
+            "sigmoid" (one probability a class) by its inverse, "log-probabilities" as they are. The choice is declared,
+            never guessed from the values.
         output: for networks that return a tuple or a mapping: the index or key of the logits.
         classes: the model's class names in output order; None means the samples' order.
         clean_accuracy: declared accuracy on these samples in [0, 1]; preflight compares.
@@ -61,7 +65,7 @@ class ModelSpec:
     name: str
     uri: str
     input: InputContract = InputContract()
-    outputs: Literal["logits", "probabilities", "log-probabilities"] = "logits"
+    outputs: Outputs = "logits"
     output: str | int | None = None
     classes: tuple[str, ...] | None = None
     clean_accuracy: float | None = None

@@ -10,10 +10,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from services.errors import Problem
-from services.loading.models.outputs import (
-    Logits,
-    looks_like_probabilities,
-)
+from services.loading.models.outputs import Logits, undeclared_output
 from services.loading.protocols import Samples
 from services.numerics.confusion import Certainty, ClassOrder, class_order
 from services.records import ModelSpec, Overrulable
@@ -97,7 +94,7 @@ def logit_problems(
     facts["clean_accuracy"] = correct / len(labels)
     facts["logits_low"], facts["logits_high"] = float(logits.min()), float(logits.max())
     return [
-        *([looks] if (looks := looks_like_probabilities(spec, logits)) else []),
+        *uncertain(spec, "outputs", undeclared_output(spec, logits), facts),
         *prediction_problems(spec, predicted, labels, classes, facts),
         *uncertain(spec, "clean-accuracy", declared_problems(spec, correct, len(labels)), facts),
     ]

@@ -98,11 +98,12 @@ def test_a_permuted_class_order_is_no_low_robustness() -> None:
 
 def test_what_is_not_certain_can_be_overruled() -> None:
     """Each finding becomes a note, and no more than that finding."""
-    turned, guesses = (lambda x: Colours()(x)[:, [1, 2, 0]]), (lambda x: (x[:, :, 0, 0] * 1e4).remainder(1.0))
+    turned, guesses = (lambda x: Colours()(x)[:, [1, 2, 0]]), (lambda x: (x[:, :, 0, 0] * 1e4).remainder(1.0) - 0.5)
     for network, kind, spec in (
         (turned, "class-order", {}),
         (guesses, "chance", {}),
         (Colours(), "clean-accuracy", {"clean_accuracy": 0.6}),
+        (lambda x: Colours()(x).sigmoid(), "outputs", {}),
     ):
         assert f"if it is right, overrule: [{kind}]" in text(network, **spec)
         facts, problems = preflight(loaded(network, overrule=(kind,), **spec), colour_samples(), device="cpu")
@@ -168,6 +169,18 @@ def test_soft_max_twice() -> None:
     assert "rows in [0, 1] that sum to 1; declare outputs: probabilities" in found
     assert text(lambda x: Colours()(x).softmax(dim=1), outputs="probabilities") == ""
     assert text(lambda x: Colours()(x).log_softmax(dim=1), outputs="log-probabilities") == ""
+
+
+def test_rounded_outputs_are_a_fact_of_the_model() -> None:
+    def rounded(x: torch.Tensor) -> torch.Tensor:
+        return Colours()(x).softmax(dim=1).mul(1000).round() / 1000
+
+    assert "rounded to 3 decimals, that sum to 1 but for the rounding; declare outputs: probabilities" in text(rounded)
+    facts, problems = preflight(loaded(rounded, outputs="probabilities"), colour_samples(), device="cpu")
+    assert problems == () and facts["output_rounding"] == "3 decimals"
+    assert "outputs are rounded to 3 decimals: margins below 0.001 are lost" in facts["notes"][0]
+    exact, _ = preflight(loaded(lambda x: Colours()(x).sigmoid(), outputs="sigmoid"), colour_samples(), device="cpu")
+    assert "output_rounding" not in exact and "notes" not in exact
 
 
 @pytest.mark.parametrize("outputs", ["probabilities", "log-probabilities"])
