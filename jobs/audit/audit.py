@@ -298,7 +298,8 @@ def _judge_all(
         result = tables.judged(by_name[name], index, judge, session)
         forwards, seconds = session.forwards.get(name, 0), session.seconds.get(name, 0.0)
         known = {**facts.get(name, {}), **result.facts}
-        results.append(replace(result, facts=known, forwards=forwards, seconds=seconds))
+        notes = tuple(dict.fromkeys((*known.get("notes", ()), *result.notes)))
+        results.append(replace(result, facts=known, notes=notes, forwards=forwards, seconds=seconds))
     return tuple(results)
 
 

@@ -26,6 +26,8 @@ from services.metrics import METRICS
 from services.records import (
     InputContract,
     ModelSpec,
+    Outputs,
+    Overrulable,
     SampleSpec,
     ThreatModel,
     Threshold,
@@ -111,7 +113,7 @@ class ModelConfig(Part):
         description="factory:, torchscript:, export:, onnx:, timm:, torchvision:, robustbench:, mlflow: or logits:"
     )
     input: InputConfig | None = None
-    outputs: Literal["logits", "probabilities", "log-probabilities"] = "logits"
+    outputs: Outputs = "logits"
     output: str | int | None = Field(None, description="Index or key of the logits when the network returns several.")
     classes: tuple[str, ...] | None = Field(
         None, min_length=2, max_length=100_000, description="Class names in output order, checked against the data."
@@ -121,6 +123,10 @@ class ModelConfig(Part):
     threat_model: ThreatConfig | None = None
     stochastic: bool = False
     allow_unpickling: bool = False
+    overrule: tuple[Overrulable, ...] = Field(
+        (),
+        description="Findings of preflight that you have checked and found right; each becomes a note.",
+    )
     tags: dict[TagKey, TagValue] = Field(
         {},
         max_length=20,
@@ -395,6 +401,7 @@ def _model_spec(model: ModelConfig, contract: InputConfig) -> ModelSpec:
         threat_model=ThreatModel(threat.norm, threat.epsilon) if threat else None,
         stochastic=model.stochastic,
         allow_unpickling=model.allow_unpickling,
+        overrule=model.overrule,
         tags=tuple(sorted(model.tags.items())),
     )
 

@@ -6,7 +6,7 @@ number is `None` with a reason beside it; NaN and infinity never enter a record.
 
 from __future__ import annotations
 
-from services.records.asked import InputContract, ModelSpec, SampleSpec, ThreatModel
+from services.records.asked import InputContract, ModelSpec, Outputs, Overrulable, SampleSpec, ThreatModel
 from services.records.estimates import Estimate, GapResult, GroupScore, RefutedResult
 from services.records.fairness import (
     FairnessResult,
@@ -51,6 +51,8 @@ __all__ = [
     "ModelResult",
     "ModelSpec",
     "Outcome",
+    "Outputs",
+    "Overrulable",
     "ProjectedGroup",
     "ProjectionResult",
     "Receipt",
