@@ -42,7 +42,7 @@ FLEET_MEANINGS = {
     "FleetConfig.seed": "Of attack starts, noise, and the order in which betting takes the samples.",
     "ModelConfig.uri": "Where the model comes from; see sources.md.",
     "ModelConfig.input": "Input contract of this model; left out, the file's `input` holds.",
-    "ModelConfig.outputs": "What the network returns. Declared, never guessed; preflight refuses a wrong declaration.",
+    "ModelConfig.outputs": "What the network returns (sources.md); declared, and refused where that is wrong.",
     "ModelConfig.threat_model": "Recorded; models with different threat models get a note, for ranking them misleads.",
     "ModelConfig.stochastic": "A declared randomised defence: two passes may differ.",
     "ModelConfig.allow_unpickling": "Load a checkpoint that needs pickle, which runs code. Becomes an MLflow tag.",

@@ -13,7 +13,7 @@ from services.records import SCHEMA_VERSION, ModelSpec, SampleSpec, ShardTask, d
 from services.storage import files
 from services.storage.shards import chain, finished_ranges, missing_ranges, shard_name
 
-PREFLIGHT_VERSION = 1
+PREFLIGHT_VERSION = 2
 """Raised when preflight looks for more, so that models passed before are looked at again."""
 
 PICTURE_VERSION = 1

@@ -26,6 +26,8 @@ from services.metrics import METRICS
 from services.records import (
     InputContract,
     ModelSpec,
+    Outputs,
+    Overrulable,
     SampleSpec,
     ThreatModel,
     Threshold,
@@ -111,7 +113,7 @@ class ModelConfig(Part):
         description="factory:, torchscript:, export:, onnx:, timm:, torchvision:, robustbench:, mlflow: or logits:"
     )
     input: InputConfig | None = None
-    outputs: Literal["logits", "probabilities", "log-probabilities"] = "logits"
+    outputs: Outputs = "logits"
     output: str | int | None = Field(None, description="Index or key of the logits when the network returns several.")
     classes: tuple[str, ...] | None = Field(
         None, min_length=2, max_length=100_000, description="Class names in output order, checked against the data."
@@ -121,6 +123,10 @@ class ModelConfig(Part):
     threat_model: ThreatConfig | None = None
     stochastic: bool = False
     allow_unpickling: bool = False
+    overrule: tuple[Overrulable, ...] = Field(
+        (),
+        description="Findings of preflight that you have checked and found right; each becomes a note.",
+    )
     tags: dict[TagKey, TagValue] = Field(
         {},
         max_length=20,
@@ -139,6 +145,12 @@ class SamplesConfig(Part):
     limit: int | None = Field(None, ge=1)
     seed: int = Field(0, ge=0, lt=2**63)
     on_corrupt: Literal["error", "skip"] = "error"
+    duplicates: Literal["once", "all"] = Field(
+        "once", description="once: copies of an image with the same label are left out; all: each is a sample."
+    )
+    training: Uri | None = Field(
+        None, description="What the models were trained on; samples that are among it are counted in the notes."
+    )
 
 
 class TemperatureConfig(Part):
@@ -364,7 +376,15 @@ class FleetConfig(Part):
 
 
 def _plain_spec(samples: SamplesConfig) -> SampleSpec:
-    return SampleSpec(samples.uri, samples.per_class, samples.limit, samples.seed, on_corrupt=samples.on_corrupt)
+    return SampleSpec(
+        samples.uri,
+        samples.per_class,
+        samples.limit,
+        samples.seed,
+        on_corrupt=samples.on_corrupt,
+        duplicates=samples.duplicates,
+        training=samples.training,
+    )
 
 
 def _model_spec(model: ModelConfig, contract: InputConfig) -> ModelSpec:
@@ -381,6 +401,7 @@ def _model_spec(model: ModelConfig, contract: InputConfig) -> ModelSpec:
         threat_model=ThreatModel(threat.norm, threat.epsilon) if threat else None,
         stochastic=model.stochastic,
         allow_unpickling=model.allow_unpickling,
+        overrule=model.overrule,
         tags=tuple(sorted(model.tags.items())),
     )
 

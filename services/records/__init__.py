@@ -28,7 +28,7 @@ from services.records.results import (
 )
 from services.records.schema import AUDIT_VERSION, SCHEMA_VERSION, digest_of
 from services.records.series import L2_DISTANCE, Column, Evidence, Series
-from services.records.specs import InputContract, ModelSpec, SampleSpec, ThreatModel
+from services.records.specs import InputContract, ModelSpec, Outputs, Overrulable, SampleSpec, ThreatModel
 from services.records.tasks import Receipt, ShardTask, TaskFailure
 
 __all__ = [
@@ -51,6 +51,8 @@ __all__ = [
     "ModelResult",
     "ModelSpec",
     "Outcome",
+    "Outputs",
+    "Overrulable",
     "ProjectedGroup",
     "ProjectionResult",
     "Receipt",

@@ -5,6 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+Outputs = Literal["logits", "probabilities", "percentages", "log-probabilities", "sigmoid"]
+"""What the numbers that a network returns are."""
+
+Overrulable = Literal["class-order", "chance", "clean-accuracy", "input", "outputs"]
+"""Findings of preflight that rest on statistics: a user who knows better may overrule them by these names."""
+
 
 @dataclass(frozen=True, slots=True)
 class InputContract:
@@ -42,8 +48,9 @@ class ModelSpec:
         name: unique in the fleet.
         uri: source, `scheme:rest?query`.
         input: the input contract.
-        outputs: what the network returns. "probabilities" and "log-probabilities" are turned into logits by a
-            logarithm or as they are; the choice is declared, never guessed from the values.
+        outputs: what the network returns, turned into logits: "probabilities" and "percentages" by a logarithm,
+            "sigmoid" (one probability a class) by its inverse, "log-probabilities" as they are. The choice is declared,
+            never guessed from the values.
         output: for networks that return a tuple or a mapping: the index or key of the logits.
         classes: the model's class names in output order; None means the samples' order.
         clean_accuracy: declared accuracy on these samples in [0, 1]; preflight compares.
@@ -51,13 +58,14 @@ class ModelSpec:
         threat_model: declared, recorded, and never mixed in a ranking with another.
         stochastic: True for a declared randomised defence; else two passes that differ are an error.
         allow_unpickling: load checkpoints that need pickle; recorded as a tag.
+        overrule: findings of preflight that the user has checked; they become notes.
         tags: what is known about the model (how it was trained, on what), as pairs; recorded, no part of any cache key.
     """
 
     name: str
     uri: str
     input: InputContract = InputContract()
-    outputs: Literal["logits", "probabilities", "log-probabilities"] = "logits"
+    outputs: Outputs = "logits"
     output: str | int | None = None
     classes: tuple[str, ...] | None = None
     clean_accuracy: float | None = None
@@ -65,6 +73,7 @@ class ModelSpec:
     threat_model: ThreatModel | None = None
     stochastic: bool = False
     allow_unpickling: bool = False
+    overrule: tuple[Overrulable, ...] = ()
     tags: tuple[tuple[str, str], ...] = ()
 
 
@@ -79,6 +88,8 @@ class SampleSpec:
         seed: of the draw.
         groups: names of columns of the source that give groupings besides the class.
         on_corrupt: "error" or "skip" (counted per class).
+        duplicates: "once": an image counts once under each label; "all": each copy is a sample.
+        training: source of the images that the models were trained on; None where none is declared.
     """
 
     uri: str
@@ -87,3 +98,5 @@ class SampleSpec:
     seed: int = 0
     groups: tuple[str, ...] = ()
     on_corrupt: Literal["error", "skip"] = "error"
+    duplicates: Literal["once", "all"] = "once"
+    training: str | None = None

@@ -207,6 +207,8 @@ def _tags(audit: AuditResult, index: int, undefined: list[tuple[str, str]]) -> d
         tags["classwise.undefined"] = "\n".join(f"{key}: {reason}" for key, reason in undefined)
     if model.spec.allow_unpickling:
         tags["classwise.allow_unpickling"] = "true"
+    if model.spec.overrule:
+        tags["classwise.overrule"] = ", ".join(model.spec.overrule)
     return tags
 
 

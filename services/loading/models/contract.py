@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from services.errors import PreflightError, Problem
-from services.records import InputContract
-
-PROBABILITY_FLOOR = 1e-30
-"""Probabilities below this are raised to it before the logarithm (about -69), so that logits stay finite."""
+from services.loading.models.outputs import PROBABILITY_FLOOR, SIGMOID_CEILING
+from services.records import InputContract, Outputs
 
 LUMA = (0.299, 0.587, 0.114)
 """Weights of red, green and blue in a grey value (ITU-R BT.601, as Pillow uses)."""
@@ -28,8 +26,7 @@ class ContractedNetwork(nn.Module):
     Args:
         network: the network, or any callable of a batch.
         contract: what it expects.
-        outputs: what its numbers are; probabilities are turned into logits by a logarithm floored at
-            `PROBABILITY_FLOOR`, log-probabilities are logits already.
+        outputs: what its numbers are; see `as_logits`.
         output: index, key or attribute of the logits where it returns a tuple, mapping or record.
         where: the model's name, for messages.
     """
@@ -38,7 +35,7 @@ class ContractedNetwork(nn.Module):
         self,
         network: Any,
         contract: InputContract,
-        outputs: Literal["logits", "probabilities", "log-probabilities"] = "logits",
+        outputs: Outputs = "logits",
         output: str | int | None = None,
         where: str = "model",
     ) -> None:
@@ -89,8 +86,21 @@ class ContractedNetwork(nn.Module):
         if not picked.is_floating_point():
             actual = str(picked.dtype).removeprefix("torch.")
             raise PreflightError(Problem(f"{self.where} (output)", "floating logits", actual, "wrap the network"))
-        scores = picked.float()
-        return scores.clamp_min(PROBABILITY_FLOOR).log() if self.outputs == "probabilities" else scores
+        return as_logits(picked.float(), self.outputs)
+
+
+def as_logits(scores: Tensor, outputs: Outputs) -> Tensor:
+    """Logits (n, K) of declared outputs, differentiable.
+
+    Probabilities p become log p, percentages log(p / 100), both floored at `PROBABILITY_FLOOR`; sigmoids become
+    log p - log(1 - p) with p at most `SIGMOID_CEILING`; logits and log-probabilities are logits already.
+    """
+    if outputs in ("logits", "log-probabilities"):
+        return scores
+    values = (scores / 100 if outputs == "percentages" else scores).clamp_min(PROBABILITY_FLOOR)
+    if outputs == "sigmoid":
+        return values.log() - torch.log1p(-values.clamp_max(SIGMOID_CEILING))
+    return values.log()
 
 
 class Graphable(nn.Module):

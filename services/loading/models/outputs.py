@@ -1,4 +1,4 @@
-"""What a network returns against what was declared of it: logits, probabilities, log-probabilities."""
+"""What a network returns against what was declared of it: logits, probabilities, percentages, sigmoids."""
 
 from __future__ import annotations
 
@@ -8,36 +8,91 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.errors import Problem
-from services.records import ModelSpec
+from services.numerics.rounding import explains_sums, rounding
+from services.records import ModelSpec, Outputs
 
 Logits = NDArray[np.floating[Any]]
 """Scores (n, K) as a network returned them."""
 
+LIKELY: tuple[Outputs, ...] = ("probabilities", "percentages", "sigmoid", "logits")
+"""What outputs may be instead, the most particular first."""
 SUM_TOLERANCE = 1e-3
+PERCENT = 50.0
+"""Numbers without a sign that reach beyond this and not beyond 100 are taken for percentages."""
+PROBABILITY_FLOOR = 1e-30
+"""Probabilities below this are raised to it before the logarithm (about -69), so that logits stay finite."""
+SIGMOID_CEILING = 1 - 2.0**-24
+"""Sigmoids above this are lowered to it before the inverse (about 16.6): float32 has no number between it and 1."""
 
 
-def looks_like_probabilities(spec: ModelSpec, logits: Logits) -> Problem | None:
-    """Declared logits whose rows are distributions: a soft-max at the end of the network would be applied twice."""
-    if spec.outputs != "logits" or not is_distribution(logits):
-        return None
-    actual = "rows in [0, 1] that sum to 1"
-    remedy = "declare outputs: probabilities, or remove the soft-max from the network"
-    return Problem(f"{spec.name} (outputs)", "logits as declared", actual, remedy)
+def undeclared_output(spec: ModelSpec, logits: Logits) -> list[Problem]:
+    """Declared logits that lie in [0, 1] or [0, 100]: probabilities, whose soft-max would be applied twice."""
+    if spec.outputs != "logits" or (top := _top(logits)) is None:
+        return []
+    values = logits / top
+    known = rounding(values)
+    actual, remedy = f"values in [0, {top:g}]", _remedy(values, top)
+    if explains_sums(values, None, SUM_TOLERANCE):
+        actual = f"rows in [0, {top:g}] that sum to {top:g}"
+    elif explains_sums(values, known, SUM_TOLERANCE) and known is not None:
+        actual = f"rows in [0, {top:g}], rounded to {known.words}, that sum to {top:g} but for the rounding"
+    return [Problem(f"{spec.name} (outputs)", "logits as declared", actual, remedy)]
 
 
 def declared_output_problems(spec: ModelSpec, scores: Logits) -> list[Problem]:
-    """Declared probabilities must be distributions, declared log-probabilities must exponentiate to them."""
-    if spec.outputs == "logits":
+    """Whether outputs are what they are declared to be; rounding may explain sums of rows that are not 1."""
+    if spec.outputs == "logits" or _is(spec.outputs, scores):
         return []
-    values = scores if spec.outputs == "probabilities" else np.exp(np.minimum(scores, 1.0))
-    if is_distribution(values):
-        return []
-    sums = values.sum(axis=1)
+    sums = scores.sum(axis=1)
     shown = f"values from {scores.min():.4g} to {scores.max():.4g} whose rows sum to {sums.min():.4g}..{sums.max():.4g}"
-    return [Problem(f"{spec.name} (outputs)", f"{spec.outputs} as declared", shown, "declare outputs: logits")]
+    fits = next(kind for kind in LIKELY if _is(kind, scores))
+    return [Problem(f"{spec.name} (outputs)", f"{spec.outputs} as declared", shown, f"declare outputs: {fits}")]
 
 
-def is_distribution(values: Logits) -> bool:
-    """Rows lie in [0, 1] and sum to 1."""
-    inside = values.min() >= -SUM_TOLERANCE and values.max() <= 1 + SUM_TOLERANCE
-    return bool(inside and np.all(np.abs(values.sum(axis=1) - 1) <= SUM_TOLERANCE))
+def rounding_facts(outputs: Outputs, scores: Logits) -> dict[str, Any]:
+    """How coarse declared probabilities, percentages or sigmoids are, as a fact of preflight and a note.
+
+    `output_rounding` is the form in words, absent for full precision and for logits.
+    """
+    if outputs in ("logits", "log-probabilities"):
+        return {}
+    known = rounding(scores / 100 if outputs == "percentages" else scores)
+    if known is None:
+        return {}
+    sentence = f"outputs are rounded to {known.words}: margins below {known.step:.2g} are lost"
+    if not known.relative:
+        sentence += ", and attacks by gradient have nothing to follow"
+    return {"output_rounding": known.words, "notes": [sentence]}
+
+
+def _is(outputs: Outputs, scores: Logits) -> bool:
+    if outputs == "logits":
+        return True
+    if outputs == "log-probabilities":
+        values = np.exp(np.minimum(scores, 1.0))
+        return _inside(values, 1.0) and explains_sums(values, None, SUM_TOLERANCE)
+    values = scores / 100 if outputs == "percentages" else scores
+    if not _inside(values, 1.0):
+        return False
+    if outputs == "sigmoid":
+        return not explains_sums(values, None, SUM_TOLERANCE)
+    return explains_sums(values, rounding(values), SUM_TOLERANCE) and (outputs == "probabilities" or scores.max() > 1)
+
+
+def _top(logits: Logits) -> float | None:
+    """1 or 100 where all numbers lie in [0, 1] or, as percentages do, in [0, 100]; else None."""
+    if _inside(logits, 1.0):
+        return 1.0
+    shares = logits / 100
+    percent = logits.max() > PERCENT or explains_sums(shares, rounding(shares), SUM_TOLERANCE)
+    return 100.0 if percent and _inside(logits, 100.0) else None
+
+
+def _inside(values: Logits, top: float) -> bool:
+    return bool(values.min() >= -SUM_TOLERANCE * top and values.max() <= top * (1 + SUM_TOLERANCE))
+
+
+def _remedy(values: Logits, top: float) -> str:
+    if not explains_sums(values, rounding(values), SUM_TOLERANCE):
+        return "declare outputs: sigmoid, or return the logits" if top == 1 else "return logits, or numbers in [0, 1]"
+    return f"declare outputs: {'probabilities' if top == 1 else 'percentages'}, or remove the soft-max from the network"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,18 +10,17 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from services.errors import Problem
-from services.loading.models.outputs import (
-    Logits,
-    looks_like_probabilities,
-)
+from services.loading.models.outputs import Logits, undeclared_output
 from services.loading.protocols import Samples
-from services.numerics.confusion import class_order
-from services.records import ModelSpec
+from services.numerics.confusion import Certainty, ClassOrder, class_order
+from services.records import ModelSpec, Overrulable
 
 LEVEL = 1e-3
 """Level of every test here: a sound model is refused at most once in a thousand audits a test."""
 ACCURACY_TOLERANCE = 0.02
 """A declared accuracy may be off by this much before the test is asked (other images, another resize)."""
+GUESSING = 1e-2
+"""Level of the test against guessing, and the risk that a network twice as good as guessing is refused."""
 SHOWN = 5
 
 Labels = NDArray[np.integer[Any]]
@@ -94,10 +94,24 @@ def logit_problems(
     facts["clean_accuracy"] = correct / len(labels)
     facts["logits_low"], facts["logits_high"] = float(logits.min()), float(logits.max())
     return [
-        *([looks] if (looks := looks_like_probabilities(spec, logits)) else []),
-        *prediction_problems(spec, predicted, labels, classes),
-        *declared_problems(spec, correct, len(labels)),
+        *uncertain(spec, "outputs", undeclared_output(spec, logits), facts),
+        *prediction_problems(spec, predicted, labels, classes, facts),
+        *uncertain(spec, "clean-accuracy", declared_problems(spec, correct, len(labels)), facts),
     ]
+
+
+def uncertain(spec: ModelSpec, kind: Overrulable, problems: list[Problem], facts: dict[str, Any]) -> list[Problem]:
+    """What statistics suggest and a user may know better: overruled in the fleet file, it is a note."""
+    if kind not in spec.overrule:
+        return [replace(each, remedy=f"{each.remedy}; if it is right, overrule: [{kind}]") for each in problems]
+    for problem in problems:
+        note(facts, f"overruled in the fleet file ({kind}): {problem.expected} was expected, found {problem.found}")
+    return []
+
+
+def note(facts: dict[str, Any], sentence: str) -> None:
+    """Add a sentence that the reader of the audit must know."""
+    facts["notes"] = [*facts.get("notes", ()), sentence]
 
 
 def _width_problem(spec: ModelSpec, logits: Logits, labels: Labels, classes: tuple[str, ...]) -> Problem:
@@ -123,30 +137,63 @@ def finite_problems(spec: ModelSpec, logits: Logits) -> list[Problem]:
     return [Problem(f"{spec.name} (output)", "finite logits", actual, "check the weights and the input range")]
 
 
-def prediction_problems(spec: ModelSpec, predicted: Labels, labels: Labels, classes: tuple[str, ...]) -> list[Problem]:
+def prediction_problems(
+    spec: ModelSpec, predicted: Labels, labels: Labels, classes: tuple[str, ...], facts: dict[str, Any]
+) -> list[Problem]:
     """One constant class, another class order, or an accuracy no better than guessing."""
     where = f"{spec.name} (predictions)"
-    present = np.unique(labels)
-    if len(present) > 1 and len(set(predicted.tolist())) == 1:
+    if len(np.unique(labels)) > 1 and len(set(predicted.tolist())) == 1:
         actual = f"{classes[int(predicted[0])]!r} for all {len(labels)}"
         return [Problem(where, "predictions of several classes", actual, "check weights and normalisation")]
-    permutation = other_order(confusion(predicted, labels, len(classes)))
-    moved = [k for k, target in enumerate(permutation or ()) if target != k and k in present]
-    if permutation and moved:
-        pairs = ", ".join(f"{classes[k]} as {classes[permutation[k]]}" for k in moved[:SHOWN])
-        actual = f"{len(moved)} classes predicted consistently as another: {pairs}"
-        return [Problem(where, "the samples' class order", actual, "the model was trained with another class order")]
-    return chance_problems(where, int(np.sum(predicted == labels)), len(labels), len(classes))
+    order = class_order(labels, predicted, len(classes))
+    if problem := _order_problem(spec, order, len(labels), classes, facts):
+        return uncertain(spec, "class-order", [problem], facts)
+    correct = int(np.sum(predicted == labels))
+    return uncertain(spec, "chance", chance_problems(spec, correct, len(labels), len(classes), facts), facts)
 
 
-def chance_problems(where: str, correct: int, count: int, classes: int) -> list[Problem]:
-    """An exact binomial test against guessing at 1/K, where the probe is large enough."""
+def _order_problem(
+    spec: ModelSpec, order: ClassOrder, count: int, classes: tuple[str, ...], facts: dict[str, Any]
+) -> Problem | None:
+    """Another class order, where it is certain; where it is possible, or the declared accuracy denies it, a note."""
+    if order.certainty is Certainty.NONE:
+        return None
+    shown = zip(order.moved[:SHOWN], order.to[:SHOWN], strict=True)
+    pairs = ", ".join(f"{classes[k]} as {classes[j]}" for k, j in shown)
+    actual = f"{len(order.moved)} classes predicted consistently as another: {pairs}"
+    if order.certainty is Certainty.CERTAIN and not _declared_denies(spec, order, count):
+        remedy = "the model was trained with another class order: give the samples its order with ?classes="
+        return Problem(f"{spec.name} (predictions)", "the samples' class order", actual, remedy)
+    note(facts, f"{actual}; compare the model's class order with the samples'")
+    return None
+
+
+def _declared_denies(spec: ModelSpec, order: ClassOrder, count: int) -> bool:
+    """Whether the accuracy is the declared one as it stands, and would not be in the other order."""
+    if spec.clean_accuracy is None:
+        return False
+    stands = declared_problems(spec, round(order.accuracy * count), count)
+    return not stands and bool(declared_problems(spec, round(order.explained * count), count))
+
+
+def chance_problems(spec: ModelSpec, correct: int, count: int, classes: int, facts: dict[str, Any]) -> list[Problem]:
+    """An exact binomial test against guessing at 1/K; where the samples could not tell a better network, a note.
+
+    A better network is one of twice the accuracy of guessing, or half way to 1 where that is less. An accuracy that is
+    the declared one is no fault.
+    """
     chance = 1 / classes
-    if chance**count > LEVEL or stats.binom.sf(correct - 1, count, chance) <= LEVEL:
+    if stats.binom.sf(correct - 1, count, chance) <= GUESSING:
         return []
     actual = f"{correct} of {count} correct ({correct / count:.1%})"
+    needed = stats.binom.isf(GUESSING, count, chance)
+    separable = stats.binom.sf(needed, count, min(2 * chance, (1 + chance) / 2)) >= 1 - GUESSING
+    declared = spec.clean_accuracy is not None and not declared_problems(spec, correct, count)
+    if declared or not separable:
+        note(facts, f"{actual}, which does not differ from guessing ({chance:.1%})")
+        return []
     remedy = "check normalisation (twice or nowhere), value range, class order and weights"
-    return [Problem(where, f"an accuracy above chance ({chance:.1%})", actual, remedy)]
+    return [Problem(f"{spec.name} (predictions)", f"an accuracy above chance ({chance:.1%})", actual, remedy)]
 
 
 def declared_problems(spec: ModelSpec, correct: int, count: int) -> list[Problem]:
@@ -162,15 +209,3 @@ def declared_problems(spec: ModelSpec, correct: int, count: int) -> list[Problem
     actual = f"{correct} of {count} correct ({correct / count:.1%})"
     remedy = "check the input contract and the weights" if too_low else "check that the declared figure is this model's"
     return [Problem(f"{spec.name} (clean_accuracy)", f"about {declared:.1%} as declared", actual, remedy)]
-
-
-def confusion(predicted: Labels, labels: Labels, classes: int) -> NDArray[np.int64]:
-    """Counts (K, K): row the true class, column the predicted one."""
-    flat = np.bincount(labels * classes + predicted, minlength=classes * classes)
-    return flat.reshape(classes, classes).astype(np.int64)
-
-
-def other_order(counts: NDArray[np.int64]) -> tuple[int, ...] | None:
-    """The class order that explains a confusion matrix better than the given one, or None."""
-    order = class_order(counts)
-    return tuple(order.permutation) if order.wrong_order else None

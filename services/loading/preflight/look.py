@@ -30,7 +30,7 @@ def preflight(
 
     Facts: `probe` (samples looked at), `clean_accuracy` and `clean_correct` on them, `logits_low`, `logits_high`,
     `batch_difference` (largest absolute difference between one sample alone and in a batch), `repeat_difference`,
-    `stochastic`, and whatever the loader found.
+    `stochastic`, `notes` (sentences for the reader), and whatever the loader found.
     """
     facts: Facts = dict(loaded.facts)
     problems = [*checks.class_list(loaded.spec, samples.classes), *checks.empty_classes_note(samples, facts)]

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from services.errors import ClasswiseError, Problem, one_line
 from services.loading.models.contract import ContractedNetwork
-from services.loading.models.outputs import declared_output_problems
+from services.loading.models.outputs import declared_output_problems, rounding_facts
 from services.loading.preflight import checks, diagnosis
 from services.loading.preflight.passes import failure, run
 from services.loading.protocols import LoadedModel
@@ -36,11 +36,12 @@ def network_problems(
     except Exception as error:
         return [*problems, failure(spec.name, probe.images, error)]
     problems += checks.logit_problems(spec, logits, probe.labels, probe.classes, facts)
-    problems += output_problems(loaded, probe, device, chunk)
+    problems += output_problems(loaded, probe, facts, device, chunk)
     if logits.ndim == 2 and np.isfinite(logits).all():
         problems += repeat_problems(loaded, probe, logits, facts, device, chunk)
         problems += batch_problems(loaded, probe, logits, facts, device, single)
-        problems += diagnosis.normalisation_problems(loaded, probe, logits, device, chunk)
+        other = diagnosis.normalisation_problems(loaded, probe, logits, device, chunk)
+        problems += checks.uncertain(spec, "input", other, facts)
     return problems
 
 
@@ -54,13 +55,16 @@ def mode_problems(loaded: LoadedModel) -> list[Problem]:
     return [Problem(f"{loaded.spec.name} (mode)", "a graph exported in evaluation mode", actual, remedy)]
 
 
-def output_problems(loaded: LoadedModel, probe: Probe, device: str, chunk: int) -> list[Problem]:
-    """Whether declared probabilities or log-probabilities are that, before they became logits."""
+def output_problems(loaded: LoadedModel, probe: Probe, facts: Facts, device: str, chunk: int) -> list[Problem]:
+    """Whether declared probabilities are that, and how coarse, before they became logits."""
     network = loaded.network
     if loaded.spec.outputs == "logits" or not isinstance(network, ContractedNetwork):
         return []
     declared = ContractedNetwork(network.network, loaded.spec.input, "logits", loaded.spec.output, loaded.spec.name)
-    return declared_output_problems(loaded.spec, run(declared.to(device), probe.images[:chunk], device, chunk))
+    scores = run(declared.to(device), probe.images, device, chunk)
+    rounded = rounding_facts(loaded.spec.outputs, scores)
+    facts |= {**rounded, "notes": [*facts.get("notes", ()), *rounded["notes"]]} if rounded else {}
+    return declared_output_problems(loaded.spec, scores)
 
 
 def repeat_problems(

@@ -7,22 +7,21 @@ npz: `logits` (N, K), optional `ids` (N,), optional `labels` (N,). Parquet: a li
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from services.errors import Problem, SourceError, one_line
 from services.loading.fingerprint import existing, file_kind, sha256
-from services.loading.models.outputs import declared_output_problems
+from services.loading.models.contract import as_logits
+from services.loading.models.outputs import declared_output_problems, rounding_facts
 from services.loading.models.source import ModelScheme, Opened, Request
 from services.loading.samples.parquet_rows import matrix, read_parquet
 from services.loading.uris import SourceUri
-
-FLOOR = 1e-30
-"""Least probability before the logarithm, as for networks."""
 
 LAYOUT = "a column `logits` of lists of K numbers, or columns `logits_0`, `logits_1`, ... of numbers"
 
@@ -82,10 +81,9 @@ def load(request: Request) -> Opened:
     table = _table(read_columns(path, name), name)
     if problems := declared_output_problems(request.spec, table.logits):
         raise SourceError(problems)
-    if request.spec.outputs == "probabilities":
-        logits = np.log(np.maximum(table.logits, np.float32(FLOOR)))
-        table = LogitTable(name, table.ids, logits, table.labels)
-    return Opened(None, differentiable=False, facts={"rows": len(table.ids)}, logits=table)
+    facts = {"rows": len(table.ids), **rounding_facts(request.spec.outputs, table.logits)}
+    logits = as_logits(torch.from_numpy(table.logits), request.spec.outputs).numpy()
+    return Opened(None, differentiable=False, facts=facts, logits=replace(table, logits=logits))
 
 
 def read_columns(path: Path, where: str) -> dict[str, NDArray[Any]]:

@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import nn
 
+from benchmarks.orders import honest
 from services.loading.models.contract import ContractedNetwork
 from services.loading.models.source import load_model
 from services.loading.preflight import checks
@@ -95,6 +96,66 @@ def test_a_permuted_class_order_is_no_low_robustness() -> None:
     assert "trained with another class order" in message
 
 
+def test_what_is_not_certain_can_be_overruled() -> None:
+    """Each finding becomes a note, and no more than that finding."""
+    turned, guesses = (lambda x: Colours()(x)[:, [1, 2, 0]]), (lambda x: (x[:, :, 0, 0] * 1e4).remainder(1.0) - 0.5)
+    for network, kind, spec in (
+        (turned, "class-order", {}),
+        (guesses, "chance", {}),
+        (Colours(), "clean-accuracy", {"clean_accuracy": 0.6}),
+        (lambda x: Colours()(x).sigmoid(), "outputs", {}),
+    ):
+        assert f"if it is right, overrule: [{kind}]" in text(network, **spec)
+        facts, problems = preflight(loaded(network, overrule=(kind,), **spec), colour_samples(), device="cpu")
+        assert problems == () and [f"overruled in the fleet file ({kind})" in note for note in facts["notes"]] == [True]
+    assert "trained with another class order" in text(turned, overrule=("chance", "input"))
+
+
+def table_facts(tmp_path: Path, labels: Any, predicted: Any, size: int, **spec: Any) -> tuple[Any, Any]:
+    """Preflight of a table of one-hot logits."""
+    logits = np.eye(size, dtype=np.float32)[predicted] * 9 - 1
+    np.savez(tmp_path / "z.npz", logits=logits, labels=labels)
+    names = tuple(f"c{k}" for k in range(size))
+    samples = SelectedSamples(labels, np.arange(len(labels)), names, {}, "d", {}, (3, 4, 4), lambda a, b: np.zeros(0))
+    return preflight(load_model(ModelSpec("m", f"logits:{tmp_path / 'z.npz'}", **spec)), samples, device="cpu")
+
+
+@pytest.mark.parametrize("accuracy", [0.76, 0.8, 0.3])
+def test_a_thousand_classes_with_five_samples_each_are_no_fault(tmp_path: Path, accuracy: float) -> None:
+    """0.1.0: "46 classes predicted consistently as another"."""
+    labels, predicted = honest(np.random.default_rng(0), 1000, 5, accuracy, "pairs")
+    facts, problems = table_facts(tmp_path, labels, predicted, 1000)
+    assert problems == () and "notes" not in facts
+
+
+def test_the_declared_accuracy_denies_another_order(tmp_path: Path) -> None:
+    """Two classes are honestly hopeless; the accuracy is exactly the declared one."""
+    labels = np.repeat(np.arange(10), 50)
+    predicted = np.where((labels < 2) & (np.arange(500) % 10 > 0), labels ^ 1, labels)
+    assert "another class order" in str(table_facts(tmp_path, labels, predicted, 10)[1])
+    facts, problems = table_facts(tmp_path, labels, predicted, 10, clean_accuracy=0.82)
+    assert problems == ()
+    assert "2 classes predicted consistently as another: c0 as c1, c1 as c0; compare" in facts["notes"][0]
+
+
+@pytest.mark.parametrize(("count", "refused"), [(20, False), (500, True)])
+def test_guessing_is_refused_where_the_samples_can_tell(tmp_path: Path, count: int, refused: bool) -> None:
+    rng = np.random.default_rng(1)
+    labels = np.arange(count) % 10
+    facts, problems = table_facts(tmp_path, labels, rng.integers(0, 10, count), 10)
+    assert [problem.expected for problem in problems] == ["an accuracy above chance (10.0%)"] * refused
+    assert any("does not differ from guessing" in note for note in facts.get("notes", ())) != refused
+    if refused:
+        declared = float(facts["clean_accuracy"])
+        assert table_facts(tmp_path, labels, rng.integers(0, 10, count), 10, clean_accuracy=declared)[1] == ()
+
+
+def test_networks_twice_as_good_as_guessing_pass(tmp_path: Path) -> None:
+    for seed in range(20):
+        labels, predicted = honest(np.random.default_rng(seed), 10, 26, 0.2, "even")
+        assert table_facts(tmp_path, labels, predicted, 10)[1] == ()
+
+
 def test_number_of_classes_and_output_type() -> None:
     assert "expected logits (n, 3), one column a class of the samples, found shape (90, 2)" in text(
         lambda x: Colours()(x)[:, :2]
@@ -108,6 +169,18 @@ def test_soft_max_twice() -> None:
     assert "rows in [0, 1] that sum to 1; declare outputs: probabilities" in message
     assert text(lambda x: Colours()(x).softmax(dim=1), outputs="probabilities") == ""
     assert text(lambda x: Colours()(x).log_softmax(dim=1), outputs="log-probabilities") == ""
+
+
+def test_rounded_outputs_are_a_fact_of_the_model() -> None:
+    def rounded(x: torch.Tensor) -> torch.Tensor:
+        return Colours()(x).softmax(dim=1).mul(1000).round() / 1000
+
+    assert "rounded to 3 decimals, that sum to 1 but for the rounding; declare outputs: probabilities" in text(rounded)
+    facts, problems = preflight(loaded(rounded, outputs="probabilities"), colour_samples(), device="cpu")
+    assert problems == () and facts["output_rounding"] == "3 decimals"
+    assert "outputs are rounded to 3 decimals: margins below 0.001 are lost" in facts["notes"][0]
+    exact, _ = preflight(loaded(lambda x: Colours()(x).sigmoid(), outputs="sigmoid"), colour_samples(), device="cpu")
+    assert "output_rounding" not in exact and "notes" not in exact
 
 
 @pytest.mark.parametrize("outputs", ["probabilities", "log-probabilities"])

@@ -17,7 +17,8 @@ from services.records import SampleSpec
 
 def table(path: Path, label: int, rows: int = 4) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    pixels = pa.FixedSizeListArray.from_arrays(pa.array(np.full(rows * 12, label * 20, np.uint8)), 12)
+    values = np.random.default_rng(label).integers(0, 256, rows * 12, dtype=np.uint8)
+    pixels = pa.FixedSizeListArray.from_arrays(pa.array(values), 12)
     pq.write_table(pa.table({"image": pixels, "label": pa.array([label % 2] * (rows - 1) + [1 - label % 2])}), path)
 
 

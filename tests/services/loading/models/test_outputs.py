@@ -1,0 +1,141 @@
+"""Outputs that are not logits: refused undeclared, accepted declared, however they were rounded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.special import expit, logit, softmax
+
+from services.errors import SourceError
+from services.loading.models.contract import as_logits
+from services.loading.models.outputs import declared_output_problems, rounding_facts, undeclared_output
+from services.loading.models.source import load_model
+from services.numerics.rounding import explains_sums, rounding
+from services.records import ModelSpec, Outputs
+
+Rounded = Callable[[np.ndarray], np.ndarray]
+FORMS: dict[str, Rounded] = {
+    "2 decimals": lambda p: np.round(p, 2),
+    "3 decimals": lambda p: np.round(p, 3),
+    "float16": lambda p: p.astype(np.float16),
+    "bfloat16": lambda p: torch.from_numpy(p.astype(np.float32)).bfloat16().float().numpy(),
+    "255 steps (8 bits)": lambda p: np.round(p * 255) / 255,
+    "127 steps (8 bits)": lambda p: np.round(p * 127) / 127,
+}
+
+
+def raw(count: int = 200, classes: int = 10, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(count, classes)) * 3
+
+
+def spec(outputs: Outputs = "logits") -> ModelSpec:
+    return ModelSpec("m", "x:y", outputs=outputs)
+
+
+def refused(values: np.ndarray) -> str:
+    return "\n".join(map(str, undeclared_output(spec(), values.astype(np.float32))))
+
+
+@pytest.mark.parametrize("classes", [2, 10, 1000])
+@pytest.mark.parametrize("form", FORMS)
+def test_rounded_probabilities_are_refused_and_declared_are_accepted(form: str, classes: int) -> None:
+    values = FORMS[form](softmax(raw(classes=classes), axis=1)).astype(np.float32)
+    assert "declare outputs: probabilities" in refused(values)
+    assert declared_output_problems(spec("probabilities"), values) == []
+    facts = rounding_facts("probabilities", values)
+    assert facts["output_rounding"] == form
+    assert ("attacks by gradient have nothing to follow" in facts["notes"][0]) == ("float" not in form)
+
+
+def test_full_precision_is_no_rounding() -> None:
+    values = softmax(raw(), axis=1).astype(np.float32)
+    assert "rows in [0, 1] that sum to 1; declare outputs: probabilities" in refused(values)
+    assert rounding(values) is None and rounding_facts("probabilities", values) == {}
+    assert rounding_facts("logits", np.round(values, 2)) == {}
+
+
+@pytest.mark.parametrize("decimals", [None, 2, 0])
+def test_percentages(decimals: int | None) -> None:
+    values = softmax(raw(), axis=1) * 100
+    values = (values if decimals is None else np.round(values, decimals)).astype(np.float32)
+    assert "declare outputs: percentages" in refused(values)
+    assert declared_output_problems(spec("percentages"), values) == []
+    assert "declare outputs: percentages" in str(declared_output_problems(spec("probabilities"), values)[0])
+    logits = as_logits(torch.from_numpy(values), "percentages")
+    assert torch.allclose(logits, as_logits(torch.from_numpy(values / 100), "probabilities"), atol=1e-5)
+
+
+@pytest.mark.parametrize("form", [None, *FORMS])
+def test_sigmoids_are_refused_as_logits_and_as_probabilities(form: str | None) -> None:
+    values = expit(raw())
+    values = (values if form is None else FORMS[form](values)).astype(np.float32)
+    assert "values in [0, 1]; declare outputs: sigmoid" in refused(values)
+    assert "declare outputs: sigmoid" in str(declared_output_problems(spec("probabilities"), values)[0])
+    assert declared_output_problems(spec("sigmoid"), values) == []
+    assert "return logits" in refused(values * 100)
+
+
+def test_probabilities_are_no_sigmoids() -> None:
+    values = softmax(raw(), axis=1).astype(np.float32)
+    assert "declare outputs: probabilities" in str(declared_output_problems(spec("sigmoid"), values)[0])
+    assert "declare outputs: logits" in str(declared_output_problems(spec("sigmoid"), raw())[0])
+
+
+def test_logits_are_left_alone() -> None:
+    for values in (raw(), raw() * 100, raw() * 0.1, np.abs(raw()) + 0.5, np.abs(raw()) * 100):
+        assert refused(values) == ""
+    assert declared_output_problems(spec("logits"), softmax(raw(), axis=1)) == []
+
+
+@given(st.integers(0, 10**6), st.floats(0.01, 3))
+def test_logits_that_were_made_probabilities_come_back(seed: int, gain: float) -> None:
+    """softmax inverts up to a constant, the sigmoid exactly; scipy is the oracle."""
+    logits = raw(20, seed=seed) * gain
+    mine = as_logits(torch.from_numpy(softmax(logits, axis=1)), "probabilities").numpy()
+    np.testing.assert_allclose(
+        mine - mine.max(axis=1, keepdims=True), logits - logits.max(axis=1, keepdims=True), atol=1e-6
+    )
+    values = expit(np.clip(logits, -15, 15))
+    np.testing.assert_allclose(as_logits(torch.from_numpy(values), "sigmoid").numpy(), logit(values), atol=1e-6)
+
+
+def test_saturated_sigmoids_are_finite_logits() -> None:
+    logits = as_logits(torch.tensor([[0.0, 1.0, 0.5]]), "sigmoid")
+    assert torch.isfinite(logits).all() and logits[0, 2] == 0.0
+    assert logits[0, 1] == pytest.approx(16.6, abs=0.1) and logits[0, 0] == pytest.approx(-69, abs=0.1)
+
+
+@given(st.integers(0, 10**6), st.integers(2, 300), st.sampled_from([2, 3]))
+def test_rounding_always_explains_its_own_sums(seed: int, classes: int, decimals: int) -> None:
+    values = np.round(softmax(raw(20, classes, seed), axis=1), decimals)
+    assert explains_sums(values, rounding(values), 1e-6)
+
+
+def test_rounding_does_not_explain_what_is_beyond_it() -> None:
+    values = np.round(softmax(raw(), axis=1), 3)
+    values[7, :5] += 0.002
+    assert not explains_sums(values, rounding(values), 1e-3)
+
+
+def table(tmp_path: Path, values: np.ndarray, outputs: Outputs) -> Any:
+    np.savez(tmp_path / "z.npz", logits=values.astype(np.float32))
+    return load_model(ModelSpec("m", f"logits:{tmp_path / 'z.npz'}", outputs=outputs))
+
+
+@pytest.mark.parametrize("outputs", ["probabilities", "percentages", "sigmoid"])
+def test_tables_of_scores_are_turned_into_logits_alike(tmp_path: Path, outputs: Outputs) -> None:
+    values = expit(raw()) if outputs == "sigmoid" else softmax(raw(), axis=1)
+    values = np.round(values * (100 if outputs == "percentages" else 1), 3)
+    loaded = table(tmp_path, values, outputs)
+    expected = as_logits(torch.from_numpy(values.astype(np.float32)), outputs).numpy()
+    np.testing.assert_array_equal(loaded.logits(np.arange(len(values))), expected)
+    assert "decimals" in loaded.facts["output_rounding"]
+    with pytest.raises(SourceError, match="declare outputs: logits"):
+        table(tmp_path, raw(), outputs)
