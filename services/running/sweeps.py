@@ -56,7 +56,7 @@ class Conductor:
 
     Args:
         device, threads: of each worker.
-        ask: what each worker holds, and how long to wait for all of them.
+        request: what each worker holds, and how long to wait for all of them.
     """
 
     def __init__(self, device: str, threads: int, request: WorkerRequest) -> None:
