@@ -82,8 +82,6 @@ def _rows(model: ModelResult, names: list[str]) -> list[list[str]]:
     if not measured:
         return [[*head, *[""] * 7]]
     return [[*(("", "") if row else head), _label(result), *_numbers(result)] for row, result in enumerate(measured)]
-        [*(("", "") if place else head), _label(result), *_numbers(result)] for place, result in enumerate(measured)
-    ]
 
 
 def _label(result: SeriesResult) -> str:
