@@ -141,11 +141,11 @@ def _run(fleet: Fleet, reporter: Reporter, factory: RunnerFactory) -> Finished:
         )
         result = record_comparison(result, folder, config, earlier)
         write_bundle(result, folder)
-        _tell(result, folder, (_now() - started).total_seconds())
+        _log_end(result, folder, (_now() - started).total_seconds())
     return Finished(result, folder)
 
 
-def _tell(result: AuditResult, folder: str, seconds: float) -> None:
+def _log_end(result: AuditResult, folder: str, seconds: float) -> None:
     counters.METER.count(counters.AUDITS, outcome=result.outcome.value)
     counters.METER.count(counters.AUDIT_SECONDS, seconds)
     forwards = sum(model.forwards for model in result.models)

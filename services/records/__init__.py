@@ -6,7 +6,6 @@ number is `None` with a reason beside it; NaN and infinity never enter a record.
 
 from __future__ import annotations
 
-from services.records.asked import InputContract, ModelSpec, Outputs, Overrulable, SampleSpec, ThreatModel
 from services.records.estimates import Estimate, GapResult, GroupScore, RefutedResult
 from services.records.fairness import (
     FairnessResult,
@@ -29,6 +28,7 @@ from services.records.results import (
 )
 from services.records.schema import AUDIT_VERSION, SCHEMA_VERSION, digest_of
 from services.records.series import L2_DISTANCE, Column, Evidence, Series
+from services.records.specs import InputContract, ModelSpec, Outputs, Overrulable, SampleSpec, ThreatModel
 from services.records.tasks import Receipt, ShardTask, TaskFailure
 
 __all__ = [

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from services.records.asked import ModelSpec
 from services.records.estimates import Estimate, GapResult, GroupScore, RefutedResult
 from services.records.fairness import FairnessResult, ProjectionResult
 from services.records.intake import Intake
 from services.records.schema import AUDIT_VERSION
 from services.records.series import Series
+from services.records.specs import ModelSpec
 
 
 class Outcome(StrEnum):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeVar
 
-from services.records.asked import ModelSpec, SampleSpec
+from services.records.specs import ModelSpec, SampleSpec
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,7 +81,7 @@ def _rows(model: ModelResult, names: list[str]) -> list[list[str]]:
     measured = sorted(shown, key=lambda result: order.index(result.series.key))
     if not measured:
         return [[*head, *[""] * 7]]
-    return [[*(("", "") if place else head), _label(shown), *_numbers(shown)] for place, shown in enumerate(measured)]
+    return [[*(("", "") if row else head), _label(result), *_numbers(result)] for row, result in enumerate(measured)]
 
 
 def _label(result: SeriesResult) -> str:

@@ -31,12 +31,12 @@ def undeclared_output(spec: ModelSpec, logits: Logits) -> list[Problem]:
         return []
     values = logits / top
     known = rounding(values)
-    found, remedy = f"values in [0, {top:g}]", _remedy(values, top)
+    actual, remedy = f"values in [0, {top:g}]", _remedy(values, top)
     if explains_sums(values, None, SUM_TOLERANCE):
-        found = f"rows in [0, {top:g}] that sum to {top:g}"
+        actual = f"rows in [0, {top:g}] that sum to {top:g}"
     elif explains_sums(values, known, SUM_TOLERANCE) and known is not None:
-        found = f"rows in [0, {top:g}], rounded to {known.words}, that sum to {top:g} but for the rounding"
-    return [Problem(f"{spec.name} (outputs)", "logits as declared", found, remedy)]
+        actual = f"rows in [0, {top:g}], rounded to {known.words}, that sum to {top:g} but for the rounding"
+    return [Problem(f"{spec.name} (outputs)", "logits as declared", actual, remedy)]
 
 
 def declared_output_problems(spec: ModelSpec, scores: Logits) -> list[Problem]:
