@@ -151,9 +151,9 @@ def compare_distances(data: Path, count: int, names: list[str]) -> None:
             start = Clock.now()
             own = nearest_adversarials(network, images, labels, [seeker]).distances.median().item()
             middle = Clock.now()
-            _, found, success = peer(PyTorchModel(network, (0, 1), device="cpu"), images, labels, epsilons=None)
+            _, result, success = peer(PyTorchModel(network, (0, 1), device="cpu"), images, labels, epsilons=None)
             mine, theirs = middle - start, Clock.now() - middle
-            lengths = torch.where(success, (found.double() - images.double()).flatten(1).norm(dim=1), torch.inf)
+            lengths = torch.where(success, (result.double() - images.double()).flatten(1).norm(dim=1), torch.inf)
             other = lengths.median().item()
             print(
                 f"{name:<20} {title:<11} ours {own:.4f} {mine.wall:6.1f} s  foolbox {other:.4f} {theirs.wall:6.1f} s"

@@ -69,8 +69,8 @@ print(json.dumps({"gib": peak, "seconds": time.perf_counter() - started}))
 def peak_memory(fleet: Path) -> dict[str, float]:
     """Peak resident memory of the driver's process alone, workers not counted."""
     ran = subprocess.run([sys.executable, "-c", PEAK, str(fleet)], capture_output=True, text=True, check=True)
-    found: dict[str, float] = json.loads(ran.stdout.splitlines()[-1])
-    return found
+    body: dict[str, float] = json.loads(ran.stdout.splitlines()[-1])
+    return body
 
 
 def trained(path: Path) -> Path:
@@ -127,10 +127,10 @@ def main() -> int:
         first = first_forward(Path(folder))
     print(f"first forward pass after {first:.1f} s (at most {STARTUP_SECONDS:g})")
     with tempfile.TemporaryDirectory() as folder:
-        found = peak_memory(write_fleet(Path(folder), options.classes, options.samples, options.models))
+        peak = peak_memory(write_fleet(Path(folder), options.classes, options.samples, options.models))
     size = f"{options.classes} classes x {options.samples} samples x {options.models} models"
-    print(f"driver, {size}: peak {found['gib']:.2f} GiB in {found['seconds']:.0f} s (at most {LIMIT_GIB})")
-    return int(found["gib"] > LIMIT_GIB or first > STARTUP_SECONDS or shown > HELP_SECONDS)
+    print(f"driver, {size}: peak {peak['gib']:.2f} GiB in {peak['seconds']:.0f} s (at most {LIMIT_GIB})")
+    return int(peak["gib"] > LIMIT_GIB or first > STARTUP_SECONDS or shown > HELP_SECONDS)
 
 
 if __name__ == "__main__":

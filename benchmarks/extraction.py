@@ -115,17 +115,17 @@ def two_workers(spec: SampleSpec, folder: Path, copies: int) -> float:
     worker.run(tasks(spec, folder)[0])
     with RayRunner(Ask(workers=2, cpus=1, factories=FACTORIES, wait_seconds=120)) as runner:
         list(runner.run([*tasks(spec, folder), *tasks(spec, folder)]))
-        one = two = 0.0
+        first = two = 0.0
         for _ in range(2):
             started = time.perf_counter()
             for task in tasks(spec, folder, copies=copies):
                 worker.run(task)
-            one += time.perf_counter() - started
+            first += time.perf_counter() - started
             started = time.perf_counter()
             list(runner.run(tasks(spec, folder, copies=copies)))
             two += time.perf_counter() - started
-    print(f"two workers: {one / two:.3f} times the speed of one worker with two threads (at least 1)")
-    return one / two
+    print(f"two workers: {first / two:.3f} times the speed of one worker with two threads (at least 1)")
+    return first / two
 
 
 def main() -> int:

@@ -97,7 +97,7 @@ def mapper_of(known: Digits) -> nn.Module:
     recipe = MapperRecipe(epochs=12, lr=2e-3, reconstruction=100.0)
     factors = {"class": known.labels, "thickness": known.attributes[:, 0], "slant": known.attributes[:, 1]}
     report = train_mapper(mapper, known.images, conditions=conditions, factors=factors, recipe=recipe)
-    gap = {name: one.value for name, one in report.disentanglement.gaps.items()} if report.disentanglement else {}
+    gap = {name: each.value for name, each in report.disentanglement.gaps.items()} if report.disentanglement else {}
     print(f"mapper: {time.process_time() - began:.0f} s, {report.reconstruction}, gaps {gap}", flush=True)
     return mapper.eval()
 
@@ -121,19 +121,19 @@ def judged(name: str, network: Callable[[torch.Tensor], torch.Tensor], mapper: A
     which = torch.tensor([NOISE + CLASSES, NOISE + CLASSES + 1])
     axes = Axes(which, mapper.centre[which], 2.0 * mapper.unit[which])
     moves = project(network, mapper.decode, latents, axes, halvings=4)
-    found = Boundaries.of(moves.moves * np.array([-1.0, 1.0]), moves.censored, np.zeros(2), np.ones(2))
-    return Judged(name, np.eye(CLASSES, dtype=np.int64)[predicted], (predicted == held.labels).astype(float), found)
+    result = Boundaries.of(moves.moves * np.array([-1.0, 1.0]), moves.censored, np.zeros(2), np.ones(2))
+    return Judged(name, np.eye(CLASSES, dtype=np.int64)[predicted], (predicted == held.labels).astype(float), result)
 
 
 def metrics(one: Judged, held: Digits, rows: NDArray[np.int64]) -> dict[str, float]:
     """All metrics of one network on some of the images."""
     truth = np.eye(CLASSES, dtype=np.int64)[held.labels[rows]]
     above = (held.attributes >= np.median(held.attributes, axis=0)).astype(np.int64)[rows]
-    found = gaps(matrix_counts(truth, one.decisions[rows], above))
+    fairness = gaps(matrix_counts(truth, one.decisions[rows], above))
     part = one.found.take(rows)
     return {
         "acc": float(one.correct[rows].mean()),
-        **{name: float(np.nanmean(found[name].value)) for name in ("dp", "eopp", "eodd")},
+        **{name: float(np.nanmean(fairness[name].value)) for name in ("dp", "eopp", "eodd")},
         "tol": float(part.tolerances.mean()),
         "dev": float(part.deviations.mean()),
     }
@@ -142,12 +142,12 @@ def metrics(one: Judged, held: Digits, rows: NDArray[np.int64]) -> dict[str, flo
 def stability(networks: list[Judged], held: Digits) -> None:
     """Print how well rankings of the networks on resamples agree with those on all images."""
     everything = np.arange(len(held.labels))
-    whole = [metrics(one, held, everything) for one in networks]
+    whole = [metrics(each, held, everything) for each in networks]
     draws = np.random.default_rng(1)
     agreement: dict[str, list[float]] = {name: [] for name in whole[0]}
     for _ in range(RESAMPLES):
         rows = draws.integers(0, len(everything), len(everything))
-        again = [metrics(one, held, rows) for one in networks]
+        again = [metrics(each, held, rows) for each in networks]
         for name, values in agreement.items():
             values.append(float(spearmanr([w[name] for w in whole], [a[name] for a in again]).statistic))
     for name, values in agreement.items():
@@ -172,13 +172,13 @@ def main() -> None:
     for seed in range(options.seeds):
         for kind in KINDS:
             began = time.process_time()
-            one = judged(f"{kind}-{seed}", network_of(kind, seed, known, options.epochs), mapper, held)
-            networks.append(one)
-            row, found = metrics(one, held, np.arange(len(held.labels))), projection_metrics(one.found)
+            gate = judged(f"{kind}-{seed}", network_of(kind, seed, known, options.epochs), mapper, held)
+            networks.append(gate)
+            row, result = metrics(gate, held, np.arange(len(held.labels))), projection_metrics(gate.found)
             print(
-                f"{one.name:9s} {time.process_time() - began:4.0f} {row['acc']:6.3f} {row['dp']:6.4f} "
+                f"{gate.name:9s} {time.process_time() - began:4.0f} {row['acc']:6.3f} {row['dp']:6.4f} "
                 f"{row['eopp']:6.3f} {row['eodd']:6.3f} {row['tol']:6.3f} "
-                f"({found.tol.low:.3f} to {found.tol.high:.3f}) {row['dev']:6.3f} {found.censored:6.1%}",
+                f"({result.tol.low:.3f} to {result.tol.high:.3f}) {row['dev']:6.3f} {result.censored:6.1%}",
                 flush=True,
             )
     stability(networks, held)

@@ -120,7 +120,7 @@ def _audited(data: Path, folder: Path, device: str, count: int) -> tuple[dict[st
     print(f"{device}: {count} images of {len(FLEET)} networks in {time.perf_counter() - began:.1f} s", flush=True)
     models = done.result.models
     tables = [read_kept_scores(done.folder, index, model.spec) for index, model in enumerate(models)]
-    keys = [found.series.key for found in models[0].series]
+    keys = [each.series.key for each in models[0].series]
     return stages.seconds, {key: np.stack([table[key] for table in tables]) for key in keys}
 
 

@@ -125,8 +125,8 @@ def _write_table(path: Path, noise: np.ndarray, labels: np.ndarray, index: int) 
 def audited(fleet: Path) -> dict[str, Any]:
     """Run the audit; memory by time, the bundle's folder, seconds."""
     ran = subprocess.run([sys.executable, "-c", AUDIT, str(fleet)], stdout=subprocess.PIPE, text=True, check=True)
-    found: dict[str, Any] = json.loads(ran.stdout.splitlines()[-1])
-    return found
+    body: dict[str, Any] = json.loads(ran.stdout.splitlines()[-1])
+    return body
 
 
 def flat(seen: list[tuple[float, int, str, float]], groups: int, models: int, figure: Path | None) -> bool:
@@ -163,7 +163,7 @@ def asked_of_mlflow(uri: str) -> None:
 
     client = mlflow.MlflowClient(uri)
     (experiment,) = [each for each in client.search_experiments() if each.name.endswith("large")]
-    asked: dict[str, Callable[[], Any]] = {
+    requested: dict[str, Callable[[], Any]] = {
         "the experiment's newest 100 runs": lambda: client.search_runs([experiment.experiment_id], max_results=100),
         "the same, by a metric": lambda: client.search_runs(
             [experiment.experiment_id], "metrics.`great-softmax.rdi` > 0", max_results=100
@@ -172,13 +172,13 @@ def asked_of_mlflow(uri: str) -> None:
     runs = client.search_runs([experiment.experiment_id], max_results=1000)
     child = next(run for run in runs if "mlflow.parentRunId" in run.data.tags)
     parent = client.get_run(child.data.tags["mlflow.parentRunId"])
-    asked["one model's run"] = lambda: client.get_run(child.info.run_id)
-    asked["the parent's artifacts"] = lambda: client.list_artifacts(parent.info.run_id)
+    requested["one model's run"] = lambda: client.get_run(child.info.run_id)
+    requested["the parent's artifacts"] = lambda: client.list_artifacts(parent.info.run_id)
     print(
         f"MLflow: {len(runs)} runs, {len(parent.data.metrics)} metrics in the parent and "
         f"{len(child.data.metrics)} in a model's"
     )
-    for name, ask in asked.items():
+    for name, ask in requested.items():
         began = time.perf_counter()
         ask()
         print(f"  {name}: {time.perf_counter() - began:.2f} s")
@@ -222,11 +222,11 @@ def main() -> int:
     parser.add_argument("--figure", type=Path, help="where to draw the driver's memory")
     options = parser.parse_args()
     fleet = write_tables(options.folder.resolve(), options.classes, options.samples, options.models)
-    found = audited(fleet)
-    print(f"{options.models} models x {options.samples} samples x {options.classes} classes: {found['seconds']:.0f} s")
-    kept = [flat(found["seen"], 2 * options.classes * options.models, options.models, options.figure)]
+    audit = audited(fleet)
+    print(f"{options.models} models x {options.samples} samples x {options.classes} classes: {audit['seconds']:.0f} s")
+    kept = [flat(audit["seen"], 2 * options.classes * options.models, options.models, options.figure)]
     asked_of_mlflow(yaml.safe_load(fleet.read_text())["tracking"]["uri"])
-    kept.append(drawn(Path(found["folder"]) / "report.html") <= REPORT_SECONDS)
+    kept.append(drawn(Path(audit["folder"]) / "report.html") <= REPORT_SECONDS)
     kept.append(draws())
     return int(not all(kept))
 

@@ -12,9 +12,10 @@ from collections.abc import Callable
 
 import numpy as np
 
+from benchmarks.coverage.joined import one_sided
 from services.numerics.calibration import POLICIES, Grid, calibrate
 from services.numerics.disparity import nrgc
-from services.numerics.intervals.means import Method, one_sided, simultaneous
+from services.numerics.intervals.means import Method, simultaneous
 from services.numerics.intervals.metrics import nrgc_range
 from services.numerics.profile import Profile
 from services.numerics.scores import GREAT_BOUND, Activation, great_scores
@@ -125,14 +126,14 @@ def calibration(models: int, n: int, k: int, activation: Activation, limit: floa
     nodes = grid.nodes(activation)
     curves = [ClassCurve.from_logits(z, y, k, nodes=nodes, activation=activation) for z, y in data]
     middle = time.process_time()
-    found = [calibrate(policy, curves, grid=grid) for policy in POLICIES]
+    results = [calibrate(policy, curves, grid=grid) for policy in POLICIES]
     spent = time.process_time() - start
     name = f"calibration {models} x {n:,} x {k:,} {activation}"
     print(
         f"     sums at {nodes.temperatures.size} nodes {middle - start:.2f} s; "
         f"all policies {spent - middle + start:.2f} s"
     )
-    check(f"{name}: CPU seconds for {len(found[1].grid)} temperatures", spent, limit)
+    check(f"{name}: CPU seconds for {len(results[1].grid)} temperatures", spent, limit)
     check(f"{name}: deviation from direct evaluation", deviation(curves[0], *data[0], activation), 1e-6)
 
 
@@ -144,8 +145,8 @@ def widths() -> None:
             scores = rng.beta(a, b, k * n) * GREAT_BOUND
             line: dict[Method, float] = {}
             for method in METHODS:
-                found = simultaneous(scores, groups, k, bound=GREAT_BOUND, delta=0.05, method=method)
-                line[method] = float((found.high - found.low).mean() / 2)
+                intervals = simultaneous(scores, groups, k, bound=GREAT_BOUND, delta=0.05, method=method)
+                line[method] = float((intervals.high - intervals.low).mean() / 2)
             seconds = best_time(lambda s=scores, g=groups, c=k: simultaneous(s, g, c, bound=GREAT_BOUND, delta=0.05), 1)
             lower = one_sided(scores, groups, k, bound=GREAT_BOUND, alpha=0.05).low
             gap = float(np.mean(Profile.from_scores(scores, groups, k, bound=GREAT_BOUND).means - lower))

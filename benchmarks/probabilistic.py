@@ -28,12 +28,12 @@ import numpy as np
 import torch
 
 from benchmarks import zoo
+from benchmarks.binomial import fixed_sample_size
 from benchmarks.probacc import probacc
 from benchmarks.spending import characteristics
 from services.measures.probabilistic import Pr, ProbAcc
 from services.measures.radius import Radius
 from services.measures.sampling.noise import unit_noise
-from services.numerics.intervals.binomial import fixed_sample_size
 
 NETWORKS = (
     "cifar10_wide_std",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from services.numerics.intervals.binomial import true_share_bounds
+from benchmarks.binomial import true_share_bounds
 
 
 @dataclass(frozen=True, slots=True)

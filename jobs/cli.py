@@ -35,7 +35,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-FleetFile = Annotated[Path, typer.Argument(help="Fleet file (YAML); deploy/examples/ has one a case.")]
+FleetFile = Annotated[Path, typer.Argument(help="Fleet file (YAML); deploy/examples/ has one for each case.")]
 JobFile = Annotated[Path, typer.Argument(help="Fleet file or sweep file (YAML).")]
 SweepFile = Annotated[Path, typer.Argument(help="Sweep file (YAML); deploy/examples/ has some.")]
 Template = Annotated[
@@ -53,7 +53,7 @@ Sarif = Annotated[
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress.")]
 Storage = Annotated[str | None, typer.Option(help="Use this storage instead of the file's.")]
 Runner = Annotated[str | None, typer.Option(help="ray or local, instead of resources.runner.")]
-Track = Annotated[bool, typer.Option("--track/--no-track", help="Log to MLflow, or leave it to classwise sync.")]
+Track = Annotated[bool, typer.Option("--track/--no-track", help="Log to MLflow now, or later with classwise sync.")]
 
 
 @app.callback()
@@ -138,7 +138,7 @@ def validate(job_file: JobFile, audit: Template = None, json: Json = False) -> N
 
 @app.command()
 def schema(
-    sweep: Annotated[bool, typer.Option("--sweep", help="Of the sweep file instead of the fleet file.")] = False,
+    sweep: Annotated[bool, typer.Option("--sweep", help="The schema of sweep files instead.")] = False,
 ) -> None:
     """Print the JSON Schema of the fleet file or of the sweep file, for editors."""
     with console.exits(json=False):

@@ -166,9 +166,9 @@ def browser() -> Iterator[Any]:
         pytest.skip("Chromium's driver (chromedriver) is not installed")
     from benchmarks.drills import page
 
-    found = page.browser()
-    yield found
-    found.quit()
+    driver = page.browser()
+    yield driver
+    driver.quit()
 
 
 def _board_series(key: str, value: float, half: float) -> SeriesResult:

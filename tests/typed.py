@@ -12,6 +12,6 @@ _SERIES = TypeAdapter(Series)
 
 def series_of(key: str, title: str = "", bound: float = 1.0, **attributes: Any) -> Series:
     """The series that a measure would give this key; `attributes` outrank what the key says."""
-    found = typed({"key": key, "title": title or key, "bound": bound, **attributes})
-    survival = found["evidence"] == "attack" and found["family"] != "minimal"
-    return _SERIES.validate_python({"binary": survival, **found})
+    result = typed({"key": key, "title": title or key, "bound": bound, **attributes})
+    survival = result["evidence"] == "attack" and result["family"] != "minimal"
+    return _SERIES.validate_python({"binary": survival, **result})

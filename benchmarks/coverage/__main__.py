@@ -31,27 +31,27 @@ def main() -> int:
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="which; all when left out")
     parser.add_argument("--runs", type=int, default=2000, help="data sets a setting; cheap methods take more")
     parser.add_argument("--write", type=Path, help="where to write the tables, as Markdown")
-    asked = parser.parse_args()
-    chosen = asked.parts or [*PARTS]
-    found: list[Cell] = []
+    options = parser.parse_args()
+    chosen = options.parts or [*PARTS]
+    results: list[Cell] = []
     text: list[str] = []
     for part in chosen:
         start = time.process_time()
-        cells = list(PARTS[part](asked.runs))
-        found += cells
+        cells = list(PARTS[part](options.runs))
+        results += cells
         seconds = time.process_time() - start
         text += [f"### {part}: {len(cells)} cells, {seconds:.0f} s", table(cells)]
         print("\n".join(text[-2:]), flush=True)
         if part == "monitored":
-            text += list(_exact(asked.runs))
+            text += list(_exact(options.runs))
             print("\n".join(text[-5:]), flush=True)
-    wrong = [f"{one.promise}, {one.setting}, {one.level:g}: {one}" for one in broken(found)]
+    wrong = [f"{each.promise}, {each.setting}, {each.level:g}: {each}" for each in broken(results)]
     wrong += monitored.broken_sizes() if "monitored" in chosen else []
-    exact = sum(one.exact for one in found)
-    text.append(f"{exact} promises in their settings, {len(found) - exact} reported only; broken: {len(wrong)}")
+    exact = sum(each.exact for each in results)
+    text.append(f"{exact} promises in their settings, {len(results) - exact} reported only; broken: {len(wrong)}")
     print("\n".join([text[-1], *wrong]))
-    if asked.write:
-        asked.write.write_text("\n\n".join(text) + "\n")
+    if options.write:
+        options.write.write_text("\n\n".join(text) + "\n")
     return int(bool(wrong))
 
 

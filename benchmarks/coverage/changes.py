@@ -82,15 +82,15 @@ def of_one(kind: Pairs, n: int, runs: int, rng: np.random.Generator) -> Iterator
     before, after = kind.draw(rng, (runs * n,))
     groups, setting = np.repeat(np.arange(runs), n), f"n = {n}, {kind.name}"
     for level in LEVELS:
-        found = changes(before, after, groups, runs, bound=1.0, alpha=level, binary=kind.binary)
-        yield cell("a difference, lower limit", setting, level, found.low > kind.difference + SLACK)
-        yield cell("a difference, upper limit", setting, level, found.high < kind.difference - SLACK)
+        tests = changes(before, after, groups, runs, bound=1.0, alpha=level, binary=kind.binary)
+        yield cell("a difference, lower limit", setting, level, tests.low > kind.difference + SLACK)
+        yield cell("a difference, upper limit", setting, level, tests.high < kind.difference - SLACK)
         mixed = changes(before, after, groups, runs, bound=1.0, alpha=level, stratified=True)
         yield cell(
             "a difference, empirical Bernstein, lower limit", setting, level, mixed.low > kind.difference + SLACK
         )
         if kind is not FALLS:
-            for test in (found, mixed):
+            for test in (tests, mixed):
                 yield cell(f'"worse" by {test.test}', setting, level, test.worse <= level)
                 yield cell(f'"better" by {test.test}', setting, level, test.better <= level)
 
@@ -129,13 +129,14 @@ def family(n: int, runs: int, rng: np.random.Generator, *, fall: bool) -> tuple[
     if fall:
         right[1] = right[0] & ((labels != 5) | (rng.random((runs, labels.size)) > 0.1))
     other = right * rng.choice([0.5, 1.0], right.shape[1:] if fall else right.shape)
-    found = []
+    results = []
     for scores, binary in ((right.astype(np.float64), True), (other, False)):
         for groups, count in ((stacked(labels, 6, runs), 6), (np.repeat(np.arange(runs), labels.size), 1)):
             before, after = scores.reshape(2, -1)
-            found.append(changes(before, after, groups, count * runs, bound=1.0, alpha=0.001, binary=binary))
+            results.append(changes(before, after, groups, count * runs, bound=1.0, alpha=0.001, binary=binary))
     return tuple(  # type: ignore[return-value]
-        np.concatenate([getattr(one, side).reshape(runs, -1) for one in found], axis=1) for side in ("worse", "better")
+        np.concatenate([getattr(each, side).reshape(runs, -1) for each in results], axis=1)
+        for side in ("worse", "better")
     )
 
 
@@ -153,9 +154,9 @@ def of_fixed_sizes(half: int, moved: float, runs: int, rng: np.random.Generator)
     setting = f"{half} + {half} fixed, {100 * moved:g} % of one rise and of the other fall"
     for level in LEVELS:
         for stratified in (True, False):
-            found = changes(before, after, groups, runs, bound=1.0, alpha=level, stratified=stratified)
+            tests = changes(before, after, groups, runs, bound=1.0, alpha=level, stratified=stratified)
             name = "a difference, class sizes fixed" + ("" if stratified else " (betting)")
-            yield cell(f"{name}, lower limit", setting, level, found.low > SLACK, exact=stratified)
-            yield cell(f"{name}, upper limit", setting, level, found.high < -SLACK, exact=stratified)
+            yield cell(f"{name}, lower limit", setting, level, tests.low > SLACK, exact=stratified)
+            yield cell(f"{name}, upper limit", setting, level, tests.high < -SLACK, exact=stratified)
             if stratified:
-                yield cell(f'"worse" by {found.test}, class sizes fixed', setting, level, found.worse <= level)
+                yield cell(f'"worse" by {tests.test}, class sizes fixed', setting, level, tests.worse <= level)

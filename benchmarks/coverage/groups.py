@@ -52,9 +52,9 @@ def of_gaps(name: str, runs: int, rng: np.random.Generator) -> Iterator[Cell]:
     counts = GroupCounts(size, positive, hits + alarms, hits, alarms)
     rates = {"dp": share * tpr + (1 - share) * fpr, "tpr": tpr, "fpr": fpr}
     for level in LEVELS:
-        found = gaps(counts, delta=level)
+        fairness = gaps(counts, delta=level)
         for metric in METRICS:
-            off = outside(found[metric], true_gap(metric, rates, counts))
+            off = outside(fairness[metric], true_gap(metric, rates, counts))
             yield cell(f"{NAMES[metric]} of one decision", name, level, off)
 
 
@@ -71,8 +71,8 @@ def true_gap(metric: Metric, rates: dict[str, Floats], counts: GroupCounts) -> F
     tpr, fpr = gap("tpr", counts.positive), gap("fpr", counts.negative)
     if metric == "eopp":
         return tpr
-    one, two = np.where(np.isnan(tpr), fpr, tpr), np.where(np.isnan(fpr), tpr, fpr)
-    return np.maximum(one, two) if metric == "eodd" else (one + two) / 2
+    first, two = np.where(np.isnan(tpr), fpr, tpr), np.where(np.isnan(fpr), tpr, fpr)
+    return np.maximum(first, two) if metric == "eodd" else (first + two) / 2
 
 
 def outside(found: Gaps, truth: Floats) -> np.ndarray:
@@ -91,17 +91,17 @@ def of_largest_gap(sizes: tuple[int, int], runs: int, rng: np.random.Generator) 
     hit = rng.random(labels.shape) < right[group, labels]
     predicted = np.where(hit, labels, (labels + rng.integers(1, 3, labels.shape)) % 3)
     grouping, setting = Grouping("sex", group, ("f", "m")), f"3 classes, {sizes[0]} and {sizes[1]} samples"
-    seen = np.stack([[((labels == k) & (group == g)).any(axis=1) for k in range(3)] for g in (0, 1)]).all(axis=0)
+    observed = np.stack([[((labels == k) & (group == g)).any(axis=1) for k in range(3)] for g in (0, 1)]).all(axis=0)
     truth = {
         "dp": np.full(runs, np.abs(chance[0] - chance[1]).max()),
-        "eopp": np.where(seen, np.abs(right[0] - right[1])[:, None], 0.0).max(axis=0),
+        "eopp": np.where(observed, np.abs(right[0] - right[1])[:, None], 0.0).max(axis=0),
     }
     for level in LEVELS:
         missed: dict[str, list[bool]] = {name: [] for name in truth}
         for run, (label, chosen) in enumerate(zip(labels, predicted, strict=True)):
-            (found,) = fairness_results({"label": label, "clean:predicted": chosen}, [grouping], classes, level)
+            (result,) = fairness_results({"label": label, "clean:predicted": chosen}, [grouping], classes, level)
             for name in ("dp", "eopp"):
-                missed[name].append(lies_outside(truth[name][run], found.worst[name]))
+                missed[name].append(lies_outside(truth[name][run], result.worst[name]))
         for name, flags in missed.items():
             yield cell(f"largest {NAMES[name]} of all decisions", setting, level, flags)
 
@@ -122,9 +122,9 @@ def _refuted(name: str, labels: Ints, refuted: Floats, share: Floats) -> Iterato
     ones, zeros = np.ones(labels.size), np.zeros(labels.size)
     truth = float(share[labels].mean())
     for level in LEVELS:
-        found = [refute(ones, 1.5 - row, ones, zeros, labels, classes=3, delta=level) for row in refuted]
-        yield cell("refuted share", name, level, [lies_outside(truth, one.overall) for one in found])
-        flags = [any(lies_outside(p, e) for p, e in zip(share, one.classes, strict=True)) for one in found]
+        results = [refute(ones, 1.5 - row, ones, zeros, labels, classes=3, delta=level) for row in refuted]
+        yield cell("refuted share", name, level, [lies_outside(truth, each.overall) for each in results])
+        flags = [any(lies_outside(p, e) for p, e in zip(share, each.classes, strict=True)) for each in results]
         yield cell("refuted shares of all classes at once", name, level, flags)
 
 
@@ -141,19 +141,19 @@ def of_projection(samples: int, dimensions: int, runs: int, rng: np.random.Gener
     tol = 2 * SHARES[:dimensions] @ STEPS
     dev = np.array([share @ np.abs(STEPS[:, None] - STEPS) @ share / 2 for share in SHARES[:dimensions]])
     truth = {"tol": float(tol.mean()), "dev": float(dev.mean()), "cou": float(count(tol))}
-    setting, zero, one = f"n = {samples}, {dimensions} dimensions", np.zeros(dimensions), np.ones(dimensions)
+    setting, zero, first = f"n = {samples}, {dimensions} dimensions", np.zeros(dimensions), np.ones(dimensions)
     for level in LEVELS:
-        found = [
+        results = [
             projection_metrics(
-                Boundaries.of(move * [-1.0, 1.0], move == 1.0, zero, one), delta=level, seed=run, draws=400
+                Boundaries.of(move * [-1.0, 1.0], move == 1.0, zero, first), delta=level, seed=run, draws=400
             )
             for run, move in enumerate(moves)
         ]
         for name, value in truth.items():
-            missed = [lies_outside(value, getattr(each, name)) for each in found]
+            missed = [lies_outside(value, getattr(each, name)) for each in results]
             title = name.capitalize() + (" (bootstrap)" if name == "cou" else "")
             yield cell(title, setting, level, missed, exact=name != "cou")
         for name, values in (("tol", tol), ("dev", dev)):
-            rows = [getattr(each, f"{name}_by_dimension") for each in found]
+            rows = [getattr(each, f"{name}_by_dimension") for each in results]
             missed = [any(lies_outside(v, e) for v, e in zip(values, row, strict=True)) for row in rows]
             yield cell(f"{name.capitalize()} of all dimensions at once", setting, level, missed)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import binom
 
-from services.numerics.intervals.binomial import clopper_pearson
+from benchmarks.binomial import clopper_pearson
 
 FALSE_ALARM = 1e-3
 """Chance that a run blames any promise though all miss exactly as often as allowed, shared by all settings."""
@@ -56,8 +56,8 @@ def cell(promise: str, setting: str, level: float, missed: Iterable[bool] | np.n
 
 def broken(cells: Sequence[Cell]) -> list[Cell]:
     """Promises that missed more often than `level`, by more than the simulation's own error."""
-    held = [one for one in cells if one.exact]
-    return [one for one in held if one.p_value < FALSE_ALARM / len(held)]
+    held = [each for each in cells if each.exact]
+    return [each for each in held if each.p_value < FALSE_ALARM / len(held)]
 
 
 def percent(share: float) -> str:
@@ -70,21 +70,21 @@ def table(cells: Sequence[Cell]) -> str:
 
     † marks what is approximate or not proven, and so reported alone.
     """
-    levels = sorted({one.level for one in cells})
+    levels = sorted({each.level for each in cells})
     head = ["promise", "settings", "data sets each", *(f"{100 * level:g} % promised" for level in levels), "worst in"]
     lines = [head, ["---"] * len(head)]
-    for promise in dict.fromkeys(one.promise for one in cells):
-        mine = [one for one in cells if one.promise == promise]
-        worst = {level: max(_at(mine, level), key=lambda one: one.rate, default=None) for level in levels}
-        told = [str(one or "") for one in worst.values()]
-        close = max((one for one in worst.values() if one), key=lambda one: one.rate / one.level)
-        runs = sorted({one.runs for one in mine})
+    for promise in dict.fromkeys(each.promise for each in cells):
+        mine = [each for each in cells if each.promise == promise]
+        worst = {level: max(_at(mine, level), key=lambda each: each.rate, default=None) for level in levels}
+        messages = [str(each or "") for each in worst.values()]
+        close = max((each for each in worst.values() if each), key=lambda each: each.rate / each.level)
+        runs = sorted({each.runs for each in mine})
         many = f"{runs[0]:,}" if len(runs) == 1 else f"{runs[0]:,} to {runs[-1]:,}"
         where = close.setting if close.misses else "–"
         name = promise if mine[0].exact else f"{promise} †"
-        lines.append([name, str(len({one.setting for one in mine})), many, *told, where])
+        lines.append([name, str(len({each.setting for each in mine})), many, *messages, where])
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def _at(cells: Sequence[Cell], level: float) -> list[Cell]:
-    return [one for one in cells if one.level == level]
+    return [each for each in cells if each.level == level]

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from benchmarks.coverage.data import BOUND, LEVELS, SHAPES, SIZES, SLACK, Shape
+from benchmarks.coverage.joined import one_sided
 from benchmarks.coverage.judge import Cell, cell
-from services.numerics.intervals.means import Method, one_sided
+from services.numerics.intervals.means import Method
 
 METHODS: tuple[Method, ...] = ("betting", "empirical-bernstein", "hoeffding", "clopper-pearson")
 CHEAP = 10
@@ -32,8 +33,8 @@ def of_method(method: Method, shape: Shape, n: int, runs: int, rng: np.random.Ge
     groups, truth, setting = np.repeat(np.arange(runs), n), BOUND * shape.mean, f"n = {n}, {shape.name}"
 
     def missed(alpha: float, anytime: bool = False) -> tuple[np.ndarray, np.ndarray]:
-        found = one_sided(scores, groups, runs, bound=BOUND, alpha=alpha, method=method, anytime=anytime)
-        return found.low > truth + SLACK, found.high < truth - SLACK
+        limits = one_sided(scores, groups, runs, bound=BOUND, alpha=alpha, method=method, anytime=anytime)
+        return limits.low > truth + SLACK, limits.high < truth - SLACK
 
     for level in LEVELS:
         low, high = missed(level / 2)

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.coverage.data import BOUND, CLASSES, LEVELS, SLACK, Classes, Floats, Ints, coin, margins, point, stacked
+from benchmarks.coverage.joined import metric_intervals, one_sided
 from benchmarks.coverage.judge import Cell, cell
 from services.numerics.disparity import Disparity, disparity
 from services.numerics.gap import gap
-from services.numerics.intervals.means import Intervals, Method, one_sided
-from services.numerics.intervals.metrics import aggregate_interval, metric_intervals, wcr_interval
+from services.numerics.intervals.means import Intervals, Method
+from services.numerics.intervals.metrics import aggregate_interval, weakest_interval
 from services.records.estimates import Estimate
 
 PENALTY = 0.5
@@ -41,9 +42,9 @@ class Box:
 
     @classmethod
     def of(cls, scores: Floats, groups: Ints, runs: int, alpha: float, method: Method) -> Box:
-        """One-sided limits at `alpha` each; what `simultaneous` and `wcr_interval` take them from."""
-        found = one_sided(scores, groups, int(groups.max()) + 1, bound=BOUND, alpha=alpha, method=method)
-        return cls(found.low.reshape(runs, -1), found.high.reshape(runs, -1))
+        """One-sided limits at `alpha` each; what `simultaneous` and `weakest_interval` take them from."""
+        limits = one_sided(scores, groups, int(groups.max()) + 1, bound=BOUND, alpha=alpha, method=method)
+        return cls(limits.low.reshape(runs, -1), limits.high.reshape(runs, -1))
 
 
 def cells(runs: int) -> Iterator[Cell]:
@@ -94,9 +95,11 @@ def _functions(setting: str, level: float, box: Box, means: Floats, truth: Dispa
     outside = {name: np.zeros(len(means), dtype=bool) for name in FUNCTIONS}
     for run, (low, high, row) in enumerate(zip(box.low, box.high, means, strict=True)):
         limits = Intervals(low, high, full, full & False, method, level, BOUND)
-        found = metric_intervals(disparity(row, full, penalty=PENALTY), limits, Estimate(None, reason="not asked for"))
+        intervals = metric_intervals(
+            disparity(row, full, penalty=PENALTY), limits, Estimate(None, reason="not asked for")
+        )
         for name in FUNCTIONS:
-            outside[name][run] = lies_outside(getattr(truth, name).value, getattr(found, name))
+            outside[name][run] = lies_outside(getattr(truth, name).value, getattr(intervals, name))
     for name in FUNCTIONS:
         yield cell(name.upper(), setting, level, outside[name])
     yield cell("RDI, NRGC and FP at once", setting, level, np.logical_or.reduce(list(outside.values())))
@@ -130,11 +133,11 @@ def of_whole(classes: Classes, runs: int, rng: np.random.Generator) -> Iterator[
     method: Method = "clopper-pearson" if classes.binary else "empirical-bernstein"
     rows, place = np.unique(np.sort(scores, axis=1), axis=0, return_inverse=True)
     for level in LEVELS:
-        found = [
-            wcr_interval(float(row.mean()), row, groups, 1, bound=BOUND, delta=level, method=method, mixed=True)
+        results = [
+            weakest_interval(float(row.mean()), row, groups, 1, bound=BOUND, delta=level, method=method, mixed=True)
             for row in rows
         ]
-        off = np.array([one.low is not None and one.low > truth + SLACK for one in found])[place.ravel()]
+        off = np.array([each.low is not None and each.low > truth + SLACK for each in results])[place.ravel()]
         yield cell("WCR over attributes, class sizes fixed, lower limit", classes.name, level, off)
 
 

@@ -13,15 +13,16 @@ from math import ceil
 import numpy as np
 from scipy.stats import binom
 
+from benchmarks.binomial import monitored_error
 from benchmarks.coverage.data import LEVELS, SLACK, Ints
+from benchmarks.coverage.joined import confidence_sequence
 from benchmarks.coverage.judge import Cell, cell, percent
 from benchmarks.coverage.sampling import SIGMA, certificates
 from benchmarks.spending import Characteristics, characteristics, spending_boundary
 from services.measures.sampling.verdicts import sequential_verdicts
 from services.numerics.intervals import betting
-from services.numerics.intervals.binomial import monitored_error
 from services.numerics.intervals.radius import certified_radius, probability_at
-from services.numerics.intervals.sequential import Boundary, confidence_sequence, mixture_boundary
+from services.numerics.intervals.sequential import Boundary, mixture_boundary
 
 KAPPAS = (0.01, 0.05, 0.2)
 ALPHA = 0.05
@@ -51,9 +52,9 @@ def cells(runs: int) -> Iterator[Cell]:
 def of_boundary(name: str, boundary: Boundary, runs: int, rng: np.random.Generator) -> Iterator[Cell]:
     """Wrong verdicts at p = kappa, where both are hardest to avoid: stopping at the first, and each side alone."""
     setting, level = f"p = kappa = {boundary.kappa:g}", boundary.alpha
-    found = sequential_verdicts(lambda rows, draws: rng.random(len(rows)) < boundary.kappa, runs, boundary)
-    yield cell(f'{name} "below" at p = kappa', setting, level, found.verdict > 0)
-    yield cell(f'{name} "above" at p = kappa', setting, level, found.verdict < 0)
+    verdicts = sequential_verdicts(lambda rows, draws: rng.random(len(rows)) < boundary.kappa, runs, boundary)
+    yield cell(f'{name} "below" at p = kappa', setting, level, verdicts.verdict > 0)
+    yield cell(f'{name} "above" at p = kappa', setting, level, verdicts.verdict < 0)
 
 
 def of_sequence(p: float, runs: int, rng: np.random.Generator) -> Iterator[Cell]:
@@ -85,11 +86,11 @@ def broken_sizes(kappas: tuple[float, ...] = KAPPAS) -> list[str]:
     """Boundaries whose exact error at p = kappa is above alpha, on either side."""
     made = [mixture_boundary(kappa, alpha, horizon(kappa)) for kappa in kappas for alpha in LEVELS]
     made += [spending_boundary(0.05, alpha, LOOKS) for alpha in LEVELS]
-    found = ((boundary, characteristics(boundary, boundary.kappa)) for boundary in made)
+    result = ((boundary, characteristics(boundary, boundary.kappa)) for boundary in made)
     return [
-        f"kappa {boundary.kappa:g}, alpha {boundary.alpha:g}: {one}"
-        for boundary, one in found
-        if max(one.accept, one.reject) > boundary.alpha + 1e-12
+        f"kappa {boundary.kappa:g}, alpha {boundary.alpha:g}: {each}"
+        for boundary, each in result
+        if max(each.accept, each.reject) > boundary.alpha + 1e-12
     ]
 
 
@@ -103,17 +104,17 @@ def powers(kappas: tuple[float, ...] = KAPPAS) -> list[list[str]]:
     for kappa in kappas:
         boundary = mixture_boundary(kappa, ALPHA, horizon(kappa))
         for name, p in alternatives(kappa):
-            found = characteristics(boundary, p)
-            power = found.accept if p < kappa else found.reject
+            error = characteristics(boundary, p)
+            power = error.accept if p < kappa else error.reject
             fixed = fixed_draws(kappa, p, ALPHA, POWER)
             rows.append(
                 [
                     f"{kappa:g}",
                     name,
                     f"{100 * power:.1f} %",
-                    f"{found.expected_draws:,.0f}",
+                    f"{error.expected_draws:,.0f}",
                     f"{fixed:,}",
-                    f"{found.expected_draws / fixed:.2f}",
+                    f"{error.expected_draws / fixed:.2f}",
                 ]
             )
     return rows
@@ -130,10 +131,10 @@ def fixed_draws(kappa: float, p: float, alpha: float, power: float, most: int = 
     if p < kappa:
         critical = binom.ppf(alpha, n, kappa)
         critical -= binom.cdf(critical, n, kappa) > alpha
-        found = np.where(critical >= 0, binom.cdf(critical, n, p), 0.0)
+        result = np.where(critical >= 0, binom.cdf(critical, n, p), 0.0)
     else:
-        found = binom.sf(binom.isf(alpha, n, kappa), n, p)
-    enough = found >= power
+        result = binom.sf(binom.isf(alpha, n, kappa), n, p)
+    enough = result >= power
     return int(n[np.argmax(enough)]) if enough.any() else fixed_draws(kappa, p, alpha, power, 10 * most)
 
 
@@ -154,10 +155,10 @@ def radius_powers(runs: int, most: int = 10_000) -> list[list[str]]:
         radius, draws = certificates(p, runs, 0.001, most, rng, at=(0.25,))
         fixed = certified_radius(rng.binomial(most, p, runs), most, sigma=SIGMA, alpha=0.001)
         sequential = Stopping(float(np.mean(radius >= 0.25)), float(draws.mean()))
-        one = f"{100 * np.mean(fixed >= 0.25):.1f} %"
+        row = f"{100 * np.mean(fixed >= 0.25):.1f} %"
         enough = fixed_draws(1 - need, 1 - p, 0.001, POWER)
         rows.append(
-            [f"{p:g}", f"{100 * sequential.power:.1f} %", f"{sequential.draws:,.0f}", one, f"{most:,}", f"{enough:,}"]
+            [f"{p:g}", f"{100 * sequential.power:.1f} %", f"{sequential.draws:,.0f}", row, f"{most:,}", f"{enough:,}"]
         )
     return rows
 

@@ -8,11 +8,11 @@ from functools import cache
 import numpy as np
 from scipy.stats import norm
 
+from benchmarks.binomial import clopper_pearson, true_share_bounds
 from benchmarks.coverage.data import LEVELS, SLACK, Floats, Ints
 from benchmarks.coverage.judge import Cell, cell
 from benchmarks.coverage.metrics import lies_outside
 from services.measures.sampling.smoothed import SmoothingRule, certify
-from services.numerics.intervals.binomial import clopper_pearson, true_share_bounds
 from services.numerics.intervals.radius import certified_radius
 from services.numerics.intervals.splitting import SplittingPlan, rare_event, summarise
 from services.numerics.seeds import over_seeds
@@ -95,8 +95,8 @@ def of_shares(points: int, runs: int, rng: np.random.Generator) -> Iterator[Cell
 def _outside(certified: Ints, rejected: Ints, points: int, alpha: float, level: float, share: float) -> list[bool]:
     @cache
     def missed(yes: int, no: int) -> bool:
-        found = true_share_bounds(yes, no, points, alpha=alpha, delta=level)
-        return found.low > share + SLACK or found.high < share - SLACK
+        result = true_share_bounds(yes, no, points, alpha=alpha, delta=level)
+        return result.low > share + SLACK or result.high < share - SLACK
 
     return [missed(int(yes), int(no)) for yes, no in zip(certified, rejected, strict=True)]
 
@@ -105,7 +105,7 @@ def of_rare(p: float, runs: int, rng: np.random.Generator) -> Iterator[Cell]:
     """Cox's interval over eight replicates each, of a linear margin in 8 dimensions; all of them run side by side."""
     size, dimensions, each = min(runs, 250), 8, SplittingPlan().replicates
     threshold = -float(norm.ppf(p))
-    found = []
+    results = []
     for _ in range(0, runs, size):
         many = SplittingPlan(replicates=each * size)
         event = rare_event(
@@ -114,10 +114,10 @@ def of_rare(p: float, runs: int, rng: np.random.Generator) -> Iterator[Cell]:
             many,
             rng,
         )
-        found += list(np.array(event.replicates).reshape(size, each))
+        results += list(np.array(event.replicates).reshape(size, each))
     for level in LEVELS:
         plan = SplittingPlan(delta=level)
-        events = [summarise(estimates, passes=0, plan=plan) for estimates in found]
+        events = [summarise(estimates, passes=0, plan=plan) for estimates in results]
         missed = [event.low > p or event.high < p for event in events]
         yield cell("probability of a rare failure (Cox)", f"p = {p:g}", level, missed, exact=False)
 
@@ -132,6 +132,6 @@ def of_seeds(networks: int, runs: int, rng: np.random.Generator) -> Iterator[Cel
         limits = {k: clopper_pearson(k, n, level) for k in np.unique(counts).tolist()}
         missed = []
         for row in counts:
-            found = over_seeds([Estimate(k / n, *limits[int(k)]) for k in row], delta=level, least=0.0, most=1.0)
-            missed.append(lies_outside(mean, found.mean))
+            result = over_seeds([Estimate(k / n, *limits[int(k)]) for k in row], delta=level, least=0.0, most=1.0)
+            missed.append(lies_outside(mean, result.mean))
         yield cell("mean over seeds (Student)", f"{networks} networks", level, missed, exact=False)

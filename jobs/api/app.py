@@ -15,6 +15,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from jobs.api.bodies import UnsupportedType
 from jobs.api.hooks import PATH, Receiver, Replayed, Unsigned, hook_routes
@@ -102,6 +103,8 @@ def create_app(settings: Settings, digests: Mapping[str, bytes], client: AuditCl
         signed_paths=frozenset({PATH} if hook is not None else ()),
     )
     app.add_middleware(Measured, metrics=metrics)
+    if settings.trusted_proxies:
+        app.add_middleware(ProxyHeadersMiddleware, trusted_hosts=[str(proxy) for proxy in settings.trusted_proxies])
     return app
 
 
@@ -149,7 +152,7 @@ def add_errors(app: FastAPI) -> None:
         return JSONResponse(error_body(ConfigError(problems)).model_dump(), 422)
 
     @app.exception_handler(HTTPException)
-    def refused(request: Request, error: HTTPException) -> JSONResponse:
+    def unknown_path(request: Request, error: HTTPException) -> JSONResponse:
         problem = Problem(f"{request.method} {request.url.path}"[:200], "a path of /v1/openapi.json", error.detail)
         body = error_body(UnknownAudit(problem)).model_copy(update={"error": "HTTPError"})
         return JSONResponse(body.model_dump(), error.status_code, error.headers)

@@ -59,7 +59,7 @@ def serve_local(places: Places, port: int, say: Callable[[str], None]) -> None:
             say(line)
         say(f"dashboard  http://{HOST}:{listener.getsockname()[1]}/#token={token}")
         say("It reads, and writes nothing. Ctrl-C ends it.")
-        config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False)
+        config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False, proxy_headers=False)
         config.timeout_graceful_shutdown = 2
         uvicorn.Server(config).run(sockets=[listener])
 

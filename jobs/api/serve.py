@@ -66,7 +66,8 @@ def serve_here(settings: Settings, host: str, port: int) -> None:
 
     app = build(plain(settings), digests(settings, os.environ))
     own: dict[str, Any] = {"log_config": None} if logs.is_json() else {}  # else uvicorn's lines are text
-    uvicorn.run(app, host=host, port=port, log_level="info", server_header=False, timeout_graceful_shutdown=5, **own)
+    own |= {"proxy_headers": False, "server_header": False}  # `trusted_proxies` says whose headers are believed
+    uvicorn.run(app, host=host, port=port, log_level="info", timeout_graceful_shutdown=5, **own)
 
 
 def serve_on_ray(settings: Settings, host: str, port: int, replicas: int) -> None:

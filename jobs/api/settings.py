@@ -11,7 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, IPvAnyNetwork, field_validator
 
 from jobs.fleetfile.followups import EnvName
 from jobs.fleetfile.tree import MOST_SECONDS, Name, Part, Place
@@ -98,6 +98,9 @@ class Settings(Part):
     tracking: TrackingSettings = TrackingSettings()
     resources: ResourceSettings = ResourceSettings()
     limits: LimitSettings = LimitSettings()
+    trusted_proxies: tuple[IPvAnyNetwork, ...] = Field(
+        (), description="Proxies whose X-Forwarded-For is believed: addresses or networks."
+    )
     schedules: str | None = Field(None, description="The database of schedules, for the dashboard.")
     ca: str | None = Field(None, description="Certificates to trust for the dashboard's https.")
     python: Annotated[str, Field(min_length=1)] = Field("python", description="The interpreter on the head node.")

@@ -38,6 +38,7 @@ from jobs.terminal.progress import Reporter
 from services.errors import ClasswiseError, ConfigError, Interrupted, PreflightError, Problem, SourceError
 from services.loading.models.source import fingerprint
 from services.loading.protocols import Samples
+from services.loading.samples.duplicates import lookalikes
 from services.loading.samples.source import open_samples
 from services.measures.base import Measure
 from services.measures.great import Great
@@ -316,8 +317,14 @@ def _sample_facts(uri: str, samples: Samples) -> SampleFacts:
         counts=tuple(int(count) for count in counts),
         skipped=dict(samples.skipped),
         content=samples.content,
-        intake=samples.intake,
+        intake=replace(samples.intake, alike=_alike(samples)),
     )
+
+
+def _alike(samples: Samples) -> int | None:
+    """How many samples look like another one; None where there are no images, or too many."""
+    pairs = lookalikes(samples.images, len(samples)) if 0 not in samples.shape else None
+    return None if pairs is None else len(np.unique(pairs[:, 1]))
 
 
 def _sample_notes(fleet: Fleet, facts: SampleFacts) -> Iterator[str]:

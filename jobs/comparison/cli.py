@@ -28,9 +28,9 @@ Home = Annotated[str, typer.Option(help="The storage, for audits that are named 
 
 def accept(
     audit: Place,
-    why: Annotated[str, typer.Option(help="Kept with it.")] = "",
+    why: Annotated[str, typer.Option(help="The reason, kept in the record.")] = "",
     even_though_failed: Annotated[
-        bool, typer.Option("--even-though-failed", help="Accept it though its outcome is fail or undecided.")
+        bool, typer.Option("--even-though-failed", help="Accept it although its outcome is fail or undecided.")
     ] = False,
     fleet: Fleet = "",
     storage: Home = "classwise-runs",

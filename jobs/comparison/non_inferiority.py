@@ -16,7 +16,7 @@ from jobs.fleetfile.reading import Fleet
 from jobs.fleetfile.tree import FleetConfig, GateConfig, gate_text
 from services.errors import MeasureError, StorageError
 from services.numerics.change import worst_change
-from services.numerics.paired import paired
+from services.numerics.paired import mean_difference
 from services.records import Estimate, SampleFacts
 from tracking.bundle.bundle import fleet_folder, folder_of, list_bundles, read_bundle
 from tracking.bundle.scores import Scores, read_kept_scores
@@ -118,8 +118,7 @@ def _difference(
     how: _Options = {"bound": series.bound, "alpha": config.intervals.delta, "seed": config.seed}
     if gate.metric == "classes":
         return worst_change(before, after, labels, len(now.classes), **how)
-    margin = min(gate.margin, series.bound * (1 - 1e-12))
-    return paired(before, after, np.zeros(rows.size, dtype=np.int64), 1, margin=margin, **how).overall
+    return mean_difference(before, after, **how)
 
 
 def _without_pairs(accepted: NDArray[np.int64], now: NDArray[np.int64], both: NDArray[np.int64]) -> list[int]:
@@ -139,7 +138,7 @@ def smallest_margins(fleet: Fleet, facts: SampleFacts) -> Iterator[str]:
         counts = facts.counts if gate.metric == "classes" else (facts.count,)
         fewest = min(count for count in counts if count)
         same, bound = np.zeros(fewest), series[gate.measure].bound
-        overall = paired(same, same, same.astype(np.int64), 1, bound=bound, alpha=config.intervals.delta).overall
+        overall = mean_difference(same, same, bound=bound, alpha=config.intervals.delta)
         needed = -(overall.low or 0.0)
         short = "; below that only an unchanged model passes" if gate.margin < needed else ""
         what = f"{fewest} samples" + (" of the smallest class" if gate.metric == "classes" else "")

@@ -145,6 +145,12 @@ class SamplesConfig(Part):
     limit: int | None = Field(None, ge=1)
     seed: int = Field(0, ge=0, lt=2**63)
     on_corrupt: Literal["error", "skip"] = "error"
+    duplicates: Literal["once", "all"] = Field(
+        "once", description="once: copies of an image with the same label are left out; all: each is a sample."
+    )
+    training: Uri | None = Field(
+        None, description="What the models were trained on; samples that are among it are counted in the notes."
+    )
 
 
 class TemperatureConfig(Part):
@@ -370,7 +376,15 @@ class FleetConfig(Part):
 
 
 def _plain_spec(samples: SamplesConfig) -> SampleSpec:
-    return SampleSpec(samples.uri, samples.per_class, samples.limit, samples.seed, on_corrupt=samples.on_corrupt)
+    return SampleSpec(
+        samples.uri,
+        samples.per_class,
+        samples.limit,
+        samples.seed,
+        on_corrupt=samples.on_corrupt,
+        duplicates=samples.duplicates,
+        training=samples.training,
+    )
 
 
 def _model_spec(model: ModelConfig, contract: InputConfig) -> ModelSpec:

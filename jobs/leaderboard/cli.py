@@ -24,7 +24,9 @@ Weights = Annotated[list[str] | None, typer.Option("--weight", metavar="NAME=NUM
 Series = Annotated[list[str] | None, typer.Option("--series", metavar="NAME=SERIES", help=_SERIES)]
 Imports = Annotated[list[str] | None, typer.Option("--import", metavar="FILE", help="Published rows as JSON.")]
 Target = Annotated[str | None, typer.Option(metavar="FILE", help="Also write the rows to this path or URL.")]
-Page = Annotated[str | None, typer.Option("--html", metavar="FILE", help="Also write a page where weights move.")]
+Page = Annotated[
+    str | None, typer.Option("--html", metavar="FILE", help="Also write an HTML page with sliders for the weights.")
+]
 Since = Annotated[str | None, typer.Option(metavar="DATE", help="Only runs begun then or later: 2026-11-28, UTC.")]
 
 
@@ -37,7 +39,7 @@ def leaderboard(
     series: Series = None,
     weight: Weights = None,
     import_: Imports = None,
-    by_seed: Annotated[bool, typer.Option("--by-seed", help="A row a model, not a mean over seeds.")] = False,
+    by_seed: Annotated[bool, typer.Option("--by-seed", help="One row per model instead of a mean over seeds.")] = False,
     all_runs: Annotated[bool, typer.Option("--all-runs", help="Every audit of a model, not the newest.")] = False,
     together: Annotated[bool, typer.Option("--together", help="One ranking of all settings, with a note.")] = False,
     since: Since = None,

@@ -76,7 +76,7 @@ def list_(db: Database = None, json: Json = False) -> None:
 @app.command()
 def history(
     name: Annotated[str, typer.Argument(help="Only this schedule.")] = "",
-    limit: Annotated[int, typer.Option(min=1, help="So many, the latest.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, help="How many, the latest first.")] = 20,
     db: Database = None,
     json: Json = False,
 ) -> None:
@@ -134,7 +134,7 @@ def run_now(name: Name, db: Database = None) -> None:
 def run(
     address: Address = None,
     db: Database = None,
-    poll: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks at the database.")] = 2.0,
+    poll: Annotated[float, typer.Option(min=0.1, help="Seconds between two queries of the database.")] = 2.0,
     ca: Authority = None,
     insecure: Insecure = False,
 ) -> None:
@@ -153,8 +153,8 @@ def run(
 
 @app.command()
 def health(
-    seconds: Annotated[float, typer.Option(min=1, help="A heartbeat counts for so long.")] = 300.0,
-    anywhere: Annotated[bool, typer.Option("--anywhere", help="Of any host, not only of this one.")] = False,
+    seconds: Annotated[float, typer.Option(min=1, help="Seconds for which a heartbeat counts.")] = 300.0,
+    anywhere: Annotated[bool, typer.Option("--anywhere", help="Also those of other hosts.")] = False,
     db: Database = None,
 ) -> None:
     """Exit with 0 when the scheduler of this host is at work, else with 2: a probe for Kubernetes and systemd."""

@@ -80,9 +80,10 @@ def refusals(fleet: Fleet, allow: AllowConfig) -> Iterator[Problem]:
     for index, measure in enumerate(fleet.measures):
         for name, uri in measure.sources().items():
             yield from _source_refusals(f"measures[{index}].{name}", uri, allow.models, allow, is_model=True)
-    yield from _source_refusals("samples.uri", config.samples.uri, allow.samples, allow, is_model=False)
-    if config.generated is not None:
-        yield from _source_refusals("generated.uri", config.generated.uri, allow.samples, allow, is_model=False)
+    for part, samples in (("samples", config.samples), ("generated", config.generated)):
+        for field in ("uri", "training"):
+            if samples is not None and (uri := getattr(samples, field)) is not None:
+                yield from _source_refusals(f"{part}.{field}", uri, allow.samples, allow, is_model=False)
     yield from _aftermath_refusals(fleet, allow)
 
 

@@ -35,9 +35,11 @@ Wait = Annotated[bool, typer.Option("--wait", help="Wait for the end; Ctrl-C sto
 def submit(
     fleet_file: Annotated[Path, typer.Argument(help="Fleet file (YAML).")],
     address: Address = None,
-    key: Annotated[str, typer.Option(help="Tells audits of one fleet file apart: a date, a commit.")] = "",
+    key: Annotated[str, typer.Option(help="Distinguishes audits of one fleet file: a date, a commit.")] = "",
     storage: FleetStorage = None,
-    env: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="A variable of the audit.")] = None,
+    env: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="Sets a variable in the audit's environment.")
+    ] = None,
     python: Annotated[str, typer.Option(help="The interpreter on the cluster's head node.")] = "python",
     ca: Authority = None,
     insecure: Insecure = False,

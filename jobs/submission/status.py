@@ -96,11 +96,11 @@ def settle(
         reachable: the submission's files can be seen from here, so that no ending means that none was written.
     """
     attempt = info.metadata.get("classwise.attempt", "") if info is not None else ""
-    outcome = ending if ending is not None and (info is None or ending.attempt == attempt) else None
-    if info is None and outcome is None:
+    own = ending if ending is not None and (info is None or ending.attempt == attempt) else None
+    if info is None and own is None:
         return None
-    state, message = _state(info, outcome, reachable)
-    ended = outcome if outcome is not None and outcome.state != "running" and state.over else None
+    state, message = _state(info, own, reachable)
+    ended = own if own is not None and own.state != "running" and state.over else None
     return AuditStatus(
         id=name,
         state=state,
@@ -115,7 +115,7 @@ def settle(
         started=info.started if info else "",
         ended=(info.ended if info else "") or (ended.at if ended else ""),
         folder=folder,
-        attempt=attempt or (outcome.attempt if outcome else ""),
+        attempt=attempt or (own.attempt if own else ""),
         job=info.job if info else "",
         message=message,
         problems=ended.problems if ended else (),

@@ -38,15 +38,17 @@ SHOWN = 40
 
 def prune(
     storage: Annotated[str, typer.Argument(metavar="STORAGE", help="Folder or URL that audits were written to.")],
-    keep_last: Annotated[int | None, typer.Option(min=1, help="Keep so many bundles of each fleet.")] = None,
+    keep_last: Annotated[int | None, typer.Option(min=1, help="Newest bundles of each fleet to keep.")] = None,
     keep_days: Annotated[float | None, typer.Option(min=0, help="Keep bundles younger than that.")] = None,
     fleet: Annotated[str, typer.Option(help="Only bundles of this fleet.")] = "",
     cache_days: Annotated[float | None, typer.Option(min=0, help="Remove tables unused for so long.")] = None,
     cache_size: Annotated[
         str, typer.Option(metavar="SIZE", help="Then the least recently used, down to 20GB, 500MB ...")
     ] = "",
-    even_unsynced: Annotated[bool, typer.Option("--even-unsynced", help="Also bundles that MLflow has not.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go, and remove nothing.")] = False,
+    even_unsynced: Annotated[
+        bool, typer.Option("--even-unsynced", help="Also bundles that are not in MLflow.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List what would be removed; remove nothing.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     json: Json = False,
 ) -> None:

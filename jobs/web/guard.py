@@ -65,7 +65,8 @@ class Guard:
         rates: one budget a caller; without a token, one an address.
         body: bytes of a body at most.
         open_paths: need no token, and have no budget.
-        signed_paths: need no token, for what they take is signed; the budget of the address holds.
+        signed_paths: need no token, for what they take is signed. Only answers of 401 count against the address:
+            others who share it cannot keep a signed request out.
     """
 
     def __init__(
@@ -83,7 +84,7 @@ class Guard:
         self._rates = rates
         self._body = body
         self._open = open_paths
-        self._tokenless = open_paths | signed_paths
+        self._signed = signed_paths
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -92,18 +93,34 @@ class Guard:
         headers = {bytes(key).lower(): bytes(value) for key, value in scope["headers"]}
         caller = self._caller(headers.get(b"authorization", b""))
         who = caller or f"address {(scope.get('client') or ('unknown',))[0]}"
-        seconds = self._rates.wait_for(who)
-        if seconds and scope["path"] not in self._open:
-            problem = Problem("rate", "fewer requests a minute", "more", f"wait {seconds:.0f} s")
-            await _refuse(send, 429, "TooManyRequests", problem, {"retry-after": str(int(seconds) + 1)})
-        elif caller is None and scope["path"] not in self._tokenless:
+        signed = caller is None and scope["path"] in self._signed
+        seconds = 0.0 if signed or scope["path"] in self._open else self._rates.wait_for(who)
+        if seconds:
+            await _refuse_rate(send, seconds)
+        elif caller is None and not signed and scope["path"] not in self._open:
             problem = Problem("authorization", "a bearer token that is known", "none or another", "ask for one")
             await _refuse(send, 401, "Unauthorized", problem, {"www-authenticate": "Bearer"})
         elif _declared(headers) > self._body:
             await _refuse(send, 413, "TooLarge", self._too_large())
         else:
             scope.setdefault("state", {})["caller"] = caller
-            await self._counted(scope, receive, send)
+            await self._counted(scope, receive, self._charging(send, who) if signed else send)
+
+    def _charging(self, send: Send, address: str) -> Send:
+        """Count an answer of 401 against the address; one too many becomes 429."""
+        over = False
+
+        async def charged(message: Message) -> None:
+            nonlocal over
+            if message["type"] == "http.response.start" and message["status"] == 401:
+                seconds = self._rates.wait_for(address)
+                over = seconds > 0
+                if over:
+                    await _refuse_rate(send, seconds)
+            if not over:
+                await send(message)
+
+        return charged
 
     async def _counted(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run the application on a body that ends when it gets too long."""
@@ -146,6 +163,11 @@ class Guard:
 def _declared(headers: Mapping[bytes, bytes]) -> int:
     text = headers.get(b"content-length", b"0")
     return int(text) if text.isdigit() and len(text) < 20 else 0
+
+
+async def _refuse_rate(send: Send, seconds: float) -> None:
+    problem = Problem("rate", "fewer requests a minute", "more", f"wait {seconds:.0f} s")
+    await _refuse(send, 429, "TooManyRequests", problem, {"retry-after": str(int(seconds) + 1)})
 
 
 async def _refuse(

@@ -6,7 +6,20 @@ from typing import Literal
 
 from services.measures.probabilistic import VerdictMeasure
 from services.measures.sampling.parameters import Rate
-from services.numerics.intervals.binomial import sil_band
+
+SIL_BANDS: tuple[tuple[int, float, float], ...] = ((4, 1e-5, 1e-4), (3, 1e-4, 1e-3), (2, 1e-3, 1e-2), (1, 1e-2, 1e-1))
+"""IEC 61508-1 table 2, low demand mode: (level, from, below) of the average probability of failure on demand."""
+
+
+def sil_band(kappa: float) -> str:
+    """The band in which a system lies whose failure probability is certified below kappa: "SIL 2" for kappa = 1e-2.
+
+    A name for the order of magnitude, not a certification: the standard asks far more than this number. A bound of 0.1
+    reaches SIL 1, one above 0.1 "below SIL 1"; a bound at or below 1e-5 "beyond SIL 4", as the table ends there.
+    """
+    if kappa <= SIL_BANDS[0][1]:
+        return "beyond SIL 4"
+    return next((f"SIL {level}" for level, _, below in SIL_BANDS if kappa <= below), "below SIL 1")
 
 
 class Binomial(VerdictMeasure):

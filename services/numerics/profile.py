@@ -87,11 +87,6 @@ class Profile:
         return self.counts > 0
 
     @property
-    def coverage(self) -> float | None:
-        """Share of groups that have samples, in [0, 1]; None without groups."""
-        return float(self.defined.mean()) if self.n_groups else None
-
-    @property
     def sums(self) -> Floats:
         """(K,) sums of scores."""
         return np.asarray((self.limbs[0] + self.limbs[1]) * scale_of(self.bound))

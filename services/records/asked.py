@@ -88,6 +88,8 @@ class SampleSpec:
         seed: of the draw.
         groups: names of columns of the source that give groupings besides the class.
         on_corrupt: "error" or "skip" (counted per class).
+        duplicates: "once": an image counts once under each label; "all": each copy is a sample.
+        training: source of the images that the models were trained on; None where none is declared.
     """
 
     uri: str
@@ -96,3 +98,5 @@ class SampleSpec:
     seed: int = 0
     groups: tuple[str, ...] = ()
     on_corrupt: Literal["error", "skip"] = "error"
+    duplicates: Literal["once", "all"] = "once"
+    training: str | None = None

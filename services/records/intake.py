@@ -21,12 +21,21 @@ class Intake:
         unread: by class, then by suffix: files or rows that are not read and should have been.
         left_out: by kind ("hidden", "system", "thumbnails", "descriptions"): files that are no samples.
         turned: images turned upright by their EXIF orientation.
+        copies: samples that are copies of others with the same label; left out unless `copies_kept`.
+        conflicts: pairs of classes that one image stands under, the number of such images, and ids of the first.
+        alike: samples that look like another one; None where that was not looked for.
+        trained_on: samples that are among the declared training images; None where none are declared.
     """
 
     available: tuple[int, ...] = ()
     unread: dict[str, dict[str, int]] = field(default_factory=dict)
     left_out: dict[str, int] = field(default_factory=dict)
     turned: int = 0
+    copies: int = 0
+    copies_kept: bool = False
+    conflicts: tuple[tuple[str, str, int, str], ...] = ()
+    alike: int | None = None
+    trained_on: int | None = None
 
 
 def suffix_of(name: str) -> str:
@@ -49,7 +58,26 @@ def intake_notes(intake: Intake, classes: Sequence[str], counts: Sequence[int]) 
     if intake.turned:
         share = f"{intake.turned} of {sum(counts)} images were turned upright by their EXIF orientation"
         yield f"{share}; ?orientation=stored leaves the pixels as stored."
+    yield from _copy_notes(intake, sum(counts))
     yield from _draw_notes(intake.available, classes, counts)
+
+
+def _copy_notes(intake: Intake, count: int) -> Iterator[str]:
+    if intake.copies:
+        what = f"{intake.copies} samples are copies of others under the same label"
+        kept = "count as samples of their own (duplicates: all), so intervals are too narrow and gates err more often"
+        yield f"{what} and {kept if intake.copies_kept else 'were left out: each image counts once'}."
+    if intake.conflicts:
+        listed = [f"{n} as {one} and {other} (samples {ids})" for one, other, n, ids in intake.conflicts]
+        more = f" and {len(listed) - SHOWN} more pairs" if len(listed) > SHOWN else ""
+        yield f"The same image stands under two labels, one of which is wrong: {', '.join(listed[:SHOWN])}{more}."
+    if intake.alike:
+        yield f"{intake.alike} samples look like another one, encoded or scaled again; they count as further samples."
+    if intake.trained_on:
+        yield (
+            f"{intake.trained_on} of {count} samples are among the declared training images: the models were fitted to "
+            "them, and scores on them say little of new images."
+        )
 
 
 def _draw_notes(available: Sequence[int], classes: Sequence[str], counts: Sequence[int]) -> Iterator[str]:

@@ -66,10 +66,6 @@ class Dispatcher(Generic[T]):
         """Tasks that wait for a worker."""
         return sum(len(queue) for queue in self._pending.values())
 
-    def flight(self, worker: Hashable) -> int:
-        """Tasks a worker has been given and not returned."""
-        return len(self._running[worker])
-
     def next_for(self, worker: Hashable) -> T | None:
         """The next task for a worker, or None when nothing is left to hand out."""
         group = self._choose(worker)

@@ -10,31 +10,31 @@ import pytest
 from benchmarks.coverage import changes, judge, means, metrics, monitored
 from benchmarks.coverage.__main__ import PARTS
 from benchmarks.coverage.data import BOUND, CLASSES, LEVELS, SHAPES, stacked
+from benchmarks.coverage.joined import one_sided
 from benchmarks.coverage.judge import Cell, broken, cell, table
 from benchmarks.spending import characteristics
 from services.numerics.change import changes as compared
 from services.numerics.change import worst_change
-from services.numerics.intervals.means import one_sided, simultaneous
-from services.numerics.intervals.metrics import wcr_interval
+from services.numerics.intervals.means import simultaneous
+from services.numerics.intervals.metrics import weakest_interval
 from services.numerics.intervals.sequential import mixture_boundary
-from services.numerics.paired import paired
 
 
 @pytest.mark.parametrize("part", [*PARTS])
 def test_every_promise_is_kept_in_a_short_run(part: str) -> None:
-    found = list(PARTS[part](20))
-    assert {one.level for one in found} >= set(LEVELS)
-    assert not broken(found)
+    items = list(PARTS[part](20))
+    assert {each.level for each in items} >= set(LEVELS)
+    assert not broken(items)
 
 
 def test_a_limit_at_four_times_its_level_is_blamed() -> None:
     rng = np.random.default_rng(0)
     coins = (rng.random((2000, 20)) < 0.3).astype(float)
-    found = one_sided(
+    limits = one_sided(
         coins.ravel(), np.repeat(np.arange(2000), 20), 2000, bound=1.0, alpha=0.2, method="clopper-pearson"
     )
     (wrong,) = broken(
-        [cell("too tight", "n = 20", 0.05, found.low > 0.3), cell("right", "n = 20", 0.2, found.low > 0.3)]
+        [cell("too tight", "n = 20", 0.05, limits.low > 0.3), cell("right", "n = 20", 0.2, limits.low > 0.3)]
     )
     assert wrong.promise == "too tight" and wrong.rate > 0.09
     assert not broken([Cell("too tight", "", 0.05, wrong.misses, wrong.runs, exact=False), Cell("", "", 0.1, 0, 10)])
@@ -59,7 +59,7 @@ def test_data_sets_side_by_side_get_the_limits_that_each_gets_alone(method: metr
         box = simultaneous(row, classes.labels, size, bound=BOUND, delta=delta, method=method)
         assert np.allclose(box.low, joint.low[run], atol=1e-9) and np.allclose(box.high, joint.high[run], atol=1e-9)
         least = min(row[classes.labels == k].mean() for k in range(size))
-        wcr = wcr_interval(least, row, classes.labels, size, bound=BOUND, delta=delta, method=method)
+        wcr = weakest_interval(least, row, classes.labels, size, bound=BOUND, delta=delta, method=method)
         assert wcr.low == pytest.approx(own.low[run].min(), abs=1e-9)
         assert wcr.high == pytest.approx(max(least, most.high[run].min()), abs=1e-9)
 
@@ -71,10 +71,8 @@ def test_pairs_side_by_side_get_the_limits_that_each_gets_alone() -> None:
     low = compared(before.ravel(), after.ravel(), groups, 2 * runs, bound=1.0, alpha=0.1).low.reshape(runs, 2)
     high = compared(before.ravel(), after.ravel(), groups, 2 * runs, bound=1.0, alpha=0.05).high.reshape(runs, 2)
     for run in range(runs):
-        found = worst_change(before[run], after[run], labels, 2, bound=1.0, alpha=0.1)
-        assert (found.low, found.high) == pytest.approx((low[run].min(), high[run].min()), abs=1e-9)
-        whole = paired(before[run], after[run], labels, 2, bound=1.0, alpha=0.2)
-        assert [one.low for one in whole.groups] == pytest.approx(low[run], abs=1e-9)
+        change = worst_change(before[run], after[run], labels, 2, bound=1.0, alpha=0.1)
+        assert (change.low, change.high) == pytest.approx((low[run].min(), high[run].min()), abs=1e-9)
 
 
 def test_shapes_have_the_means_they_say() -> None:
@@ -128,19 +126,19 @@ def test_a_bet_is_won_at_the_first_look_whose_bound_clears_the_null() -> None:
 
 def _lower(row: np.ndarray) -> float:
     zeros = np.zeros(row.size, dtype=int)
-    found = one_sided(row, zeros, 1, bound=1.0, alpha=0.05, method="betting", seed=None, anytime=True)
-    return float(found.low[0])
+    limits = one_sided(row, zeros, 1, bound=1.0, alpha=0.05, method="betting", seed=None, anytime=True)
+    return float(limits.low[0])
 
 
 def test_the_table_tells_the_worst_setting_of_each_promise() -> None:
-    told = table([Cell("p", "easy", 0.05, 1, 100), Cell("p", "hard", 0.05, 7, 100), Cell("q", "easy", 0.05, 0, 50)])
-    head, _, p, q = told.splitlines()
+    lines = table([Cell("p", "easy", 0.05, 1, 100), Cell("p", "hard", 0.05, 7, 100), Cell("q", "easy", 0.05, 0, 50)])
+    head, _, p, q = lines.splitlines()
     assert "5 % promised" in head
     assert "| p | 2 | 100 | 7.00 (2.86 to 13.9) | hard |" in p
     assert "| q | 1 | 50 | 0.00 (0.00 to 7.11) | – |" in q
 
 
 def test_means_cover_small_and_large_samples_by_all_methods() -> None:
-    found = list(means.cells(2))
-    assert {one.promise.rpartition(", ")[2] for one in found} >= set(means.METHODS)
-    assert any("n = 1," in one.setting for one in found) and any("all 0" in one.setting for one in found)
+    items = list(means.cells(2))
+    assert {each.promise.rpartition(", ")[2] for each in items} >= set(means.METHODS)
+    assert any("n = 1," in each.setting for each in items) and any("all 0" in each.setting for each in items)

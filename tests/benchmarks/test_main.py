@@ -14,5 +14,5 @@ def test_without_names_all_are_run(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     monkeypatch.setattr(command, "ALL", ("attacks", "probabilistic"))
     monkeypatch.setattr(command, "DATA", command.DATA / "absent")
     assert command.main() == 0
-    told = capsys.readouterr().out
-    assert told.index("== attacks") < told.index("== probabilistic") < told.index("all limits kept")
+    output = capsys.readouterr().out
+    assert output.index("== attacks") < output.index("== probabilistic") < output.index("all limits kept")

@@ -43,12 +43,12 @@ SMALL = Boundary(0.2, 0.1, 4, np.array([3, 5]), np.array([-1, 4]))
 
 
 def test_characteristics_by_hand():
-    found = characteristics(SMALL, 0.25)
+    error = characteristics(SMALL, 0.25)
     survive = [0.75, 0.75**2, 0.75**3]
-    assert found.accept == pytest.approx(survive[2])
-    assert found.reject == pytest.approx(1 - survive[2])
-    assert found.undecided == 0.0
-    assert found.expected_draws == pytest.approx(1 + survive[0] + survive[1])
+    assert error.accept == pytest.approx(survive[2])
+    assert error.reject == pytest.approx(1 - survive[2])
+    assert error.undecided == 0.0
+    assert error.expected_draws == pytest.approx(1 + survive[0] + survive[1])
     late = characteristics(Boundary(0.2, 0.1, 2, np.array([3, 3, 3]), np.array([-1, 0, 2])), 0.25)
     assert (late.accept, late.undecided) == (0.0, pytest.approx(1 - 0.25**2))
     assert (late.reject, late.expected_draws) == (pytest.approx(0.25**2), 2.0)
@@ -66,7 +66,7 @@ def test_spending_takes_the_largest_critical_values_that_the_budget_allows(kappa
     assert (boundary.kappa, boundary.alpha, boundary.horizon) == (kappa, alpha, looks[-1])
     size = len(boundary.accept_at)
     for upper in (False, True):
-        found, spent, alive = [], 0.0, np.ones(1)
+        result, spent, alive = [], 0.0, np.ones(1)
         previous = 0
         for index, look in enumerate(looks):
             alive = np.convolve(alive, stats.binom.pmf(np.arange(look - previous + 1), look - previous, kappa))
@@ -78,15 +78,15 @@ def test_spending_takes_the_largest_critical_values_that_the_budget_allows(kappa
                 stop.append(k)
             spent += alive[stop].sum()
             alive[stop] = 0.0
-            found.append(min(stop, default=size) if upper else max(stop, default=-1))
+            result.append(min(stop, default=size) if upper else max(stop, default=-1))
             previous = look
-        assert critical_values(kappa, alpha, looks, size, upper=upper).tolist() == found
+        assert critical_values(kappa, alpha, looks, size, upper=upper).tolist() == result
         for k in range(size):
             if upper:
-                expected = max((look for look, c in zip(looks, found, strict=True) if c <= k), default=-1)
+                expected = max((look for look, c in zip(looks, result, strict=True) if c <= k), default=-1)
                 assert boundary.reject_until[k] == expected
             else:
-                expected = min((look for look, c in zip(looks, found, strict=True) if c >= k), default=looks[-1] + 1)
+                expected = min((look for look, c in zip(looks, result, strict=True) if c >= k), default=looks[-1] + 1)
                 assert boundary.accept_at[k] == expected
     assert boundary.accept_at.dtype == boundary.reject_until.dtype == np.int64
     assert size == int(stats.binom.isf(1e-12, looks[-1], kappa)) + 2

@@ -32,8 +32,8 @@ def documents(path: Path) -> list[dict[str, Any]]:
 
 def all_manifests() -> list[tuple[str, dict[str, Any]]]:
     """File name and object of everything but kustomization.yaml, whose kind the API server never sees."""
-    found = [path for path in sorted(FOLDER.glob("*.yaml")) if path.name != "kustomization.yaml"]
-    return [(path.name, each) for path in found for each in documents(path)]
+    results = [path for path in sorted(FOLDER.glob("*.yaml")) if path.name != "kustomization.yaml"]
+    return [(path.name, each) for path in results for each in documents(path)]
 
 
 def check(manifest: dict[str, Any]) -> None:

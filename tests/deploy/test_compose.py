@@ -98,19 +98,19 @@ def test_what_a_container_starts_gets_its_secrets_and_shows_none(role: str, tmp_
     enter = (DEPLOY / "compose" / "enter.sh").read_text().replace("/tmp/auth.ini", f"{tmp_path}/auth.ini")
     environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "SECRETS": str(tmp_path / "secrets")}
     words = ["bash", "-c", enter, "enter", role]
-    told = subprocess.run(words, env=environment, capture_output=True, text=True, check=True)
+    process = subprocess.run(words, env=environment, capture_output=True, text=True, check=True)
     secrets = {path.name: path.read_text().strip() for path in (tmp_path / "secrets").iterdir()}
-    assert not any(secret in told.stdout for secret in secrets.values())
-    got = dict(line.split("=", 1) for line in told.stderr.splitlines() if "=" in line)
+    assert not any(secret in process.stdout for secret in secrets.values())
+    got = dict(line.split("=", 1) for line in process.stderr.splitlines() if "=" in line)
     assert all(got.get(name) for name in variables)
-    used = set(re.findall(r"[0-9a-f]{48}", told.stderr + "".join(map(Path.read_text, tmp_path.glob("auth.ini")))))
+    used = set(re.findall(r"[0-9a-f]{48}", process.stderr + "".join(map(Path.read_text, tmp_path.glob("auth.ini")))))
     by_value = {value: name for name, value in secrets.items()}
     granted = set(SERVICES[role]["secrets"])
     by_path = {"ray-token", "signing-key", "api-token", "s3-key"} & granted
     assert {by_value[value] for value in used} | by_path == granted
     assert ("CLASSWISE_SIGNING_KEY_PATH" in got) == ("signing-key" in granted)
     if role == "head":
-        assert json.dumps({SLOTS: 2}) in told.stdout
+        assert json.dumps({SLOTS: 2}) in process.stdout
 
 
 def test_the_settings_are_valid_and_say_what_compose_mounts() -> None:

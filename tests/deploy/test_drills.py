@@ -18,15 +18,15 @@ def drill(stack: Stack, *words: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.slow
 def test_after_a_killed_head_everything_goes_on(stack: Stack) -> None:
-    told = drill(stack, "head")
-    assert told.returncode == 0, told.stdout + told.stderr[-3000:]
-    assert "of them done again                           0" in told.stdout
+    process = drill(stack, "head")
+    assert process.returncode == 0, process.stdout + process.stderr[-3000:]
+    assert "of them done again                           0" in process.stdout
 
 
 @pytest.mark.slow
 def test_under_load_nothing_is_lost_and_nothing_doubled(stack: Stack) -> None:
-    told = drill(stack, "load", "--submissions", "6", "--schedules", "3", "--seconds", "400")
-    assert told.returncode == 0, told.stdout + told.stderr[-3000:]
+    process = drill(stack, "load", "--submissions", "6", "--schedules", "3", "--seconds", "400")
+    assert process.returncode == 0, process.stdout + process.stderr[-3000:]
 
 
 def test_the_night_expects_one_of_each_and_two_in_the_hour_that_comes_twice() -> None:

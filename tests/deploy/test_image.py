@@ -53,8 +53,8 @@ def test_what_runs_is_nobody_special_on_a_pinned_base() -> None:
     ],
 )
 def test_wrong_words_are_told(words: tuple[str, ...], said: str) -> None:
-    told = subprocess.run([STEPS, *words], capture_output=True, text=True, check=False)
-    assert told.returncode != 0 and said in told.stderr
+    process = subprocess.run([STEPS, *words], capture_output=True, text=True, check=False)
+    assert process.returncode != 0 and said in process.stderr
 
 
 @pytest.mark.slow
@@ -65,8 +65,8 @@ def test_the_steps_make_an_environment_that_can_do_everything(tmp_path: Path) ->
     kept["PYTHON"] = str(Path(sys.base_prefix) / "bin" / "python3.11")
     kept["PATH"] = os.environ["PATH"]
     subprocess.run([STEPS, "install", tmp_path / "venv", variant], check=True, env=kept, timeout=500)
-    told = subprocess.run([STEPS, "check", tmp_path / "venv", variant], capture_output=True, text=True, env=kept)
-    assert told.returncode == 0, told.stdout + told.stderr
-    assert "as it should be" in told.stdout
+    process = subprocess.run([STEPS, "check", tmp_path / "venv", variant], capture_output=True, text=True, env=kept)
+    assert process.returncode == 0, process.stdout + process.stderr
+    assert "as it should be" in process.stdout
     wrong = subprocess.run([STEPS, "check", tmp_path / "venv", other], capture_output=True, text=True, env=kept)
     assert wrong.returncode == 1 and f"torch: expected a build for {other}" in wrong.stdout

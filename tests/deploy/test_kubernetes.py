@@ -163,10 +163,10 @@ def test_settings_and_commands_are_those_of_this_version() -> None:
         if command[0] == "sh":
             command = shlex.split(command[-1].replace("$(date -u +%F)", "DATE"))[2:]
         names = [command[0]] if command[0] != "schedule" else command[:2]
-        told = CliRunner().invoke(app, [*names, "--help"])
-        assert told.exit_code == 0
+        output = CliRunner().invoke(app, [*names, "--help"])
+        assert output.exit_code == 0
         for option in (word for word in command if word.startswith("--")):
-            assert option in told.output, (command, option)
+            assert option in output.output, (command, option)
 
 
 def test_the_cluster_grows_from_nothing_and_audits_take_turns() -> None:

@@ -52,8 +52,10 @@ def status_of(url: str, **more: Any) -> int:
 
 def tables(bundle: Path) -> dict[str, pd.DataFrame]:
     """All numbers of an audit, by file."""
-    found = {str(path.relative_to(bundle)): path for part in ("scores", "tables") for path in (bundle / part).iterdir()}
-    return {name: pd.read_parquet(path) for name, path in sorted(found.items())}
+    by_name = {
+        str(path.relative_to(bundle)): path for part in ("scores", "tables") for path in (bundle / part).iterdir()
+    }
+    return {name: pd.read_parquet(path) for name, path in sorted(by_name.items())}
 
 
 def test_nobody_gets_in_without_a_token_or_password(stack: Stack) -> None:
@@ -117,9 +119,9 @@ def test_a_worker_node_killed_in_mid_audit_changes_no_number(
 
     run = f"{layout.url('mlflow')}/api/2.0/mlflow/runs/get?run_id={ended['run_id']}"
     login = ("classwise", layout.secret("mlflow-classwise.password"))
-    told = requests.get(run, auth=login, timeout=60).json()["run"]
-    assert told["info"]["status"] == "FINISHED"
-    assert {"key": "classwise.submission", "value": ended["id"]} in told["data"]["tags"]
+    output = requests.get(run, auth=login, timeout=60).json()["run"]
+    assert output["info"]["status"] == "FINISHED"
+    assert {"key": "classwise.submission", "value": ended["id"]} in output["data"]["tags"]
 
     assert stack.script("status").returncode == 1
     again = stack.script("up")
@@ -234,16 +236,22 @@ def test_a_process_that_was_not_started_here_is_left_alone(tmp_path: Path) -> No
 )
 def test_what_is_wrong_is_said(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("mine")
-    told = script(*words, "--dir", str(tmp_path))
-    assert told.returncode == 2 and said in told.stderr and "Traceback" not in told.stderr
+    process = script(*words, "--dir", str(tmp_path))
+    assert process.returncode == 2 and said in process.stderr and "Traceback" not in process.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
 
 
 def test_an_interpreter_without_classwise_is_named(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "bare"], check=True)
     environment = {"PATH": os.environ["PATH"], "PYTHON": str(tmp_path / "bare" / "bin" / "python")}
-    told = subprocess.run([ROOT / "deploy" / "local-stack.sh", "up"], env=environment, capture_output=True, text=True)
-    assert told.returncode == 2 and "lacks ray, mlflow" in told.stderr and "classwise[service,server]" in told.stderr
+    process = subprocess.run(
+        [ROOT / "deploy" / "local-stack.sh", "up"], env=environment, capture_output=True, text=True
+    )
+    assert (
+        process.returncode == 2
+        and "lacks ray, mlflow" in process.stderr
+        and "classwise[service,server]" in process.stderr
+    )
 
 
 def test_a_process_of_a_stack_ends_with_what_it_started_in_another_session(tmp_path: Path) -> None:

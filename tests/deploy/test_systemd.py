@@ -23,13 +23,13 @@ HARDENED = ("NoNewPrivileges", "PrivateTmp", "ProtectHome", "ProtectKernelModule
 
 def settings(unit: Path) -> dict[str, list[str]]:
     """What a unit sets, by name."""
-    found: dict[str, list[str]] = defaultdict(list)
+    result: dict[str, list[str]] = defaultdict(list)
     for line in unit.read_text().splitlines():
         if line and not line.startswith(("#", "[")):
             name, equals, value = line.partition("=")
             assert equals, line
-            found[name].append(value)
-    return found
+            result[name].append(value)
+    return result
 
 
 def test_the_three_units_are_there() -> None:
@@ -63,8 +63,8 @@ def test_what_it_starts_exists(unit: Path) -> None:
         assert json.loads(words[words.index("--resources") + 1]) == {SLOTS: 2}
         return
     names = words[:1] if words[0] == "serve" else words[:2]
-    told = CliRunner().invoke(app, [*names, "--help"]).output
-    assert all(option in told for option in options)
+    output = CliRunner().invoke(app, [*names, "--help"]).output
+    assert all(option in output for option in options)
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
@@ -73,18 +73,18 @@ def test_systemd_takes_it(unit: Path, tmp_path: Path) -> None:
     for each in UNITS:
         text = re.sub(r"/opt/classwise/bin/\w+", "/bin/true", each.read_text())
         (tmp_path / each.name).write_text(text)
-    told = subprocess.run(
+    process = subprocess.run(
         ["systemd-analyze", "verify", "--man=no", str(tmp_path / unit.name)],
         capture_output=True,
         text=True,
         check=False,
     )
-    assert told.returncode == 0 and "classwise" not in told.stderr, told.stderr
+    assert process.returncode == 0 and "classwise" not in process.stderr, process.stderr
     (tmp_path / unit.name).write_text("[Service]\nTypo=exec\nExecStart=/bin/true\n")
-    told = subprocess.run(
+    process = subprocess.run(
         ["systemd-analyze", "verify", "--man=no", str(tmp_path / unit.name)],
         capture_output=True,
         text=True,
         check=False,
     )
-    assert "Typo" in told.stderr
+    assert "Typo" in process.stderr

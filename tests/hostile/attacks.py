@@ -67,7 +67,7 @@ def attacks(trace: Path) -> dict[str, Attack]:
     """All attacks by name; `trace` appears when code runs."""
     word = "".join(random.Random(0).choices(string.ascii_letters, k=10_000))
     html = "<!doctype html><script>alert(1)</script>"
-    found: dict[str, Attack] = {
+    result: dict[str, Attack] = {
         "weights: a pickle that runs code": ("legacy weights", raw(flat_pickle(trace))),
         "weights: an archive whose pickle runs code": ("weights", lambda path: pt_pickle(path, trace)),
         "weights: protocol 0": ("legacy weights", raw(protocol_0(trace))),
@@ -208,7 +208,7 @@ def attacks(trace: Path) -> dict[str, Attack]:
         "celeba: the split in no UTF-8": ("celeba split", raw(b"\xff\xfe")),
     }
     for name in ("fleet", "sweep", "settings", "yaml body"):
-        found |= {
+        result |= {
             f"{name}: a billion laughs": (name, raw(laughs(10))),
             f"{name}: merges that double": (name, raw(merges(26))),
             f"{name}: nested": (name, raw(deep("[", "]", 20_000))),
@@ -234,7 +234,7 @@ def attacks(trace: Path) -> dict[str, Attack]:
     )
     for source in sources:
         content = doors.FLEET.replace("logits:a.npz", source)
-        found[f"fleet: a model at {source[:30]}"] = ("fleet", raw(content))
+        result[f"fleet: a model at {source[:30]}"] = ("fleet", raw(content))
     for name in (
         "json body",
         "published",
@@ -246,7 +246,7 @@ def attacks(trace: Path) -> dict[str, Attack]:
         "submission",
         "process",
     ):
-        found |= {
+        result |= {
             f"{name}: nested": (name, raw(deep("[", "]"))),
             f"{name}: objects nested": (name, raw(deep('{"a":', "", 50_000))),
             f"{name}: a number of 100,000 digits": (name, raw('{"schema_version": ' + "9" * 100_000 + "}")),
@@ -262,12 +262,12 @@ def attacks(trace: Path) -> dict[str, Attack]:
             f"{name}: an empty file": (name, raw("")),
         }
     for name in ("shard", "curves", "parquet", "logits parquet"):
-        found |= {
+        result |= {
             f"{name}: a page": (name, raw(html)),
             f"{name}: another table": (name, raw(parquet_of(a=[1, 2], b=["x", "y"]))),
             f"{name}: only the ends": (name, raw(b"PAR1" + b"\xff" * 64 + struct.pack("<I", 64) + b"PAR1")),
         }
-    found |= {
+    result |= {
         "shard: a version that is no number": ("shard", lambda path: metadata(path, b"x", key="schema_version")),
         "progress: records that are none": ("progress", nan_progress),
         "progress: a header of 5 GB": ("progress", raw(struct.pack("<Q", 5 << 30) + b"{}")),
@@ -288,7 +288,7 @@ def attacks(trace: Path) -> dict[str, Attack]:
         "uri: 10,000 options": ("uri", raw("npz:a?" + "&".join(f"a{k}={k}" for k in range(10_000)))),
         "uri: 10,000 characters": ("uri", raw(word)),
     }
-    return found
+    return result
 
 
 def attempt(name: str, attack: Attack, folder: Path) -> dict[str, Any]:
@@ -299,18 +299,18 @@ def attempt(name: str, attack: Attack, folder: Path) -> dict[str, Any]:
     folder.mkdir()
     attack[1](folder / door.file)
     before, start = peak(), time.process_time()
-    told: dict[str, Any] = {"name": name}
+    message: dict[str, Any] = {"name": name}
     signal.setitimer(signal.ITIMER_PROF, SECONDS)
     try:
         door.open(folder)
-        told["outcome"] = "value"
+        message["outcome"] = "value"
     except ClasswiseError as error:
-        told |= {"outcome": "told", "kind": type(error).__name__, "text": str(error)}
+        message |= {"outcome": "told", "kind": type(error).__name__, "text": str(error)}
     except BaseException as error:
-        told |= {"outcome": "broken", "kind": type(error).__name__, "text": str(error)[:300]}
+        message |= {"outcome": "broken", "kind": type(error).__name__, "text": str(error)[:300]}
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
-    return {**told, "seconds": time.process_time() - start, "bytes": peak() - before}
+    return {**message, "seconds": time.process_time() - start, "bytes": peak() - before}
 
 
 def peak() -> int:
@@ -345,11 +345,11 @@ def main(folder: Path, only: str = "", first: str = "0") -> None:
         if only not in name or index < int(first):
             continue
         place = folder / str(index)
-        told = attempt(name, attack, place)
-        told["ran"] = trace.exists()
+        output = attempt(name, attack, place)
+        output["ran"] = trace.exists()
         trace.unlink(missing_ok=True)
         shutil.rmtree(place)
-        sys.stdout.write(json.dumps(told) + "\n")
+        sys.stdout.write(json.dumps(output) + "\n")
         sys.stdout.flush()
 
 

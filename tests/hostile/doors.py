@@ -120,9 +120,9 @@ def onnx_seed() -> bytes:
         helper.make_node("Flatten", ["x"], ["f"], axis=1),
         helper.make_node("MatMul", ["f", "w"], ["y"]),
     ]
-    given = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 1, 2, 2])
+    inputs = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 1, 2, 2])
     taken = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 2])
-    graph = helper.make_graph(nodes, "g", [given], [taken], [weight])
+    graph = helper.make_graph(nodes, "g", [inputs], [taken], [weight])
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     content: bytes = made.SerializeToString()
     return content

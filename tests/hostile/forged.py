@@ -214,9 +214,9 @@ def onnx_claim() -> bytes:
     shape = helper.make_tensor("s", TensorProto.INT64, [2], [100_000, 25_000])
     nodes = [helper.make_node("ConstantOfShape", ["s"], ["big"]), helper.make_node("ReduceMax", ["big"], ["m"])]
     nodes += [helper.make_node("Flatten", ["x"], ["f"]), helper.make_node("Add", ["f", "m"], ["y"])]
-    given = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 1, 2, 2])
+    inputs = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 1, 2, 2])
     taken = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
-    made = helper.make_model(helper.make_graph(nodes, "g", [given], [taken], [shape]), ir_version=8)
+    made = helper.make_model(helper.make_graph(nodes, "g", [inputs], [taken], [shape]), ir_version=8)
     made.opset_import[0].version = 17
     content: bytes = made.SerializeToString()
     return content

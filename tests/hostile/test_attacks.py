@@ -32,18 +32,18 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[dict[str, An
 
 def test_no_code_runs(told: list[dict[str, Any]]) -> None:
     assert len(told) > 200
-    assert [one["name"] for one in told if one["ran"]] == []
+    assert [each["name"] for each in told if each["ran"]] == []
 
 
 def test_each_is_told_or_read(told: list[dict[str, Any]]) -> None:
-    assert [one for one in told if one["outcome"] == "broken"] == []
+    assert [each for each in told if each["outcome"] == "broken"] == []
 
 
 def test_in_bounded_time_and_memory(told: list[dict[str, Any]]) -> None:
-    assert [one for one in told if one["seconds"] > SECONDS or one["bytes"] > BYTES] == []
+    assert [each for each in told if each["seconds"] > SECONDS or each["bytes"] > BYTES] == []
 
 
 def test_messages_are_short_and_printable(told: list[dict[str, Any]]) -> None:
-    long = [one["name"] for one in told if len(one.get("text", "")) > TEXT]
-    odd = [one["name"] for one in told if any(char < " " and char != "\n" for char in one.get("text", ""))]
+    long = [each["name"] for each in told if len(each.get("text", "")) > TEXT]
+    odd = [each["name"] for each in told if any(char < " " and char != "\n" for char in each.get("text", ""))]
     assert (long, odd) == ([], [])

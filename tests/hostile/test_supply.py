@@ -42,27 +42,29 @@ def test_every_distribution_has_hashes_and_no_index_is_named() -> None:
 def test_what_pyproject_asks_for_is_locked_within_its_ranges(supply: ModuleType) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    asked = [*project["dependencies"], *(line for name in supply.extras() for line in extras[name])]
-    found = {supply.canonical(name): version for name, version in supply.locked(LOCK).items()}
+    requested = [*project["dependencies"], *(line for name in supply.extras() for line in extras[name])]
+    by_name = {supply.canonical(name): version for name, version in supply.locked(LOCK).items()}
     wrong = []
-    for requirement in map(Requirement, asked):
-        version = found.get(supply.canonical(requirement.name))
+    for requirement in map(Requirement, requested):
+        version = by_name.get(supply.canonical(requirement.name))
         if requirement.name != "classwise" and (version is None or Version(version) not in requirement.specifier):
             wrong.append(f"{requirement} is {version}")
     assert wrong == [], "run deploy/supply.sh lock"
 
 
 def test_what_is_tested_is_what_is_locked(supply: ModuleType) -> None:
-    found = {supply.canonical(name): version for name, version in supply.locked(LOCK).items()}
-    tested = {supply.canonical(one.name): one for one in pinned((ROOT / "constraints.txt").read_text())}
-    assert [name for name, one in tested.items() if name in found and Version(found[name]) not in one.specifier] == []
+    by_name = {supply.canonical(name): version for name, version in supply.locked(LOCK).items()}
+    tested = {supply.canonical(each.name): each for each in pinned((ROOT / "constraints.txt").read_text())}
+    assert [
+        name for name, each in tested.items() if name in by_name and Version(by_name[name]) not in each.specifier
+    ] == []
 
 
 def test_every_distribution_has_its_licence_told(supply: ModuleType) -> None:
     rows = re.findall(r"^\| (\S+) \| (.*) \|$", LICENCES, re.M)
-    found = [row for row in rows if row[0] != "distribution"]
-    assert {name for name, _ in found} == {supply.canonical(name) for name in supply.locked(LOCK)}
-    assert supply.faults(found) == []
+    results = [row for row in rows if row[0] != "distribution"]
+    assert {name for name, _ in results} == {supply.canonical(name) for name in supply.locked(LOCK)}
+    assert supply.faults(results) == []
 
 
 @pytest.mark.parametrize(

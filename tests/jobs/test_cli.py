@@ -74,7 +74,7 @@ def test_junit_has_a_case_a_gate(fleet_file: Path, tmp_path: Path) -> None:
 
 def test_an_audit_that_fails_leaves_no_junit_of_an_earlier_one(fleet_file: Path, tmp_path: Path) -> None:
     junit = tmp_path / "reports" / "j.xml"
-    for changes, told in (
+    for changes, message in (
         ({"gates": gate(0.9)}, None),
         ({"storage": ""}, "storage: expected at least 1 characters"),
         ({"samples": {"uri": "npz:none.npz"}}, "found nothing there"),
@@ -87,12 +87,12 @@ def test_an_audit_that_fails_leaves_no_junit_of_an_earlier_one(fleet_file: Path,
             str(junit),
         )
         root = ElementTree.parse(junit).getroot()
-        if told is None:
+        if message is None:
             assert root.get("errors") == "0"
             continue
         assert (ran.exit_code, root.get("tests"), root.get("errors")) == (2, "1", "1")
-        assert told in root[0][0][0].get("message", "")
-        assert told in ran.stderr
+        assert message in root[0][0][0].get("message", "")
+        assert message in ran.stderr
 
 
 def test_a_junit_file_that_cannot_be_written_is_told_before_any_work(fleet_file: Path, tmp_path: Path) -> None:
@@ -106,10 +106,10 @@ def test_an_audit_that_fails_leaves_no_sarif_of_an_earlier_one(fleet_file: Path,
     out = tmp_path / "out.sarif"
     out.write_text('{"runs": []}')
     ran = run("audit", str(write(fleet_file, samples={"uri": "npz:none.npz"})), "--quiet", "--sarif", str(out))
-    told = json.loads(out.read_text())["runs"][0]
-    assert ran.exit_code == 2 and told["invocations"] == [{"executionSuccessful": False}]
-    assert [(each["ruleId"], each["level"]) for each in told["results"]] == [("audit/error", "error")]
-    assert "found nothing there" in told["results"][0]["message"]["text"]
+    output = json.loads(out.read_text())["runs"][0]
+    assert ran.exit_code == 2 and output["invocations"] == [{"executionSuccessful": False}]
+    assert [(each["ruleId"], each["level"]) for each in output["results"]] == [("audit/error", "error")]
+    assert "found nothing there" in output["results"][0]["message"]["text"]
 
 
 def test_sarif_points_at_the_line_of_the_gate(fleet_file: Path, tmp_path: Path) -> None:
@@ -323,8 +323,8 @@ def test_a_deadline_ends_a_network_that_never_answers_as_an_error_that_says_so(
     write(fleet_file, models=models, factories=factories, resources=resources, measures=["clean"], gates=[])
     began = time.monotonic()
     ran = run("audit", str(fleet_file), "--json", "--runner", "local")
-    told = json.loads(ran.stdout)
-    assert (ran.exit_code, told["outcome"], told["error"]) == (2, "error", "DeadlinePassed"), ran.output
+    body = json.loads(ran.stdout)
+    assert (ran.exit_code, body["outcome"], body["error"]) == (2, "error", "DeadlinePassed"), ran.output
     assert time.monotonic() - began < 60
 
 

@@ -31,15 +31,15 @@ def main() -> int:
     parser.add_argument("--tests", nargs="*", default=[], metavar="FILE", help="names of test files, default all")
     parser.add_argument("--again", action="store_true", help="keep what was killed, where the function is as it was")
     parser.add_argument("--least", type=float, default=90.0, help="per cent of mutants that must be killed")
-    asked = parser.parse_args()
-    folder = asked.folder.resolve()
+    options = parser.parse_args()
+    folder = options.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     install(folder / "site")
-    mutate(folder, asked.only)
-    if not asked.again:
+    mutate(folder, options.only)
+    if not options.again:
         (folder / "results.jsonl").unlink(missing_ok=True)
-    run(folder, asked.tests)
-    return 0 if report.write(folder) >= asked.least else 1
+    run(folder, options.tests)
+    return 0 if report.write(folder) >= options.least else 1
 
 
 def install(site: Path) -> None:
@@ -65,7 +65,7 @@ def mutate(folder: Path, only: list[str]) -> None:
     with (tree / "pyproject.toml").open("a") as settings:
         settings.write('\n[tool.mutmut]\nsource_paths = ["services"]\n')
     os.chdir(tree)  # where mutmut looks for its settings
-    found: dict[str, str] = {}
+    by_name: dict[str, str] = {}
     for path in sorted(path for path in (tree / NUMERICS).glob("*.py") if not only or path.stem in only):
         made = folder / "made" / f"{path.stem}-{hashlib.sha256(path.read_bytes()).hexdigest()[:16]}.json"
         if not made.exists():
@@ -76,8 +76,8 @@ def mutate(folder: Path, only: list[str]) -> None:
             made.write_text(json.dumps([mutated.code, names]))
         code, names = json.loads(made.read_text())
         path.write_text(code)
-        found.update({f"{NUMERICS.replace('/', '.')}.{path.stem}.{name}": version for name, version in names.items()})
-    (folder / "mutants.json").write_text(json.dumps(found))
+        by_name.update({f"{NUMERICS.replace('/', '.')}.{path.stem}.{name}": version for name, version in names.items()})
+    (folder / "mutants.json").write_text(json.dumps(by_name))
 
 
 def run(folder: Path, tests: list[str]) -> None:

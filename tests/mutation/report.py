@@ -16,10 +16,10 @@ def write(folder: Path) -> float:
     """Print the table, write `survivors.diff`, and return the per cent of mutants that were killed or timed out."""
     mutants = json.loads((folder / "mutants.json").read_text())
     lines = map(json.loads, (folder / "results.jsonl").read_text().splitlines())
-    status = {name: found for name, version, found in lines if mutants.get(name) == version}
+    status = {name: each for name, version, each in lines if mutants.get(name) == version}
     table: dict[str, Counter[str]] = defaultdict(Counter)
-    for name, found in status.items():
-        table[name.split(".")[2]][found if found in COLUMNS else "killed"] += 1
+    for name, each in status.items():
+        table[name.split(".")[2]][each if each in COLUMNS else "killed"] += 1
     whole = sum(table.values(), Counter())
     head = [
         "| module | mutants | killed | timeout | survived | doubtful | not covered | killed, % |",
@@ -27,7 +27,7 @@ def write(folder: Path) -> float:
     ]
     rows = [_row(module, row) for module, row in [*sorted(table.items()), ("all", whole)]]
     sys.stdout.write("\n".join([*head, *rows, ""]))
-    living = [name for name, found in status.items() if found not in ("killed", "timeout")]
+    living = [name for name, each in status.items() if each not in ("killed", "timeout")]
     (folder / "survivors.diff").write_text("".join(difference(folder, name) for name in sorted(living, key=order)))
     return share(whole)
 
@@ -64,6 +64,6 @@ def _source(path: Path, function: str) -> list[str]:
     if path not in _SOURCES:
         code = path.read_text()
         lines = code.splitlines()
-        found = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.FunctionDef)]
-        _SOURCES[path] = {node.name: lines[node.lineno - 1 : node.end_lineno] for node in found}
+        results = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.FunctionDef)]
+        _SOURCES[path] = {node.name: lines[node.lineno - 1 : node.end_lineno] for node in results}
     return [line.replace(function, function.partition("__mutmut_")[0]) for line in _SOURCES[path][function]]

@@ -106,7 +106,9 @@ def entered(
 def quickest(items: Sequence[pytest.Item], seconds: dict[pytest.Item, float]) -> list[pytest.Item]:
     """The quickest tests first, as many as the budget holds."""
     mine = sorted(items, key=lambda item: seconds[item])
-    return [item for item, spent in zip(mine, accumulate(seconds[one] for one in mine), strict=True) if spent <= BUDGET]
+    return [
+        item for item, spent in zip(mine, accumulate(seconds[each] for each in mine), strict=True) if spent <= BUDGET
+    ]
 
 
 def chosen(folder: Path) -> dict[str, str]:
@@ -135,8 +137,8 @@ def tried(
             finally:
                 os._exit(0)
         os.close(sink)
-        with os.fdopen(source) as told:
-            for line in told:
+        with os.fdopen(source) as output:
+            for line in output:
                 yield waiting.pop(0), line.strip()
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         if waiting:

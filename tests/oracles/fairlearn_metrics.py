@@ -55,10 +55,10 @@ def group_fairness(
     listed = names or tuple(np.unique(np.asarray(groups).astype(str)).tolist())
     codes = _codes(np.asarray(groups).astype(str), listed)
     counts = group_counts(truth, decisions, codes, len(listed))
-    found = gaps(counts, delta=delta)
+    fairness = gaps(counts, delta=delta)
     metrics: dict[Metric, Estimate] = {}
     for metric in METRICS:
-        estimate, kept = found[metric].estimate(listed), ~found[metric].missing[codes]
+        estimate, kept = fairness[metric].estimate(listed), ~fairness[metric].missing[codes]
         if estimate.value is not None and (metric in ("dp", "eopp") or kept.all()):
             value = _by_fairlearn(metric, np.asarray(truth)[kept], np.asarray(decisions)[kept], codes[kept])
             estimate = replace(estimate, value=value)
@@ -67,11 +67,11 @@ def group_fairness(
 
 
 def _codes(groups: NDArray[Any], names: tuple[str, ...]) -> NDArray[np.int64]:
-    found, inverse = np.unique(groups, return_inverse=True)
-    if unknown := [name for name in found.tolist() if name not in names]:
+    result, inverse = np.unique(groups, return_inverse=True)
+    if unknown := [name for name in result.tolist() if name not in names]:
         expected = f"one of the groups {', '.join(names)}"
         raise MeasureError(Problem("groups", expected, ", ".join(unknown[:5]), "list every group in names"))
-    return np.array([names.index(name) for name in found.tolist()], dtype=np.int64)[inverse]
+    return np.array([names.index(name) for name in result.tolist()], dtype=np.int64)[inverse]
 
 
 def _by_fairlearn(metric: Metric, truth: NDArray[Any], decisions: NDArray[Any], codes: NDArray[np.int64]) -> float:

@@ -20,9 +20,9 @@ def profiled(
 ) -> Profiled:
     how = {"bound": 1.0, "delta": delta, "method": None, "binary": binary, "seed": 0}
     profile = Profile.from_scores(scores, codes, groups, bound=1.0)
-    found = disparity(profile.means, profile.defined)
+    metrics = disparity(profile.means, profile.defined)
     box = simultaneous(scores, codes, groups, **how)
-    return Profiled(scores, codes, profile.means, profile.defined, found, box, False, False, how, how)
+    return Profiled(scores, codes, profile.means, profile.defined, metrics, box, False, False, how, how)
 
 
 def drawn(p: np.ndarray, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -33,22 +33,22 @@ def drawn(p: np.ndarray, n: int, rng: np.random.Generator) -> tuple[np.ndarray, 
 @given(st.integers(1, 45), st.integers(0, 2**32 - 1))
 def test_the_weakest_tenth_is_the_mean_of_the_smallest_means(groups: int, seed: int) -> None:
     scores, codes = drawn(np.random.default_rng(seed).random(groups), 5, np.random.default_rng(seed + 1))
-    found = estimates(profiled(scores, codes, groups))["p10"]
+    result = estimates(profiled(scores, codes, groups))["p10"]
     means = sorted(scores.reshape(groups, 5).mean(axis=1))
-    assert found.value == pytest.approx(np.mean(means[: -(-groups // 10)]))
-    assert found.low is not None and found.high is not None and found.low <= found.value <= found.high
+    assert result.value == pytest.approx(np.mean(means[: -(-groups // 10)]))
+    assert result.low is not None and result.high is not None and result.low <= result.value <= result.high
 
 
 def test_of_up_to_ten_groups_it_is_the_worst() -> None:
     scores, codes = drawn(np.linspace(0.5, 0.9, 10), 40, np.random.default_rng(3))
-    found = estimates(profiled(scores, codes, 10))
-    assert found["p10"] == found["wcr"]
+    result = estimates(profiled(scores, codes, 10))
+    assert result["p10"] == result["wcr"]
 
 
 def test_groups_without_samples_are_in_no_tenth() -> None:
     scores, codes = drawn(np.linspace(0.1, 0.9, 20), 10, np.random.default_rng(3))
-    found = estimates(profiled(scores, codes, 30))["p10"]
-    assert found.value == pytest.approx(np.sort(scores.reshape(20, 10).mean(axis=1))[:2].mean())
+    result = estimates(profiled(scores, codes, 30))["p10"]
+    assert result.value == pytest.approx(np.sort(scores.reshape(20, 10).mean(axis=1))[:2].mean())
     assert estimates(profiled(scores[:0], codes[:0], 3))["p10"].value is None
 
 
@@ -63,9 +63,9 @@ def test_each_limit_of_the_weakest_tenth_misses_at_most_delta(p: np.ndarray) -> 
     for _ in range(runs):
         scores, codes = drawn(p, n, rng)
         value = np.sort(scores.reshape(40, n).mean(axis=1))[:4].mean()
-        found = weakest_interval(value, scores, codes, 40, bound=1.0, delta=delta, count=4, binary=True)
-        assert found.low is not None and found.high is not None
-        misses += found.low > truth, found.high < truth
+        interval = weakest_interval(value, scores, codes, 40, bound=1.0, delta=delta, count=4, binary=True)
+        assert interval.low is not None and interval.high is not None
+        misses += interval.low > truth, interval.high < truth
     assert (misses / runs <= delta + 3 * np.sqrt(delta * (1 - delta) / runs)).all()
 
 
@@ -73,8 +73,8 @@ def test_its_lower_limit_pays_for_its_own_groups_only() -> None:
     """Of 1,000 classes the tenth is certified far above what the box of all of them would certify."""
     scores, codes = drawn(np.full(1000, 0.9), 50, np.random.default_rng(5))
     data = profiled(scores, codes, 1000)
-    found, box = estimates(data)["p10"], np.sort(data.box.low)[:100].mean()
-    assert found.low is not None and found.low > box + 0.02
+    result, box = estimates(data)["p10"], np.sort(data.box.low)[:100].mean()
+    assert result.low is not None and result.low > box + 0.02
 
 
 @given(
@@ -101,10 +101,10 @@ def test_groups_without_a_score_may_have_any_mean(
     for name, values in truths.items():
         judge = METRICS[name].unknown
         assert judge is not None
-        found = judge(Unknown(Estimate(0.5), low, high, 1.0, penalty))
-        if len(values) and found.value is not None:
-            assert found.low is not None and found.high is not None
-            assert found.low <= min(values) + 1e-9 and max(values) <= found.high + 1e-9, name
+        result = judge(Unknown(Estimate(0.5), low, high, 1.0, penalty))
+        if len(values) and result.value is not None:
+            assert result.low is not None and result.high is not None
+            assert result.low <= min(values) + 1e-9 and max(values) <= result.high + 1e-9, name
 
 
 def test_what_the_known_groups_prove_stays_proven() -> None:

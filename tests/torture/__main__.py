@@ -69,11 +69,11 @@ def _play(bench: Bench, faults: dict[int, Fault], options: argparse.Namespace) -
     """All of them, some lanes beside each other, each lane a child that forks its drivers itself."""
 
     def lane(mine: list[int]) -> dict[int, list[str]]:
-        told = {}
+        output = {}
         for number in mine:
             began = time.monotonic()
             story = bench.play(faults[number], f"s{number}")
-            told[number] = story.wrong
+            output[number] = story.wrong
             verdict = "ok" if not story.wrong else "WRONG"
             seconds = time.monotonic() - began
             _say(f"{number:4} {faults[number]!s:<28} {', '.join(story.ends):<32} {seconds:5.1f} s {verdict}")
@@ -81,7 +81,7 @@ def _play(bench: Bench, faults: dict[int, Fault], options: argparse.Namespace) -
                 _say(f"     {line}")
             if story.wrong:
                 _say(f"     again: --seed {options.seed} --first {number} --count 1")
-        return told
+        return output
 
     numbers = list(faults)
     if options.lanes == 1:  # here, where servers are started again by whoever ends them
@@ -89,13 +89,13 @@ def _play(bench: Bench, faults: dict[int, Fault], options: argparse.Namespace) -
     lanes = [numbers[start :: options.lanes] for start in range(options.lanes)]
     children = [Child(lambda mine=mine: lane(mine), "") for mine in lanes if mine]
     try:
-        found = [child.wait(7200) for child in children]
+        results = [child.wait(7200) for child in children]
     finally:
         for child in children:
             child.kill()
         for place in bench.home.glob("s*/"):  # a disk of a lane that was killed with it
             subprocess.run(["umount", str(place)], capture_output=True, check=False)
-    return {int(number): wrong for ended in found for number, wrong in ended.value.items()}
+    return {int(number): wrong for ended in results for number, wrong in ended.value.items()}
 
 
 def _say(line: str) -> None:

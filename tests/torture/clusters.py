@@ -108,28 +108,28 @@ class Cluster:
 
     def _named(self, start: str) -> list[int]:
         """Processes of this cluster whose command has that start, or whose program has that name."""
-        found = []
+        results = []
         for folder in Path("/proc").iterdir():
             if not folder.name.isdigit() or int(folder.name) == os.getpid():
                 continue
             try:
                 command = (folder / "cmdline").read_bytes().decode(errors="replace")
-                told = command + (folder / "environ").read_bytes().decode(errors="replace")
+                message = command + (folder / "environ").read_bytes().decode(errors="replace")
             except OSError:
                 continue
             program = command.partition("\0")[0]
-            if str(self.home) in told and (program.startswith(start) or Path(program).name == start):
-                found.append(int(folder.name))
-        return found
+            if str(self.home) in message and (program.startswith(start) or Path(program).name == start):
+                results.append(int(folder.name))
+        return results
 
 
 def _descendants(pid: int) -> list[int]:
     listed = subprocess.run(["ps", "-eo", "pid=,ppid="], capture_output=True, text=True, check=True).stdout.split()
     pairs = list(zip(map(int, listed[::2]), map(int, listed[1::2]), strict=True))
-    found = [pid]
-    for known in found:
-        found += [child for child, parent in pairs if parent == known]
-    return found
+    results = [pid]
+    for known in results:
+        results += [child for child, parent in pairs if parent == known]
+    return results
 
 
 def _kill(pid: int) -> None:

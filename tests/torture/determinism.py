@@ -87,11 +87,11 @@ def tables(storage: Path) -> dict[str, dict[str, Any]]:
     """Columns of every table in the cache, by its key."""
     from services.storage.shards import chain, finished_ranges, read_table
 
-    found = {}
+    result = {}
     for folder in sorted((storage / "cache").glob("[ls]*/*/*")):
         count = chain(10**9, finished_ranges(str(folder)))[-1][1]
-        found[f"{folder.parent.parent.name}/{folder.name}"] = read_table(str(folder), count)
-    return found
+        result[f"{folder.parent.parent.name}/{folder.name}"] = read_table(str(folder), count)
+    return result
 
 
 @dataclass(frozen=True)
@@ -153,17 +153,19 @@ def main() -> int:
             storage = Path(home) / str(index)
             cold = in_fork(lambda s=setting, f=storage: audited(weights, f, s), "", 300).value
             warm = in_fork(lambda s=setting, f=storage: audited(weights, f, s), "", 300).value
-            found = tables(storage)
-            first = first or (found, cold)
-            told = compared(first[0], found)
-            good = not told.exact and told.logits <= LOGIT_BOUND and told.scores <= SCORE_BOUND
+            result = tables(storage)
+            first = first or (result, cold)
+            output = compared(first[0], result)
+            good = not output.exact and output.logits <= LOGIT_BOUND and output.scores <= SCORE_BOUND
             good = good and warm == {**cold, "forwards": 0}
             broken += not good
-            line = f"{setting}  {told.identical}/{told.columns} columns identical, logits {told.logits:.1e}, "
-            line += f"GREAT {told.scores:.1e}, results {'equal' if cold['results'] == first[1]['results'] else 'close'}"
+            line = f"{setting}  {output.identical}/{output.columns} columns identical, logits {output.logits:.1e}, "
+            line += (
+                f"GREAT {output.scores:.1e}, results {'equal' if cold['results'] == first[1]['results'] else 'close'}"
+            )
             line += f", warm {'equal' if warm == {**cold, 'forwards': 0} else 'DIFFERS'}"
             os.write(1, f"{line}\n".encode())
-            for text in told.exact:
+            for text in output.exact:
                 os.write(1, f"  {text}\n".encode())
     return 1 if broken else 0
 

@@ -117,9 +117,9 @@ class Bench:
                 story.tell("resume", self._do(name, lambda: audit(fleet_file)))
             if not _uploaded(storage):
                 story.tell("sync", self._do(name, lambda: sync(str(storage))))
-            found = in_fork(lambda: self.state(storage), str(self._log(name)))
-            story.wrong += ["the state cannot be read"] if found.value is None else []
-            story.wrong += differences(found.value or {}, self.reference)
+            result = in_fork(lambda: self.state(storage), str(self._log(name)))
+            story.wrong += ["the state cannot be read"] if result.value is None else []
+            story.wrong += differences(result.value or {}, self.reference)
         if not story.wrong:
             self._log(name).unlink(missing_ok=True)
         return story

@@ -51,7 +51,7 @@ class Child:
         Raises:
             TimeoutError: it was.
         """
-        told, deadline = b"", time.monotonic() + seconds
+        output, deadline = b"", time.monotonic() + seconds
         try:
             while select.select([self._reader], [], [], max(0.0, deadline - time.monotonic()))[0]:
                 part = os.read(self._reader, 65536)
@@ -59,8 +59,8 @@ class Child:
                     _, status = os.waitpid(self.pid, 0)
                     self._ended = True
                     killed = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
-                    return Ended(json.loads(told) if status == 0 else None, killed, status == 0)
-                told += part
+                    return Ended(json.loads(output) if status == 0 else None, killed, status == 0)
+                output += part
         finally:
             os.close(self._reader)
         self.kill()

@@ -54,14 +54,14 @@ class ServerBench(Bench):
             self.network.enter()
 
     def deeds(self, storage: Path) -> Deeds:
-        found: Deeds = {
+        by_name: Deeds = {
             "mlflow-killed": lambda: self._mlflow.signal(signal.SIGKILL),
             "postgres-killed": self._postgres.kill,
             "frozen": lambda: self._mlflow.signal(signal.SIGSTOP),
         }
         if self.network is not None:
-            found |= {"cut": self.network.cut, "cut-briefly": self._cut_briefly}
-        return found
+            by_name |= {"cut": self.network.cut, "cut-briefly": self._cut_briefly}
+        return by_name
 
     def mend(self, storage: Path, fault: Fault) -> None:
         if fault.kind == "frozen":
@@ -91,7 +91,7 @@ def _network(stack: ExitStack) -> Network | None:
 
 
 def _binaries() -> Path:
-    found = postgres_binaries()
-    if found is None:
+    result = postgres_binaries()
+    if result is None:
         raise SystemExit("PostgreSQL is not installed: no initdb in /usr/lib/postgresql/*/bin or on the PATH")
-    return found
+    return result

@@ -73,9 +73,9 @@ def accepts(port: int) -> bool:
 
 def postgres_binaries() -> Path | None:
     """The folder of initdb and postgres; None where they are not installed, or could not be run by this user."""
-    found = shutil.which("initdb")
+    result = shutil.which("initdb")
     folders = [
-        folder for folder in (*BINARIES, *([Path(found).parent] if found else [])) if (folder / "initdb").exists()
+        folder for folder in (*BINARIES, *([Path(result).parent] if result else [])) if (folder / "initdb").exists()
     ]
     able = os.geteuid() != 0 or shutil.which("runuser") is not None
     return folders[0] if folders and able else None

@@ -49,9 +49,9 @@ def _bundles(storage: str) -> dict[str, Any]:
     from tracking.bundle.scores import read_kept_scores
 
     folders = list_bundles(storage, "torture")
-    told: dict[str, Any] = {"bundles": len(folders), "folders": len(files.listing(fleet_folder(storage, "torture")))}
+    bodies: dict[str, Any] = {"bundles": len(folders), "folders": len(files.listing(fleet_folder(storage, "torture")))}
     if not folders:
-        return told
+        return bodies
     result = read_bundle(folders[-1])
     scores = {
         model.spec.name: _digest(read_kept_scores(folders[-1], index, model.spec))
@@ -59,7 +59,7 @@ def _bundles(storage: str) -> dict[str, Any]:
     }
     pages = sorted(str(path.relative_to(folders[-1])) for path in Path(folders[-1]).rglob("*.*") if path.name[0] != ".")
     results = {model.spec.name: _plain(model) for model in result.models}
-    return {**told, "scores": scores, "results": results, "files": pages, "uploads": len(uploads(folders[-1]))}
+    return {**bodies, "scores": scores, "results": results, "files": pages, "uploads": len(uploads(folders[-1]))}
 
 
 def _plain(model: Any) -> str:
@@ -80,10 +80,10 @@ def _table(folder: Path) -> str:
 
 def _digest(columns: dict[str, Any]) -> str:
     """Of the names, types and bytes of columns."""
-    found = hashlib.sha256()
+    result = hashlib.sha256()
     for name in sorted(columns):
-        found.update(f"{name} {columns[name].dtype} {columns[name].shape}".encode() + columns[name].tobytes())
-    return found.hexdigest()[:16]
+        result.update(f"{name} {columns[name].dtype} {columns[name].shape}".encode() + columns[name].tobytes())
+    return result.hexdigest()[:16]
 
 
 def _runs(database: str, experiment: str) -> dict[str, Any]:
@@ -96,8 +96,8 @@ def _runs(database: str, experiment: str) -> dict[str, Any]:
         def rows(query: str) -> list[tuple[Any, ...]]:
             mine = "(select r.run_uuid from runs r join experiments e using (experiment_id)"
             mine += " where e.name = :name and r.lifecycle_stage = 'active')"
-            found = connection.execute(sqlalchemy.text(query.replace("MINE", mine)), {"name": experiment})
-            return [tuple(row) for row in found]
+            result = connection.execute(sqlalchemy.text(query.replace("MINE", mine)), {"name": experiment})
+            return [tuple(row) for row in result]
 
         runs = rows("select run_uuid, status from runs where run_uuid in MINE")
         tags = {(run, key): value for run, key, value in rows("select run_uuid, key, value from tags")}

@@ -287,5 +287,5 @@ def no_artifacts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def log(audit: AuditResult, folder: str, store: str, **options: Any) -> LoggedRuns:
     """Log an audit to the store as `classwise audit` does."""
-    given = {"experiment": audit.fleet, "registry_models": True, **options}
-    return log_audit(audit, folder, tracking_uri=store, **given)
+    fields = {"experiment": audit.fleet, "registry_models": True, **options}
+    return log_audit(audit, folder, tracking_uri=store, **fields)

@@ -73,8 +73,8 @@ def test_a_sweep_is_shown_and_its_trial_found_done(home: Path) -> None:
 def test_progress_of_a_training_is_resumed(home: Path) -> None:
     from services.training.epochs.checkpoints import load_progress
 
-    found = load_progress(str(next((home / "runs" / "training").glob("*/*/progress.safetensors")).parent))
-    assert found is not None and found.stopped == "finished" and len(found.records) == 10
+    result = load_progress(str(next((home / "runs" / "training").glob("*/*/progress.safetensors")).parent))
+    assert result is not None and result.stopped == "finished" and len(result.records) == 10
 
 
 def test_they_are_known_to_be_uploaded_and_are_uploaded_elsewhere(home: Path) -> None:
@@ -96,10 +96,10 @@ def test_a_new_audit_compares_itself_with_the_old_one_sample_by_sample(home: Pat
     fleet = yaml.safe_load((home / "fleet.yaml").read_text())
     fleet["gates"].append({"measure": "clean", "metric": "aggregate", "not_worse_than": "last", "margin": 0.01})
     (home / "fleet.yaml").write_text(yaml.safe_dump(fleet))
-    found = json.loads(run("audit", home / "fleet.yaml", "--json").stdout)
-    assert audits(home)[1].name.startswith(found["baseline"])
-    assert [gate["outcome"] for gate in found["models"][0]["gates"]] == ["pass", "pass"]
-    assert "MLflow" in " ".join(found["look"])
+    body = json.loads(run("audit", home / "fleet.yaml", "--json").stdout)
+    assert audits(home)[1].name.startswith(body["baseline"])
+    assert [gate["outcome"] for gate in body["models"][0]["gates"]] == ["pass", "pass"]
+    assert "MLflow" in " ".join(body["look"])
 
 
 def test_submissions_have_their_state(home: Path) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from services.errors import Problem, SourceError
 from services.loading.factories import DEFAULT_FACTORIES
 from services.loading.samples.attributes import Groups, Requested, check_shape, requested_attributes
+from services.loading.samples.duplicates import Distinct, distinct
 from services.loading.samples.labels import checked_labels
 from services.loading.samples.selection import select
 from services.loading.samples.stores import Read, Shape, Store, Taken, unread_problems
@@ -116,9 +117,52 @@ def open_samples(spec: SampleSpec, *, allowed_factories: tuple[str, ...] = DEFAU
     _check_limit(labels, spec)
     rows = select(labels, len(classes), per_class=spec.per_class, limit=spec.limit, seed=spec.seed)
     taken = source.store.take(rows, on_corrupt=spec.on_corrupt)
+    unread = _unread(source, [classes[k] for k in labels[rows[~taken.kept]]], taken.refused)
+    before = rows[taken.kept]
+    rows, taken, copies = _once(source.store, before, taken, labels, spec)
     check_shape(measured, taken.shape, spec.uri)
     wanted = tuple(attribute for attribute in measured if attribute.name in spec.groups)
-    return _selected(source, labels, classes, groups, wanted, rows, taken, spec)
+    intake = Intake(
+        available=tuple(np.bincount(labels, minlength=len(classes)).tolist()),
+        unread=unread,
+        left_out=dict(source.left_out),
+        turned=taken.turned,
+        copies=copies.copies,
+        copies_kept=spec.duplicates == "all",
+        conflicts=tuple(_conflicts(copies, source, before, classes)),
+        trained_on=_trained_on(spec, taken, allowed_factories),
+    )
+    return _selected(source, labels, classes, groups, wanted, rows, taken, spec, intake)
+
+
+def _conflicts(
+    copies: Distinct, source: Source, rows: NDArray[np.int64], classes: tuple[str, ...]
+) -> Iterator[tuple[str, str, int, str]]:
+    """Pairs of classes that one image stands under, how many, and the first of them."""
+    ids = rows if source.ids is None else source.ids[rows]
+    for (label, other), places in sorted(copies.conflicts.items()):
+        yield classes[label], classes[other], len(places), " and ".join(str(ids[place]) for place in places[0])
+
+
+def _once(
+    store: Store, rows: NDArray[np.int64], taken: Taken, labels: NDArray[np.int64], spec: SampleSpec
+) -> tuple[NDArray[np.int64], Taken, Distinct]:
+    """The rows that count, ready to read, and what became of copies."""
+    copies = distinct(taken.prints, labels[rows[: len(taken.prints)]])
+    if not copies.copies or spec.duplicates == "all":
+        return rows, taken, copies
+    rows = rows[copies.rows]
+    return rows, store.take(rows, on_corrupt=spec.on_corrupt), copies
+
+
+def _trained_on(spec: SampleSpec, taken: Taken, allowed_factories: tuple[str, ...]) -> int | None:
+    """How many of the images are among those that the models were trained on."""
+    if spec.training is None or not taken.prints:
+        return None
+    uri = parse_uri(spec.training)
+    source = SCHEMES.get(uri.scheme, where=spec.training)(uri, allowed_factories=allowed_factories)
+    trained = set(source.store.take(np.arange(len(source.store)), on_corrupt="skip").prints)
+    return sum(image in trained for image in taken.prints)
 
 
 def _check_limit(labels: NDArray[np.int64], spec: SampleSpec) -> None:
@@ -164,10 +208,8 @@ def _selected(
     rows: NDArray[np.int64],
     taken: Taken,
     spec: SampleSpec,
+    intake: Intake,
 ) -> SelectedSamples:
-    unread = _unread(source, [classes[k] for k in labels[rows[~taken.kept]]], taken.refused)
-    counts = np.bincount(labels, minlength=len(classes)).tolist()
-    rows = rows[taken.kept]
     if not len(rows):
         raise SourceError(
             Problem(spec.uri, "at least one sample", f"none of {len(source.store)} selected and readable")
@@ -181,9 +223,9 @@ def _selected(
         classes=classes,
         groups=Groups(picked, measured, taken) if measured else picked,
         digest=digest_of(taken.content, taken.shape, classes, hashes),
-        skipped={name: sum(unread[name].values()) for name in classes if name in unread},
+        skipped={name: sum(intake.unread[name].values()) for name in classes if name in intake.unread},
         group_names={name: tuple(np.unique(column.astype(str)).tolist()) for name, column in groups.items()},
-        intake=Intake(tuple(counts), unread, dict(source.left_out), taken.turned),
+        intake=intake,
         shape=taken.shape,
         read=taken.read,
         content=taken.content,

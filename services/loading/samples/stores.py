@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.errors import Problem, SourceError
+from services.loading.samples.duplicates import fingerprint
 from services.records.intake import unread_sentence
 
 Shape = tuple[int, int, int]
@@ -31,6 +32,8 @@ class Taken:
         content: hash of the images' content.
         refused: names of the rows that are not kept, in order.
         turned: images that were turned upright.
+        prints: fingerprints of the kept images, equal for copies; () where there are no images. Of sets that are too
+            large to keep decoded they are those of the files, so that an image encoded twice has two.
     """
 
     read: Read
@@ -39,6 +42,7 @@ class Taken:
     content: str
     refused: tuple[str, ...] = ()
     turned: int = 0
+    prints: tuple[bytes, ...] = ()
 
 
 class Store(Protocol):
@@ -87,7 +91,10 @@ class ArrayStore:
             np.divide(block, divisor, out=out)
             return out
 
-        return Taken(read, np.ones(len(rows), bool), self.shape, self.content)
+        last = pixels.transpose(0, 2, 3, 1)
+        scaled = last if pixels.dtype == np.uint8 else (image / divisor for image in last)
+        prints = tuple(map(fingerprint, scaled))
+        return Taken(read, np.ones(len(rows), bool), self.shape, self.content, prints=prints)
 
     def _channels_first(self, pixels: NDArray[Any]) -> NDArray[Any]:
         if self.layout == "NHWC":

@@ -224,28 +224,6 @@ def simultaneous(
     return _intervals(sides, defined, chosen, delta, bound)
 
 
-def one_sided(
-    scores: NDArray[Any],
-    groups: NDArray[np.integer[Any]],
-    n_groups: int,
-    *,
-    bound: float,
-    alpha: float,
-    method: Method | None = None,
-    binary: bool = False,
-    seed: int | None = 0,
-    anytime: bool = False,
-) -> Intervals:
-    """Lower and upper limits, each with confidence 1 - alpha *for one group and one side alone*; arguments as above.
-
-    What an intersection-union test needs (`metric_intervals.wcr_interval`).
-    """
-    sample = Sample.of(scores, groups, n_groups, bound=bound, seed=seed)
-    defined = sample.counts > 0
-    chosen = method_for(method, binary=binary)
-    return _intervals(limits(sample, alpha, chosen, anytime=anytime), defined, chosen, alpha, bound)
-
-
 def _intervals(sides: Bounds, defined: Bools, method: Method, delta: float, bound: float) -> Intervals:
     low, high = (np.where(defined, side * bound, np.nan) for side in sides)
     return Intervals(low, high, defined, defined & (low <= 0.0) & (high >= bound), method, delta, bound)

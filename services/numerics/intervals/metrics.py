@@ -7,7 +7,6 @@ then an interval with the same guarantee; each function below computes that rang
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
 from services.numerics.checks import Floats, as_scores, check_bound, check_level, fault
-from services.numerics.disparity import ALL_ZERO, NO_GROUP, Disparity, nrgc, rank_weights
+from services.numerics.disparity import ALL_ZERO, NO_GROUP, nrgc, rank_weights
 from services.numerics.intervals.means import Intervals, Method, Sample, limits, method_for
 from services.records import Estimate
 
@@ -23,16 +22,6 @@ Range = tuple[float, float]
 
 MOST_EXACT = 200
 """Groups up to which NRGC's largest value over a box is exact; beyond, the assignments would take seconds."""
-
-
-@dataclass(frozen=True)
-class MetricIntervals:
-    """RDI, NRGC, WCR and FP with their intervals, as `Estimate`s; see the functions below for each guarantee."""
-
-    rdi: Estimate
-    nrgc: Estimate
-    wcr: Estimate
-    fp: Estimate
 
 
 def rdi_range(low: Floats, high: Floats) -> Range:
@@ -210,13 +199,6 @@ def weakest_interval(
     return _estimate(estimate, (low, high), bound)
 
 
-def wcr_interval(
-    estimate: float, scores: NDArray[Any], groups: NDArray[np.integer[Any]], n_groups: int, **how: Any
-) -> Estimate:
-    """The smallest group mean with its limits: `weakest_interval` of one group, whose options it has."""
-    return weakest_interval(estimate, scores, groups, n_groups, count=1, **how)
-
-
 def mixed_level(alpha: float) -> float:
     """Level at which a one-sided Clopper-Pearson limit errs at most `alpha` for unequal Bernoulli variables.
 
@@ -227,24 +209,6 @@ def mixed_level(alpha: float) -> float:
     itself would err with up to ``-log(1 - alpha)``. A two-sided interval, alpha a side, keeps 2 alpha without it.
     """
     return min(-float(np.expm1(-alpha)), 0.25)
-
-
-def metric_intervals(metrics: Disparity, box: Intervals, wcr: Estimate) -> MetricIntervals:
-    """Join the metrics with their ranges over the simultaneous box; `wcr` comes from `wcr_interval`.
-
-    RDI, NRGC and FP hold jointly with probability at least 1 - delta, as all follow from one box. An estimate always
-    lies within its interval. An interval as wide as the metric's range is marked vacuous.
-    """
-    if not box.defined.any():
-        none = Estimate(None, reason=NO_GROUP)
-        return MetricIntervals(none, none, none, none)
-    low, high = box.low[box.defined], box.high[box.defined]
-    return MetricIntervals(
-        rdi=rdi_over(metrics.rdi, low, high, box.bound),
-        nrgc=nrgc_over(metrics.nrgc, low, high),
-        wcr=wcr,
-        fp=fp_over(metrics.fp, low, high, box.bound, metrics.penalty),
-    )
 
 
 def rdi_over(value: Estimate, low: Floats, high: Floats, bound: float) -> Estimate:

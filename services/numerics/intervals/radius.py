@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 from scipy.special import ndtr, ndtri
 
+from services.numerics.intervals.means import clopper_pearson
 from services.numerics.intervals.sequential import lower_sequence, upper_sequence
 
 Floats = NDArray[np.float64]
@@ -21,8 +21,7 @@ Floats = NDArray[np.float64]
 def lower_bound(successes: ArrayLike, draws: ArrayLike, alpha: float) -> Floats:
     """One-sided Clopper-Pearson lower bound for pA: at most pA with probability at least 1 - alpha, draws fixed."""
     hits, n = np.broadcast_arrays(np.asarray(successes), np.asarray(draws))
-    bound = stats.beta.ppf(alpha, np.maximum(hits, 1.0), n - hits + 1.0)
-    return np.where(hits > 0, bound, 0.0)
+    return clopper_pearson(hits, n, alpha)[0]
 
 
 def radius_of(p: ArrayLike, sigma: float) -> Floats:

@@ -75,11 +75,6 @@ def lower_sequence(draws: ArrayLike, failures: ArrayLike, alpha: float) -> Float
     return 1.0 - upper_sequence(n, n - np.asarray(failures), alpha)
 
 
-def confidence_sequence(draws: ArrayLike, failures: ArrayLike, alpha: float) -> tuple[Floats, Floats]:
-    """Two-sided confidence sequence (L_n, U_n): P(L_n <= p <= U_n for all n) >= 1 - alpha."""
-    return lower_sequence(draws, failures, alpha / 2), upper_sequence(draws, failures, alpha / 2)
-
-
 @dataclass(frozen=True, eq=False)
 class Boundary:
     """When a monitored test stops, as a function of the failures k = 0..K-1.

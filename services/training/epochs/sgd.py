@@ -1,7 +1,7 @@
 """Stochastic gradient descent with momentum, its state addressed by parameter name.
 
-Written out because constructing any `torch.optim` optimiser imports the compiler: 5 to 18 seconds in every fresh worker
-for what are four lines of arithmetic, and longer than the demo's whole training.
+The step is `torch.optim`'s own function; constructing its class imports the compiler: 5 to 18 seconds in every fresh
+worker, longer than the demo's whole training.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
+from torch.optim.sgd import sgd
 
 
 class Sgd:
@@ -45,24 +46,18 @@ class Sgd:
     def step(self, lr: float) -> None:
         """Move the weights by their gradients, which are spent: they come out with the decay added."""
         moved = {name: p for name, p in self._parameters.items() if p.grad is not None}
-        weights: list[Tensor] = list(moved.values())
-        gradients: list[Tensor] = [p.grad for p in moved.values() if p.grad is not None]
-        if not weights:
-            return
-        if self._weight_decay:
-            torch._foreach_add_(gradients, weights, alpha=self._weight_decay)
-        if self._momentum:
-            gradients = self._with_momentum(list(moved), gradients)
-        torch._foreach_add_(weights, gradients, alpha=-lr)
-
-    def _with_momentum(self, names: list[str], gradients: list[Tensor]) -> list[Tensor]:
-        known = [name for name in names if name in self._buffers]
-        buffers = [self._buffers[name] for name in known]
-        if buffers:
-            torch._foreach_mul_(buffers, self._momentum)
-            torch._foreach_add_(buffers, [g for name, g in zip(names, gradients, strict=True) if name in self._buffers])
-        for name, gradient in zip(names, gradients, strict=True):
-            if name not in self._buffers:
-                self._buffers[name] = gradient.clone()
-        moments = [self._buffers[name] for name in names]
-        return list(torch._foreach_add(gradients, moments, alpha=self._momentum)) if self._nesterov else moments
+        gradients = [p.grad for p in moved.values() if p.grad is not None]
+        buffers = [self._buffers.get(name) for name in moved]
+        sgd(
+            list(moved.values()),
+            gradients,
+            buffers,
+            foreach=True,
+            weight_decay=self._weight_decay,
+            momentum=self._momentum,
+            lr=lr,
+            dampening=0.0,
+            nesterov=self._nesterov,
+            maximize=False,
+        )
+        self._buffers.update({name: buffer for name, buffer in zip(moved, buffers, strict=True) if buffer is not None})

@@ -73,9 +73,9 @@ def test_a_running_audit_is_cancelled(caller: TestClient, fleet: dict[str, Any])
 
 def test_faults_of_a_fleet_are_told_all_at_once_in_the_one_shape(caller: TestClient, fleet: dict[str, Any]) -> None:
     text = yaml.safe_dump({**fleet, "measures": ["graet"], "seed": -1})
-    said = caller.post("/v1/audits", content=text, headers={"content-type": "text/yaml"})
-    assert said.status_code == 422 and said.json()["error"] == "ConfigError"
-    wheres = [problem["where"] for problem in said.json()["problems"]]
+    answer = caller.post("/v1/audits", content=text, headers={"content-type": "text/yaml"})
+    assert answer.status_code == 422 and answer.json()["error"] == "ConfigError"
+    wheres = [problem["where"] for problem in answer.json()["problems"]]
     assert len(wheres) == 2 and any("measures[0]" in where for where in wheres)
 
 
@@ -94,9 +94,9 @@ def test_faults_of_a_fleet_are_told_all_at_once_in_the_one_shape(caller: TestCli
     ],
 )
 def test_every_refusal_has_the_one_shape(caller: TestClient, method: str, path: str, status: int) -> None:
-    said = caller.request(method, path)
-    assert said.status_code == status
-    assert set(said.json()) == {"error", "problems"} and said.json()["problems"][0]["expected"]
+    answer = caller.request(method, path)
+    assert answer.status_code == status
+    assert set(answer.json()) == {"error", "problems"} and answer.json()["problems"][0]["expected"]
 
 
 def test_health_needs_no_token_and_tells_no_secret(caller: TestClient) -> None:

@@ -114,9 +114,9 @@ def test_what_follows_an_audit_is_the_servers_to_grant(fleet: dict[str, Any], se
     ]
     registered = with_model(fleet, "mlflow:models:/shop@candidate", promote={"alias": "champion"})
     gates = [{"measure": "clean", "metric": "aggregate", "at_least": 0.5}]
-    asked = {**registered, "gates": gates, "notify": hooks, "accept": "passed"}
+    requested = {**registered, "gates": gates, "notify": hooks, "accept": "passed"}
     with pytest.raises(NotAllowed) as caught:
-        admitted(asked, settings)
+        admitted(requested, settings)
     refused = [problem.where for problem in caught.value.problems]
     assert refused == [
         "notify[0].url",
@@ -129,11 +129,11 @@ def test_what_follows_an_audit_is_the_servers_to_grant(fleet: dict[str, Any], se
     granted = {"notify": ("internal.example.org",), "secrets": ("HOOK",), "promote": True, "accept": True}
     generous = settings.model_copy(update={"allow": settings.allow.model_copy(update=granted)})
     own = [{"url": "https://internal.example.org/hook", "secret_env": "HOOK"}]
-    config = admitted({**asked, "notify": own}, generous).config
+    config = admitted({**requested, "notify": own}, generous).config
     assert config.notify[0].url == own[0]["url"] and config.accept == "passed"
     for url in ("https://internal.example.org.evil.org/", "https://internal.example.org@evil.org/"):
         with pytest.raises((NotAllowed, ConfigError)):
-            admitted({**asked, "notify": [{"url": url}]}, generous)
+            admitted({**requested, "notify": [{"url": url}]}, generous)
 
 
 def test_what_a_caller_submits_is_signed_with_what_was_granted(
@@ -196,16 +196,16 @@ def test_the_server_decides_on_storage_tracking_cluster_and_rights(fleet: dict[s
 def test_a_refusal_reaches_the_caller_with_403_and_starts_nothing(
     caller: TestClient, fleet: dict[str, Any], settings: Settings
 ) -> None:
-    said = caller.post("/v1/audits", json=with_model(fleet, "factory:os:system?command=id"))
-    assert said.status_code == 403 and said.json()["error"] == "NotAllowed"
-    assert "administrator" in said.json()["problems"][0]["remedy"]
+    answer = caller.post("/v1/audits", json=with_model(fleet, "factory:os:system?command=id"))
+    assert answer.status_code == 403 and answer.json()["error"] == "NotAllowed"
+    assert "administrator" in answer.json()["problems"][0]["remedy"]
     assert not Path(settings.storage).exists()
 
 
 def test_a_body_that_is_too_long_is_refused_whatever_its_headers_say(caller: TestClient, settings: Settings) -> None:
     long = b"a" * (settings.limits.body + 1)
-    told = caller.post("/v1/audits", content=long, headers={"content-type": "text/yaml"})
-    assert told.status_code == 413
+    answer = caller.post("/v1/audits", content=long, headers={"content-type": "text/yaml"})
+    assert answer.status_code == 413
 
     def chunks() -> Iterator[bytes]:
         for _ in range(20):
@@ -244,8 +244,8 @@ def test_another_type_of_body_is_refused(caller: TestClient) -> None:
 
 @pytest.mark.parametrize("name", ["m\n", "a\x1b[31mb", "a\u202eb", "\u200b", " m"])
 def test_names_with_control_characters_are_refused(caller: TestClient, fleet: dict[str, Any], name: str) -> None:
-    said = caller.post("/v1/audits", json={**fleet, "models": [{**fleet["models"][0], "name": name}]})
-    assert said.status_code == 422 and "models[0].name" in said.text
+    answer = caller.post("/v1/audits", json={**fleet, "models": [{**fleet["models"][0], "name": name}]})
+    assert answer.status_code == 422 and "models[0].name" in answer.text
 
 
 @pytest.mark.parametrize(
@@ -258,8 +258,8 @@ def test_ids_that_are_paths_are_no_ids(caller: TestClient, name: str) -> None:
 
 @pytest.mark.parametrize("key", ["a" * 201, " ", "é".encode().decode("latin-1")])
 def test_keys_are_bounded(caller: TestClient, fleet: dict[str, Any], key: str) -> None:
-    said = caller.post("/v1/audits", json=fleet, headers={"idempotency-key": key.encode("latin-1")})  # type: ignore[dict-item]
-    assert said.status_code in (202, 422) and (said.status_code == 422 or not key.strip())
+    answer = caller.post("/v1/audits", json=fleet, headers={"idempotency-key": key.encode("latin-1")})  # type: ignore[dict-item]
+    assert answer.status_code in (202, 422) and (answer.status_code == 422 or not key.strip())
 
 
 @pytest.mark.parametrize("header", ["", "Bearer", f"Basic {TOKEN}", f"Bearer {TOKEN[:-1]}", f"Bearer {TOKEN}x", TOKEN])
@@ -274,8 +274,8 @@ def test_a_wrong_token_is_refused_and_compared_in_constant_time(
         return compare(one, other)
 
     monkeypatch.setattr(guard.hmac, "compare_digest", counted)
-    said = caller.get("/v1/audits", headers={"authorization": header})
-    assert said.status_code == 401 and said.headers["www-authenticate"] == "Bearer"
+    answer = caller.get("/v1/audits", headers={"authorization": header})
+    assert answer.status_code == 401 and answer.headers["www-authenticate"] == "Bearer"
     assert compared == [(32, 32)]
 
 
@@ -297,6 +297,32 @@ def test_a_fast_caller_is_told_when_to_come_back(settings: Settings) -> None:
         assert [answer.status_code for answer in answers] == [200, 200, 200, 429, 429]
         assert 1 <= int(answers[-1].headers["retry-after"]) <= 21
         assert caller.get("/health").status_code == 200
+
+
+def statuses(settings: Settings, proxy: str, **changes: Any) -> list[int]:
+    """Answers to four requests without a token of four addresses, as a proxy passes them on."""
+    app = build(plain(Settings.model_validate({**plain(settings), **changes, "limits": {"per_minute": 2}})), {})
+    with TestClient(app, client=(proxy, 50_000)) as client:
+        headers = [{"x-forwarded-for": f"192.0.2.{number}"} for number in range(4)]
+        return [client.get("/v1/audits", headers=each).status_code for each in headers]
+
+
+def test_only_trusted_proxies_name_the_address_of_a_request(settings: Settings) -> None:
+    limited = [401, 401, 429, 429]
+    assert statuses(settings, "10.0.0.7") == limited
+    assert statuses(settings, "127.0.0.1") == limited
+    assert statuses(settings, "10.0.0.7", trusted_proxies=["10.0.0.0/8"]) == [401] * 4
+    assert statuses(settings, "172.16.0.1", trusted_proxies=["10.0.0.0/8"]) == limited
+
+
+def test_callers_behind_one_address_have_a_budget_each(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTHER_TOKEN", "another-" + TOKEN)
+    tokens = [*plain(settings)["tokens"], {"name": "other", "env": "OTHER_TOKEN"}]
+    narrow = Settings.model_validate({**plain(settings), "limits": {"per_minute": 2}, "tokens": tokens})
+    with client_of(narrow) as caller:
+        assert [caller.get("/v1/audits").status_code for _ in range(3)] == [200, 200, 429]
+        other = {"authorization": f"Bearer another-{TOKEN}"}
+        assert [caller.get("/v1/audits", headers=other).status_code for _ in range(3)] == [200, 200, 429]
 
 
 def test_only_so_many_audits_wait_or_run(settings: Settings, fleet: dict[str, Any]) -> None:

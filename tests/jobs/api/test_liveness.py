@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,6 @@ def test_a_job_server_that_never_answers_is_down(stopped: str, monkeypatch: pyte
 @pytest.fixture
 def api(stopped: str, tmp_path: Path, digit_weights: dict[str, str]) -> Iterator[str]:
     """The API in a process of its own before a job server that is stopped."""
-    port = free_port()
     settings = {
         "address": stopped,
         "storage": str(tmp_path / "runs"),
@@ -60,20 +60,34 @@ def api(stopped: str, tmp_path: Path, digit_weights: dict[str, str]) -> Iterator
     }
     (tmp_path / "runs").mkdir()
     settings["allow"]["paths"] = [str(Path(digit_weights["good"]).parent)]  # type: ignore[index]
-    (tmp_path / "settings.yaml").write_text(yaml.safe_dump(settings))
-    command = [sys.executable, "-m", "jobs.cli", "serve", str(tmp_path / "settings.yaml"), "--here"]
+    with serving(settings, tmp_path) as root:
+        yield root
+
+
+@contextmanager
+def serving(settings: dict[str, Any], folder: Path) -> Iterator[str]:
+    """`classwise serve --here` in a process of its own."""
+    port = free_port()
+    (folder / "settings.yaml").write_text(yaml.safe_dump(settings))
+    command = [sys.executable, "-m", "jobs.cli", "serve", str(folder / "settings.yaml"), "--here"]
     environment = {**os.environ, "CI_TOKEN": TOKEN, KEY: "a-key-of-the-tests-and-of-nothing-else"}
-    with (tmp_path / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [*command, "--port", str(port)], env=environment, stdout=log, stderr=log, cwd=tmp_path
-        )
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen([*command, "--port", str(port)], env=environment, stdout=log, stderr=log, cwd=folder)
     root = f"http://127.0.0.1:{port}"
     try:
-        _wait_for(f"{root}/health", process, tmp_path / "log")
+        _wait_for(f"{root}/health", process, folder / "log")
         yield root
     finally:
         process.kill()
         process.wait()
+
+
+def test_a_forwarded_header_from_this_machine_evades_no_limit(tmp_path: Path) -> None:
+    settings = {"storage": str(tmp_path), "tokens": [{"name": "ci", "env": "CI_TOKEN"}], "limits": {"per_minute": 2}}
+    with serving(settings, tmp_path) as root:
+        headers = [{"x-forwarded-for": f"192.0.2.{number}"} for number in range(4)]
+        answers = [requests.get(f"{root}/v1/audits", headers=each, timeout=30).status_code for each in headers]
+    assert answers == [401, 401, 429, 429]
 
 
 def _wait_for(url: str, process: subprocess.Popen[bytes], log: Path) -> None:

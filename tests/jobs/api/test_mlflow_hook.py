@@ -80,6 +80,19 @@ def send(session: Session, event: WebhookEvent, secret: str = SECRET, **data: st
     return _send_webhook_request(webhook, data, event, session)  # type: ignore[arg-type]
 
 
+def test_a_signed_event_is_taken_when_others_used_up_its_address(hooked: Settings) -> None:
+    narrow = Settings.model_validate({**plain(hooked), "limits": {"per_minute": 3}})
+    with TestClient(build(plain(narrow), digests(narrow, os.environ)), raise_server_exceptions=False) as client:
+        assert [client.get("/v1/audits").status_code for _ in range(4)] == [401, 401, 401, 429]
+        session = Session(client)
+        for version in "123456":
+            assert send(session, ALIAS_SET, name="other", version=version, alias="candidate").status_code == 200
+        unsigned = send(
+            session, ALIAS_SET, secret="another secret of somebody", name="other", version="7", alias="candidate"
+        )
+        assert unsigned.status_code == 429 and int(unsigned.headers["retry-after"]) >= 1
+
+
 def test_an_alias_that_is_set_has_its_fleet_audited_once(session: Session) -> None:
     answer = send(session, ALIAS_SET, name="digits", version="3", alias="candidate")
     assert answer.status_code == 202, answer.text

@@ -51,9 +51,9 @@ def test_the_schedulers_heartbeat_and_faulty_schedules_are_metrics(
     data = plain(settings.model_copy(update={"schedules": uri}))
     app = build(data, digests(settings, os.environ))
     with TestClient(app, headers={"authorization": f"Bearer {TOKEN}"}) as caller:
-        found = samples(caller)
-    assert found[("classwise_scheduler_heartbeat_timestamp_seconds", "here")] == pytest.approx(now.timestamp())
-    assert found[("classwise_schedules_faulty",)] == 1
+        metrics = samples(caller)
+    assert metrics[("classwise_scheduler_heartbeat_timestamp_seconds", "here")] == pytest.approx(now.timestamp())
+    assert metrics[("classwise_schedules_faulty",)] == 1
     store.close()
 
 
@@ -69,31 +69,31 @@ def test_requests_are_counted_by_template_and_audits_by_state(caller: TestClient
     ended(caller, name)
     caller.get(f"/v1/audits/{UNKNOWN}")
     caller.get("/nowhere/at/all")
-    found = samples(caller)
-    assert found["classwise_api_requests_total", "POST", "/v1/audits", "202"] == 1
-    assert found["classwise_api_submissions_total",] == 1
-    assert found["classwise_api_requests_total", "GET", "/v1/audits/{id}", "404"] == 1
-    assert found["classwise_api_requests_total", "GET", "none", "404"] == 1
-    assert found["classwise_api_request_seconds_count", "/v1/audits"] == 1
-    assert found["classwise_audits_submitted", "finished"] == 1
-    assert found["classwise_audits_submitted", "running"] == 0
-    assert found["classwise_job_server_up",] == 1
-    assert not [key for key in found if name in str(key) or UNKNOWN in str(key)]
+    metrics = samples(caller)
+    assert metrics["classwise_api_requests_total", "POST", "/v1/audits", "202"] == 1
+    assert metrics["classwise_api_submissions_total",] == 1
+    assert metrics["classwise_api_requests_total", "GET", "/v1/audits/{id}", "404"] == 1
+    assert metrics["classwise_api_requests_total", "GET", "none", "404"] == 1
+    assert metrics["classwise_api_request_seconds_count", "/v1/audits"] == 1
+    assert metrics["classwise_audits_submitted", "finished"] == 1
+    assert metrics["classwise_audits_submitted", "running"] == 0
+    assert metrics["classwise_job_server_up",] == 1
+    assert not [key for key in metrics if name in str(key) or UNKNOWN in str(key)]
 
 
 def test_scrapes_at_one_moment_ask_the_job_server_once_and_tell_the_same() -> None:
-    asked = []
+    requested = []
 
     class Slow:
         def list(self) -> list[Any]:
-            asked.append(1)
+            requested.append(1)
             time.sleep(0.3)
             return []
 
     metrics = ApiMetrics(cast(AuditClient, Slow()))
     with ThreadPoolExecutor(2) as pool:
-        told = list(pool.map(lambda _: metrics.text(), range(2)))
-    assert len(asked) == 1 and all(b"classwise_job_server_up 1.0" in text for text in told)
+        items = list(pool.map(lambda _: metrics.text(), range(2)))
+    assert len(requested) == 1 and all(b"classwise_job_server_up 1.0" in text for text in items)
 
 
 def test_refusals_are_counted_too(app: FastAPI, caller: TestClient) -> None:
@@ -123,15 +123,15 @@ def test_ready_says_what_is_not(caller: TestClient, settings: Settings, monkeypa
 def test_a_failure_is_remembered_for_a_moment_so_that_strangers_cannot_hammer() -> None:
     from services.errors import Problem, ServiceError
 
-    asked = []
+    requested = []
 
     class Down:
         def check(self) -> None:
-            asked.append(1)
+            requested.append(1)
             raise ServiceError(Problem("job server", "an answer", "none"))
 
     readiness = Remembered(Down().check, 60.0)
     for _ in range(5):
         with pytest.raises(ServiceError, match="job server"):
             readiness.get()
-    assert len(asked) == 1
+    assert len(requested) == 1

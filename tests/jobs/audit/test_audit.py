@@ -35,8 +35,8 @@ def audit(data: dict[str, Any]) -> Finished:
 
 
 def series(finished: Finished, model: str, key: str, grouping: str = "class") -> SeriesResult:
-    found = next(m for m in finished.result.models if m.spec.name == model)
-    return next(s for s in found.series if s.series.key == key and s.grouping == grouping)
+    result = next(m for m in finished.result.models if m.spec.name == model)
+    return next(s for s in result.series if s.series.key == key and s.grouping == grouping)
 
 
 def direct_logits(weights: str) -> tuple[np.ndarray, np.ndarray]:
@@ -55,12 +55,12 @@ def test_the_numbers_are_those_of_a_direct_computation(digits_fleet: dict[str, A
         logits, labels = direct_logits(weights)
         scores = great_scores(logits, labels, temperature=1.0, activation="softmax").scores
         means = [float(scores[labels == k].mean()) for k in range(10)]
-        found = series(finished, name, "great-softmax")
-        np.testing.assert_allclose([row.score.value for row in found.groups], means, atol=1e-5)
-        assert found.metric("rdi").value == pytest.approx(max(means) - min(means), abs=1e-5)
-        assert found.worst == tuple(str(k) for k in range(10) if means[k] <= min(means) + 1e-12)
-        weighted = sum(row.n * (row.score.value or 0.0) for row in found.groups) / len(labels)
-        assert found.aggregate.value == pytest.approx(weighted, abs=1e-12)
+        keys = series(finished, name, "great-softmax")
+        np.testing.assert_allclose([row.score.value for row in keys.groups], means, atol=1e-5)
+        assert keys.metric("rdi").value == pytest.approx(max(means) - min(means), abs=1e-5)
+        assert keys.worst == tuple(str(k) for k in range(10) if means[k] <= min(means) + 1e-12)
+        weighted = sum(row.n * (row.score.value or 0.0) for row in keys.groups) / len(labels)
+        assert keys.aggregate.value == pytest.approx(weighted, abs=1e-12)
         accuracy = float((logits.argmax(axis=1) == labels).mean())
         assert series(finished, name, "clean").aggregate.value == pytest.approx(accuracy, abs=1e-12)
 
@@ -116,8 +116,8 @@ def test_batch_and_shard_size_do_not_move_the_numbers(digits_fleet: dict[str, An
     other = deepcopy(digits_fleet)
     other["storage"] += "-other"
     other["resources"].update(batch=batch, shard=shard)
-    for one, two in zip(reference.result.models, audit(other).result.models, strict=True):
-        for a, b in zip(one.series, two.series, strict=True):
+    for each, two in zip(reference.result.models, audit(other).result.models, strict=True):
+        for a, b in zip(each.series, two.series, strict=True):
             assert a.aggregate.value == pytest.approx(b.aggregate.value, abs=1e-6)
             assert a.metric("nrgc").value == pytest.approx(b.metric("nrgc").value, abs=1e-5)
 
@@ -209,17 +209,17 @@ def test_radii_that_no_image_withstands_are_asked_about_before_anything_runs(dig
     digits_fleet["models"][1]["uri"] = "torchscript:gone.pt"
     digits_fleet["measures"] = ["clean", {"name": "pgd", "norm": "L2", "epsilons": [0.5, 3.9, 4]}]
     fleet = validate_fleet(digits_fleet)
-    for look in (validate_sources, lambda given: run_audit(given, Quiet())):
+    for look in (validate_sources, lambda inputs: run_audit(inputs, Quiet())):
         with pytest.raises(ClasswiseError) as caught:
             look(fleet)
         assert [problem.where for problem in caught.value.problems][:2] == [
             "models[0].threat_model.epsilon",
             "measures[1].epsilons",
         ]
-        said = str(caught.value)
-        assert "an L2 epsilon below 4, where every 1x8x8 image reaches uniform grey, found 128; meant" in said
-        assert "128/255 = 0.502?" in said
-        assert "gone.pt" in said and "found 3.9" not in said
+        message = str(caught.value)
+        assert "an L2 epsilon below 4, where every 1x8x8 image reaches uniform grey, found 128; meant" in message
+        assert "128/255 = 0.502?" in message
+        assert "gone.pt" in message and "found 3.9" not in message
 
 
 def test_preflight_stops_the_audit_with_the_faults_of_all_models(digits_fleet: dict[str, Any]) -> None:
@@ -273,12 +273,12 @@ def test_groups_besides_the_class(digits_fleet: dict[str, Any], tmp_path: Path) 
 
 def test_a_class_without_samples_is_undefined_and_counted(digits_fleet: dict[str, Any], tmp_path: Path) -> None:
     finished = audit(npz_fleet(digits_fleet, tmp_path, without=3))
-    found = series(finished, "good", "clean")
-    assert found.missing == ("3",)
-    assert found.groups[3].score.value is None
-    assert found.groups[3].score.reason == "no samples"
-    assert "1 of 10 groups are undefined" in " ".join(found.notes)
-    assert found.wcr.value == min(row.score.value for row in found.groups if row.score.value is not None)
+    keys = series(finished, "good", "clean")
+    assert keys.missing == ("3",)
+    assert keys.groups[3].score.value is None
+    assert keys.groups[3].score.reason == "no samples"
+    assert "1 of 10 groups are undefined" in " ".join(keys.notes)
+    assert keys.wcr.value == min(row.score.value for row in keys.groups if row.score.value is not None)
 
 
 def test_the_calibrated_temperature_reaches_the_scores(digits_fleet: dict[str, Any]) -> None:
@@ -395,8 +395,8 @@ def test_a_table_of_logits_is_audited_without_a_network(
     logits, _ = direct_logits(digit_weights["good"])
     np.savez(tmp_path / "box.npz", logits=logits, ids=open_samples(SampleSpec("sklearn:digits?split=test")).ids)
     boxed = {**digits_fleet, "models": [{"name": "box", "uri": f"logits:{tmp_path / 'box.npz'}"}]}
-    found, wanted = series(audit(boxed), "box", "clean"), series(audit(digits_fleet), "good", "clean")
-    assert [row.score.value for row in found.groups] == [row.score.value for row in wanted.groups]
+    result, wanted = series(audit(boxed), "box", "clean"), series(audit(digits_fleet), "good", "clean")
+    assert [row.score.value for row in result.groups] == [row.score.value for row in wanted.groups]
 
 
 def test_the_bundle_is_plain_json_without_nan(digits_fleet: dict[str, Any]) -> None:
@@ -425,9 +425,9 @@ def test_samples_that_changed_under_one_name_are_not_paired(digits_fleet: dict[s
     audit(data)
     gate = {"measure": "clean", "metric": "aggregate", "not_worse_than": "last"}
     npz_fleet(digits_fleet, tmp_path, without=3)
-    found = audit({**data, "gates": [gate]}).result.models[0]
-    assert found.outcome is Outcome.ERROR
-    assert "the samples have changed" in found.reasons[0]
+    result = audit({**data, "gates": [gate]}).result.models[0]
+    assert result.outcome is Outcome.ERROR
+    assert "the samples have changed" in result.reasons[0]
 
 
 def test_a_new_grouping_column_runs_no_network_again(digits_fleet: dict[str, Any], tmp_path: Path) -> None:

@@ -64,14 +64,14 @@ def test_great_stands_beside_itself_on_generated_samples_with_the_difference(fle
     clean = series(made.result.models[0], "clean")
     assert clean.aggregate.value is not None and clean.aggregate.value > 0.5  # the images show what they should
     model = finished.result.models[0]
-    told = {gap.lens: gap for gap in model.generated}
+    by_name = {gap.lens: gap for gap in model.generated}
     greats = [s.series.key for s in model.series if s.series.key.startswith("great") and s.grouping == "class"]
-    assert set(told) == {"clean", *greats} and greats
+    assert set(by_name) == {"clean", *greats} and greats
     for key in greats:
         on_test, on_made = series(model, key).aggregate, series(made.result.models[0], key).aggregate
-        assert (told[key].test.value, told[key].train.value) == (on_test.value, on_made.value)
-        assert told[key].gap.value == pytest.approx(on_made.value - on_test.value)
-        assert told[key].gap.low < told[key].gap.value < told[key].gap.high
+        assert (by_name[key].test.value, by_name[key].train.value) == (on_test.value, on_made.value)
+        assert by_name[key].gap.value == pytest.approx(on_made.value - on_test.value)
+        assert by_name[key].gap.low < by_name[key].gap.value < by_name[key].gap.high
     assert read_bundle(finished.folder).models[0].generated == model.generated
 
 
@@ -96,9 +96,9 @@ def test_generated_samples_of_another_kind_are_refused_before_anything_runs(
     np.savez(tmp_path / "x.npz", images=images, labels=labels)
     fleet["generated"] = {"uri": f"npz:{tmp_path}/x.npz?layout=NCHW"}
     for call in (lambda f: audit_both(f, Quiet()), validate_sources):
-        with pytest.raises(ClasswiseError) as told:
+        with pytest.raises(ClasswiseError) as output:
             call(validate_fleet(fleet))
-        text = "\n".join(str(problem) for problem in told.value.problems)
+        text = "\n".join(str(problem) for problem in output.value.problems)
         assert "expected images (1, 8, 8) as samples.uri, found (3, 9, 9)" in text
         assert "expected 10 classes as samples.uri, found 5" in text
     assert not (tmp_path / "runs" / "cache").exists()

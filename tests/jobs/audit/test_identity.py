@@ -11,16 +11,16 @@ URI = "robustbench:Engstrom2019Robustness?dataset=cifar10&threat_model=L2"
 
 
 def test_robustbench_figures_on_robustbench_samples() -> None:
-    found = with_published(ModelSpec("m", URI), "robustbench:cifar10")
-    assert found.clean_accuracy == pytest.approx(0.9083, abs=1e-4)
-    assert found.robust_accuracy == pytest.approx(0.6924, abs=1e-4)
-    assert found.threat_model == ThreatModel("L2", 0.5)
+    spec = with_published(ModelSpec("m", URI), "robustbench:cifar10")
+    assert spec.clean_accuracy == pytest.approx(0.9083, abs=1e-4)
+    assert spec.robust_accuracy == pytest.approx(0.6924, abs=1e-4)
+    assert spec.threat_model == ThreatModel("L2", 0.5)
 
 
 def test_on_other_samples_only_the_ranking_is_filled_in() -> None:
-    found = with_published(ModelSpec("m", URI), "npz:mine.npz")
-    assert found.clean_accuracy is None
-    assert found.robust_accuracy == pytest.approx(0.6924, abs=1e-4)
+    spec = with_published(ModelSpec("m", URI), "npz:mine.npz")
+    assert spec.clean_accuracy is None
+    assert spec.robust_accuracy == pytest.approx(0.6924, abs=1e-4)
 
 
 def test_what_is_declared_stays() -> None:

@@ -26,9 +26,9 @@ def test_an_audit_in_process_leaves_its_counts(
     digits_fleet |= {"models": digits_fleet["models"][:1], "measures": ["clean"]}
     result = audit_and_publish(validate_fleet(digits_fleet), Quiet()).result
     families = text_string_to_metric_families(path.read_text())
-    found = {(s.name, *s.labels.values()): s.value for family in families for s in family.samples}
-    assert found["classwise_forwards_total", "digits", "good"] == result.models[0].forwards
-    assert found["classwise_audits_total", "digits", "pass"] == 1
+    by_name = {(s.name, *s.labels.values()): s.value for family in families for s in family.samples}
+    assert by_name["classwise_forwards_total", "digits", "good"] == result.models[0].forwards
+    assert by_name["classwise_audits_total", "digits", "pass"] == 1
     assert [file.name for file in path.parent.iterdir()] == ["digits.prom"]
 
 

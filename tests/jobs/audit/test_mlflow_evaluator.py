@@ -101,7 +101,7 @@ def test_a_logged_network_gets_the_numbers_of_an_audit(
     with mlflow.start_run() as run:
         mlflow.log_param("model", "the caller's own")
         uri = logged(network, images)
-        found = mlflow.models.evaluate(
+        evaluation = mlflow.models.evaluate(
             uri,
             images.reshape(len(images), -1),
             targets=labels,
@@ -111,19 +111,19 @@ def test_a_logged_network_gets_the_numbers_of_an_audit(
         )
     same = audited(uri, images, labels, tmp_path)
     stored = mlflow.MlflowClient().get_run(run.info.run_id)
-    for metrics in (found.metrics, stored.data.metrics):
+    for metrics in (evaluation.metrics, stored.data.metrics):
         assert {key: metrics[key] for key in same} == pytest.approx(same)
-    assert "clean/by-half/rdi" in found.metrics
-    assert "pgd3/linf-0.05000/wcr_low" in found.metrics
+    assert "clean/by-half/rdi" in evaluation.metrics
+    assert "pgd3/linf-0.05000/wcr_low" in evaluation.metrics
     tags = stored.data.tags
     assert (tags["classwise.role"], tags["classwise.outcome"]) == ("evaluation", "pass")
     assert stored.data.params["model"] == "the caller's own"
     assert stored.info.status == "FINISHED"
     paths = {file.path for file in mlflow.MlflowClient().list_artifacts(run.info.run_id)}
     assert {"per_class.parquet", "per_class.json", "verdict.json", "report.html", "figures"} <= paths
-    assert found.artifacts["verdict"].content["outcome"] == "pass"
-    assert len(found.artifacts["per_class"].content) == 3 * (10 + 2)
-    assert "<html" in found.artifacts["report"].content
+    assert evaluation.artifacts["verdict"].content["outcome"] == "pass"
+    assert len(evaluation.artifacts["per_class"].content) == 3 * (10 + 2)
+    assert "<html" in evaluation.artifacts["report"].content
 
 
 def test_mlflow_s_own_default_store_serves_where_none_is_named(
@@ -140,8 +140,8 @@ def test_mlflow_s_own_default_store_serves_where_none_is_named(
     call = {"targets": labels, "model_type": "classifier", "evaluators": "classwise"}
     with mlflow.start_run():
         uri, rows = logged(network, images), images.reshape(len(images), -1)
-        found = mlflow.models.evaluate(uri, rows, evaluator_config={"measures": ["clean"]}, **call)
-    assert found.metrics["clean/aggregate"] > 0.8 and mlflow.get_tracking_uri() == store
+        evaluation = mlflow.models.evaluate(uri, rows, evaluator_config={"measures": ["clean"]}, **call)
+    assert evaluation.metrics["clean/aggregate"] > 0.8 and mlflow.get_tracking_uri() == store
 
 
 def test_predictions_alone_give_measures_of_logits_and_refuse_attacks(
@@ -153,11 +153,11 @@ def test_predictions_alone_give_measures_of_logits_and_refuse_attacks(
     frame = pd.DataFrame({"scores": list(scores), "label": labels})
     call = {"targets": "label", "predictions": "scores", "model_type": "classifier", "evaluators": "classwise"}
     with mlflow.start_run():
-        found = mlflow.models.evaluate(data=frame, **call)
+        evaluation = mlflow.models.evaluate(data=frame, **call)
         with pytest.raises(ClasswiseError, match="a network to run, found a table of logits; leave pgd out"):
             mlflow.models.evaluate(data=frame, evaluator_config={"measures": MEASURES}, **call)
-    assert found.metrics["clean/aggregate"] == pytest.approx((scores.argmax(1) == labels).mean())
-    assert "great/rdi" in found.metrics
+    assert evaluation.metrics["clean/aggregate"] == pytest.approx((scores.argmax(1) == labels).mean())
+    assert "great/rdi" in evaluation.metrics
 
 
 def test_any_model_that_predicts_scores_is_measured(
@@ -172,10 +172,10 @@ def test_any_model_that_predicts_scores_is_measured(
     config = {"shape": [1, 8, 8], "outputs": "probabilities", "measures": ["clean"]}
     call = {"targets": labels, "model_type": "classifier", "evaluators": "classwise"}
     with mlflow.start_run():
-        found = mlflow.models.evaluate(predict, images.reshape(-1, 64), evaluator_config=config, **call)
+        evaluation = mlflow.models.evaluate(predict, images.reshape(-1, 64), evaluator_config=config, **call)
         with pytest.raises(ConfigError, match=r"the \(C, H, W\) of an image, found shape not given for rows of 64"):
             mlflow.models.evaluate(predict, images.reshape(-1, 64), **call)
-    assert found.metrics["clean/aggregate"] > 0.8
+    assert evaluation.metrics["clean/aggregate"] > 0.8
 
 
 def test_mistakes_in_the_configuration_are_told_at_once(store: str, digits: tuple[np.ndarray, np.ndarray]) -> None:

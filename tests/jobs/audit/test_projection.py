@@ -46,23 +46,23 @@ def audit(data: dict[str, Any]) -> Any:
 def test_tolerance_goes_through_the_lens_the_gates_and_the_cache(fleet: dict[str, Any]) -> None:
     first = audit(fleet)
     for model in first.models:
-        found = next(s for s in model.series if s.series.key == "projection/tol")
-        assert found.grouping == "class" and len(found.groups) == 10
-        assert all(0.0 < row.score.value <= 1.0 for row in found.groups)
-        assert found.aggregate.value < 1.0
-        assert found.aggregate.low <= found.aggregate.value <= found.aggregate.high
-        (told,) = model.projection
-        assert [d.index for d in told.dimensions] == [0, 3]
-        assert found.aggregate.value == pytest.approx(told.overall.tol.value / 2)
-        assert told.overall.tol.value == pytest.approx(np.mean([d.tol.value for d in told.dimensions]))
-        assert told.overall.dev.value == pytest.approx(found.extras["dev"])
-        assert [group.n for group in told.groups["class"]] == [row.n for row in found.groups]
-        for d in told.dimensions:
+        result = next(s for s in model.series if s.series.key == "projection/tol")
+        assert result.grouping == "class" and len(result.groups) == 10
+        assert all(0.0 < row.score.value <= 1.0 for row in result.groups)
+        assert result.aggregate.value < 1.0
+        assert result.aggregate.low <= result.aggregate.value <= result.aggregate.high
+        (output,) = model.projection
+        assert [d.index for d in output.dimensions] == [0, 3]
+        assert result.aggregate.value == pytest.approx(output.overall.tol.value / 2)
+        assert output.overall.tol.value == pytest.approx(np.mean([d.tol.value for d in output.dimensions]))
+        assert output.overall.dev.value == pytest.approx(result.extras["dev"])
+        assert [group.n for group in output.groups["class"]] == [row.n for row in result.groups]
+        for d in output.dimensions:
             assert d.tol.low <= d.tol.value <= d.tol.high
             flips = sum(d.down) + sum(d.up)
-            assert flips == pytest.approx((1 - d.censored) * 2 * told.overall.n)
-        assert not any(name.startswith("d00") for name in found.extras)
-        assert {"censored", "dev", "agrees", "correct"} <= set(found.groups[0].extras)
+            assert flips == pytest.approx((1 - d.censored) * 2 * output.overall.n)
+        assert not any(name.startswith("d00") for name in result.extras)
+        assert {"censored", "dev", "agrees", "correct"} <= set(result.groups[0].extras)
         assert [gate.outcome for gate in model.gates] == [Outcome.PASS, Outcome.FAIL]
     again = audit(fleet)
     assert [model.forwards for model in again.models] == [0, 0]
@@ -121,16 +121,16 @@ def test_every_model_has_its_traversal_in_bundle_and_report_drawn_once(fleet: di
     assert page.count("traversal</h3>") == 2
     for index, model in enumerate(first.result.models):
         path = traversal_path(first.folder, index, model, model.projection[0])
-        found = Traversal.from_bytes(Path(path).read_bytes(), path)
-        assert found.images.shape == (2, 11, 8, 8, 1) and found.dimensions.tolist() == [0, 3]
-        centre = found.labels[:, 5]
+        result = Traversal.from_bytes(Path(path).read_bytes(), path)
+        assert result.images.shape == (2, 11, 8, 8, 1) and result.dimensions.tolist() == [0, 3]
+        centre = result.labels[:, 5]
         assert len(set(centre.tolist())) == 1  # every dimension starts from the same image
-        np.testing.assert_array_equal(found.images[0, 5], found.images[1, 5])
+        np.testing.assert_array_equal(result.images[0, 5], result.images[1, 5])
         for d in range(2):
-            for side, ends in enumerate((found.labels[d, :5], found.labels[d, 6:])):
-                if found.censored[d, side]:
+            for side, ends in enumerate((result.labels[d, :5], result.labels[d, 6:])):
+                if result.censored[d, side]:
                     assert (ends == centre[d]).all()
-        (told,) = model.projection
-        assert [one.name for one in told.dimensions] == ["d000", "tilt"]
+        (output,) = model.projection
+        assert [each.name for each in output.dimensions] == ["d000", "tilt"]
     again = audit(fleet)
     assert [model.forwards for model in again.models] == [0, 0]

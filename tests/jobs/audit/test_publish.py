@@ -44,7 +44,7 @@ def test_an_old_bundle_that_is_damaged_costs_the_trends_only(digits_fleet: dict[
 def test_a_second_audit_has_trends_in_the_report_and_as_a_picture(digits_fleet: dict[str, Any]) -> None:
     fleet = validate_fleet({**small(digits_fleet), "tracking": {"enabled": False}})
     published = [publish.audit_and_publish(fleet, Quiet()) for _ in range(2)]
-    first, second = (Path(one.folder) for one in published)
+    first, second = (Path(each.folder) for each in published)
     assert published[0].result.versions["measure.clean"] == str(Clean.version)
     picture = Path("figures") / "clean" / "trends.png"
     assert not (first / picture).exists()
@@ -60,6 +60,6 @@ def test_sync_says_no_password_and_tags_the_registry_only_if_the_fleet_does(
     calls: list[dict[str, Any]] = []
     monkeypatch.setattr(store, "sync", lambda *args, **options: calls.append({"uri": args[1], **options}))
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "postgresql+psycopg://me:secret@host/db")
-    said = sync.sync_bundle(folder, None)
-    assert said == f"{folder} is already at postgresql+psycopg://me@host/db"
+    uploaded = sync.sync_bundle(folder, None)
+    assert uploaded == f"{folder} is already at postgresql+psycopg://me@host/db"
     assert calls == [{"uri": "postgresql+psycopg://me:secret@host/db", "experiment": "", "registry_models": False}]

@@ -147,8 +147,8 @@ def _workers_logged(result: AuditResult) -> None:
 def test_the_doctor_joins_the_cluster_and_finds_its_versions_equal(cluster: str) -> None:
     address = ray.get_runtime_context().gcs_address
     around = CheckContext(None, dict(os.environ), "runs", address=address)
-    (found,) = remote.ray_cluster(around)
-    assert (found.level, "2 CPU" in found.found) == ("ok", True), found
+    (result,) = remote.ray_cluster(around)
+    assert (result.level, "2 CPU" in result.found) == ("ok", True), result
 
 
 def test_a_second_audit_is_all_hits(digits_fleet: dict[str, Any], meter: counters.Meter) -> None:

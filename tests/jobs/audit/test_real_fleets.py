@@ -53,14 +53,14 @@ def test_clean_accuracy_by_class_is_the_published_one(shared_data: Path, tmp_pat
     finished = audit(cifar_fleet(shared_data, tmp_path, names))
     for model in finished.result.models:
         measured = published(shared_data)[model.spec.name]["measured"]
-        found = by_class(model, "clean")
-        assert found is not None
-        assert found.aggregate.value == pytest.approx(measured["clean_acc"] / 100, abs=1e-9)
-        by = [row.score.value for row in found.groups]
+        result = by_class(model, "clean")
+        assert result is not None
+        assert result.aggregate.value == pytest.approx(measured["clean_acc"] / 100, abs=1e-9)
+        by = [row.score.value for row in result.groups]
         np.testing.assert_allclose(by, np.array(measured["per_class_acc"]) / 100, atol=1e-9)
         worst = min(by)  # the example demands 0.5 of the worst class; 1,000 images a class decide what is 0.05 away
         assert model.outcome is (Outcome.FAIL if worst < 0.45 else Outcome.PASS) or 0.45 < worst < 0.56
-        assert found.groups[3].name == "cat"
+        assert result.groups[3].name == "cat"
 
 
 def test_a_robustbench_model_is_audited_through_its_own_loader(

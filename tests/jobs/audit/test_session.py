@@ -15,14 +15,14 @@ def never() -> None:
 
 
 def test_shards_in_flight_together_tell_a_fault_once() -> None:
-    one, other = Problem("m", "a file", "none"), Problem("m", "logits", "a tuple")
+    first, other = Problem("m", "a file", "none"), Problem("m", "logits", "a tuple")
     with Session(never, Quiet(), stop_on_fault=True) as session:  # type: ignore[arg-type]
-        session.fault("m", [one, one])
-        session.fault("m", [one, other])
-        assert session.faults == {"m": [one, other]}
+        session.fault("m", [first, first])
+        session.fault("m", [first, other])
+        assert session.faults == {"m": [first, other]}
         with pytest.raises(WorkerError) as caught:
             session.run("logits", [])
-    assert caught.value.problems == (one, other)
+    assert caught.value.problems == (first, other)
 
 
 @pytest.mark.parametrize(("uri", "told"), [("mlflow:models:/net/1", True), ("timm:resnet18", False)])
@@ -33,6 +33,6 @@ def test_workers_are_told_where_the_registry_is_when_they_need_it(
     for name, value in {**wanted, "MLFLOW_RUN_ID": "of somebody else"}.items():
         monkeypatch.setenv(name, value)
     data = {"fleet": "f", "samples": {"uri": "npz:s.npz"}, "models": [{"name": "a", "uri": uri}]}
-    found = dict(registry_environment(validate_fleet(data).config))
-    assert {name: found.get(name) for name in wanted} == (wanted if told else dict.fromkeys(wanted))
-    assert "MLFLOW_RUN_ID" not in found
+    by_name = dict(registry_environment(validate_fleet(data).config))
+    assert {name: by_name.get(name) for name in wanted} == (wanted if told else dict.fromkeys(wanted))
+    assert "MLFLOW_RUN_ID" not in by_name

@@ -53,21 +53,21 @@ def fleet(digits_fleet: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("stage", ["calibration", "measures"])
 def test_logits_deleted_before_they_are_read_are_made_again(fleet: dict[str, Any], stage: str, tmp_path: Path) -> None:
     undisturbed = audited({**fleet, "storage": str(tmp_path / "other")}, Quiet())
-    found = audited(fleet, Deletes(stage, tmp_path / "runs" / "cache" / "logits"))
-    assert numbers(found) == numbers(undisturbed)
-    assert found.calibration == undisturbed.calibration
-    assert all(model.forwards > undisturbed.models[0].forwards for model in found.models)
+    audit = audited(fleet, Deletes(stage, tmp_path / "runs" / "cache" / "logits"))
+    assert numbers(audit) == numbers(undisturbed)
+    assert audit.calibration == undisturbed.calibration
+    assert all(model.forwards > undisturbed.models[0].forwards for model in audit.models)
 
 
 def test_everything_deleted_before_the_verdict_is_made_again(
     fleet: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     undisturbed = audited({**fleet, "storage": str(tmp_path / "other")}, Quiet())
-    judge, seen = tables.model_result, []
+    judge, observed = tables.model_result, []
 
     def deleted_first(*arguments: Any) -> Any:
-        if not seen:
-            seen.append(shutil.rmtree(tmp_path / "runs" / "cache"))
+        if not observed:
+            observed.append(shutil.rmtree(tmp_path / "runs" / "cache"))
         return judge(*arguments)
 
     monkeypatch.setattr(tables, "model_result", deleted_first)
@@ -92,13 +92,13 @@ def test_tables_that_are_torn_again_and_again_end_the_audit(fleet: dict[str, Any
 def test_an_audit_notes_what_it_used(fleet: dict[str, Any], tmp_path: Path) -> None:
     first, second = audited(fleet, Quiet()), audited(fleet, Quiet())
     cache = tmp_path / "runs" / "cache"
-    one, two = [json.loads((cache / "used" / f"{r.audit_id}.json").read_text())["used"] for r in (first, second)]
-    assert one == two
-    assert all((cache / path).exists() for path in one)
-    assert {path.split("/")[0] for path in one} == {"logits", "scores", "curves", "preflight"}
+    each, two = [json.loads((cache / "used" / f"{r.audit_id}.json").read_text())["used"] for r in (first, second)]
+    assert each == two
+    assert all((cache / path).exists() for path in each)
+    assert {path.split("/")[0] for path in each} == {"logits", "scores", "curves", "preflight"}
     there = {
         path.parent if path.parent.parent.parent.name in ("logits", "scores") else path
         for path in cache.rglob("*")
         if path.is_file() and path.parent.name != "used"
     }
-    assert {str(path.relative_to(cache)) for path in there} == set(one)
+    assert {str(path.relative_to(cache)) for path in there} == set(each)

@@ -60,7 +60,7 @@ def folder_of_digits(root: Path, *, suffix: str = ".png", only: int | None = Non
 
 def test_a_limit_does_not_hide_the_class_that_fails(digits_fleet: dict[str, Any], tmp_path: Path) -> None:
     result = audit(digits_fleet, uri=long_tailed(tmp_path), limit=200)
-    (by_class,) = (found for found in result.models[0].series if found.grouping == "class")
+    (by_class,) = (each for each in result.models[0].series if each.grouping == "class")
     assert by_class.missing == () and by_class.groups[3].n == 1
     worst, gap = result.models[0].gates
     assert worst.outcome is not Outcome.PASS and gap.outcome is not Outcome.PASS

@@ -51,8 +51,8 @@ def test_the_first_audit_is_undecided_until_one_is_accepted(
     same, worse = audit(gated), audit(swapped(gated, "good", "weak"))
     assert same.result.outcome is Outcome.PASS and worse.result.outcome is Outcome.FAIL
     assert same.result.baseline == made.audit_id
-    found = read_comparison(worse.folder)
-    assert found is not None and found.baseline == made.audit_id and found.worse > 0
+    result = read_comparison(worse.folder)
+    assert result is not None and result.baseline == made.audit_id and result.worse > 0
     accept(same.folder, by="you")
     accept(same.folder, by="you")
     known = read_accepted(str(Path(same.folder).parent))
@@ -129,9 +129,9 @@ def test_a_class_that_vanished_since_is_named_and_no_pass(
     write_scores(first.folder, 0, spec, {key: column[scores["label"] != 3] for key, column in scores.items()})
     accept(first.folder, by="me")
     gates = [{**GATE, "margin": 0.9}, {**GATE, "margin": 0.9, "metric": "classes"}]
-    found = audit({**fleet, "gates": gates}).result.models[0]
-    assert [gate.outcome for gate in found.gates] == [Outcome.UNDECIDED] * 2
-    assert all("class 3" in gate.reason for gate in found.gates)
+    result = audit({**fleet, "gates": gates}).result.models[0]
+    assert [gate.outcome for gate in result.gates] == [Outcome.UNDECIDED] * 2
+    assert all("class 3" in gate.reason for gate in result.gates)
 
 
 def test_what_cannot_be_accepted(fleet: dict[str, Any], tmp_path: Path) -> None:
@@ -175,10 +175,10 @@ def test_report_terminal_and_json_say_what_changed(
 def test_compare_says_what_it_takes() -> None:
     shown = run("compare", "--help").stdout
     assert "compare [OPTIONS] [THEN] NOW\n" in shown and "required" not in shown
-    for words, found in (((), "none"), (("a", "b", "c"), "3")):
-        told = run("compare", *words)
-        assert told.exit_code == 2
-        assert f"expected one audit, or two: classwise compare [THEN] NOW, found {found}; name NOW" in told.stderr
+    for words, each in (((), "none"), (("a", "b", "c"), "3")):
+        process = run("compare", *words)
+        assert process.exit_code == 2
+        assert f"expected one audit, or two: classwise compare [THEN] NOW, found {each}; name NOW" in process.stderr
 
 
 def test_the_commands(fleet: dict[str, Any], swapped: Callable[..., dict[str, Any]]) -> None:
@@ -186,8 +186,8 @@ def test_the_commands(fleet: dict[str, Any], swapped: Callable[..., dict[str, An
     home = ["--storage", fleet["storage"], "--fleet", "digits"]
     none = run("compare", same.folder)
     assert none.exit_code == 2 and "a fleet with an accepted audit" in none.stderr
-    told = run("accept", first.result.audit_id, "--why", "by hand", *home)
-    assert told.exit_code == 0 and told.stdout.startswith(f"accepted {first.result.audit_id} (pass), by ")
+    process = run("accept", first.result.audit_id, "--why", "by hand", *home)
+    assert process.exit_code == 0 and process.stdout.startswith(f"accepted {first.result.audit_id} (pass), by ")
     again = run("compare", same.folder)
     assert again.exit_code == 0 and "itself" not in again.stderr
     itself = run("compare", first.folder)

@@ -34,12 +34,12 @@ def good(digits_fleet: dict[str, Any]) -> Finished:
 
 
 def test_an_unchanged_fleet_is_not_worse(digits_fleet: dict[str, Any], good: Finished) -> None:
-    found = compare(kept(good), kept(audit(measured(digits_fleet, "good", "other"))))
-    assert (found.worse, found.better, found.not_comparable, found.drift) == (0, 0, 0, ())
-    assert found.comparisons == 2 * 2 * 11 and found.left_out == 0
-    clean = one(found, "good", "clean")
+    comparison = compare(kept(good), kept(audit(measured(digits_fleet, "good", "other"))))
+    assert (comparison.worse, comparison.better, comparison.not_comparable, comparison.drift) == (0, 0, 0, ())
+    assert comparison.comparisons == 2 * 2 * 11 and comparison.left_out == 0
+    clean = one(comparison, "good", "clean")
     assert clean.overall is not None and clean.overall.difference.value == 0.0
-    assert clean.tests == ("exact McNemar",) and one(found, "good", "great-softmax").tests == ("betting",)
+    assert clean.tests == ("exact McNemar",) and one(comparison, "good", "great-softmax").tests == ("betting",)
     assert all(group.difference.low <= 0.0 <= group.difference.high for group in clean.groups)
 
 
@@ -47,11 +47,11 @@ def test_a_worse_model_under_an_old_name_is_found_class_by_class(
     digits_fleet: dict[str, Any], good: Finished, swapped: Callable[..., dict[str, Any]]
 ) -> None:
     now = audit(swapped(measured(digits_fleet, "good", "other"), "good", "weak"))
-    found = compare(kept(good), kept(now))
-    clean = one(found, "good", "clean")
+    comparison = compare(kept(good), kept(now))
+    clean = one(comparison, "good", "clean")
     assert clean.overall is not None and clean.overall.flag == "worse" and clean.worse >= 1
-    assert {each[0].name for each in found.flagged("worse")} == {"good"}
-    assert [each.kind for each in found.drift] == ["model"] and found.drift[0].subject == "good"
+    assert {each[0].name for each in comparison.flagged("worse")} == {"good"}
+    assert [each.kind for each in comparison.drift] == ["model"] and comparison.drift[0].subject == "good"
 
     before, after = (read_kept_scores(each.folder, 0, each.result.models[0].spec) for each in (good, now))
     for group in clean.groups:
@@ -59,24 +59,24 @@ def test_a_worse_model_under_an_old_name_is_found_class_by_class(
         assert group.n == mine.sum()
         assert group.difference.value == pytest.approx(after["clean"][mine].mean() - before["clean"][mine].mean())
     back = compare(kept(now), kept(good))
-    assert (back.worse, back.better) == (found.better, found.worse)
+    assert (back.worse, back.better) == (comparison.better, comparison.worse)
 
 
 def test_models_added_gone_and_renamed(digits_fleet: dict[str, Any], good: Finished) -> None:
     data = measured(digits_fleet, "good", "weak", "other")
     data["models"][0]["name"] = "better name"
     data["models"] = data["models"][:2]
-    told = {(each.kind, each.subject) for each in drift(good.result, audit(data).result)}
-    assert told == {("renamed", "better name"), ("added", "weak"), ("gone", "other")}
+    distinct = {(each.kind, each.subject) for each in drift(good.result, audit(data).result)}
+    assert distinct == {("renamed", "better name"), ("added", "weak"), ("gone", "other")}
 
 
 def test_a_series_measured_otherwise_is_not_compared(digits_fleet: dict[str, Any], good: Finished) -> None:
     data = measured(digits_fleet, "good", "other")
     data["measures"] = ["clean", {"name": "great", "activation": "softmax", "temperature": 2.0}]
-    found = compare(kept(good), kept(audit(data)))
-    great = one(found, "good", "great-softmax")
+    comparison = compare(kept(good), kept(audit(data)))
+    great = one(comparison, "good", "great-softmax")
     assert great.overall is None and "measured otherwise: GREAT score (softmax, T=1), now" in great.reason
-    assert found.not_comparable == 2 and found.comparisons == 2 * 11
+    assert comparison.not_comparable == 2 and comparison.comparisons == 2 * 11
     data["measures"] = ["clean"]
     assert one(compare(kept(good), kept(audit(data))), "good", "great-softmax").reason.startswith("not measured by")
 
@@ -87,9 +87,9 @@ def test_another_version_of_a_measure_is_not_compared_and_told(
     from services.measures.clean import Clean
 
     monkeypatch.setattr(Clean, "version", Clean.version + 1)
-    found = compare(kept(good), kept(audit(measured(digits_fleet, "good", "other"))))
-    assert one(found, "good", "clean").reason == "another version of the measure"
-    assert [(each.kind, each.subject) for each in found.drift] == [("measure", "clean")]
+    comparison = compare(kept(good), kept(audit(measured(digits_fleet, "good", "other"))))
+    assert one(comparison, "good", "clean").reason == "another version of the measure"
+    assert [(each.kind, each.subject) for each in comparison.drift] == [("measure", "clean")]
 
 
 def _unversioned(model: ModelResult) -> ModelResult:
@@ -112,9 +112,9 @@ def test_other_parameters_of_a_measure_are_not_compared(digits_fleet: dict[str, 
     data["measures"] = ["clean", {"name": "pgd", "steps": 2, "epsilons": [0.1]}]
     before = audit(data)
     data["measures"][1] |= {"step_size": 0.01, "epsilons": [0.1, 0.2]}
-    found = compare(kept(before), kept(audit(data)))
-    assert "other parameters" in one(found, "good", "pgd2/linf-0.10000").reason
-    assert one(found, "good", "clean").reason == ""
+    comparison = compare(kept(before), kept(audit(data)))
+    assert "other parameters" in one(comparison, "good", "pgd2/linf-0.10000").reason
+    assert one(comparison, "good", "clean").reason == ""
 
 
 def test_samples_with_other_labels_under_their_ids_are_not_compared(
@@ -123,15 +123,15 @@ def test_samples_with_other_labels_under_their_ids_are_not_compared(
     spec = good.result.models[0].spec
     scores = read_kept_scores(good.folder, 0, spec)
     write_scores(good.folder, 0, spec, {**scores, "label": (scores["label"] + (scores["id"] == scores["id"][0])) % 10})
-    found = compare(kept(good), kept(audit(measured(digits_fleet, "good", "other"))))
-    assert "label" in one(found, "good", "clean").reason and one(found, "other", "clean").reason == ""
+    comparison = compare(kept(good), kept(audit(measured(digits_fleet, "good", "other"))))
+    assert "label" in one(comparison, "good", "clean").reason and one(comparison, "other", "clean").reason == ""
 
 
 def test_other_samples_of_the_same_content_have_nothing_in_common(digits_fleet: dict[str, Any], good: Finished) -> None:
     data = {**measured(digits_fleet, "good"), "samples": {"uri": "sklearn:digits?split=train"}}
-    found = compare(kept(good), kept(audit(data)))
-    assert found.comparisons == 0 and one(found, "good", "clean").reason.startswith("no samples in common")
-    kinds = [each.kind for each in found.drift]
+    comparison = compare(kept(good), kept(audit(data)))
+    assert comparison.comparisons == 0 and one(comparison, "good", "clean").reason.startswith("no samples in common")
+    kinds = [each.kind for each in comparison.drift]
     assert kinds[0] == "samples" and "class counts" in kinds and kinds[-1] == "gone"
 
 
@@ -142,16 +142,16 @@ def test_a_file_that_was_replaced_is_told_and_not_compared(digits_fleet: dict[st
     np.savez(tmp_path / "d.npz", images=images, labels=samples.labels, classes=np.array(samples.classes))
     then = audit(data)
     np.savez(tmp_path / "d.npz", images=images[::-1], labels=samples.labels[::-1], classes=np.array(samples.classes))
-    found = compare(kept(then), kept(audit(data)))
-    assert one(found, "good", "clean").reason == "the samples have changed"
-    assert [each.kind for each in found.drift] == ["samples"]
+    comparison = compare(kept(then), kept(audit(data)))
+    assert one(comparison, "good", "clean").reason == "the samples have changed"
+    assert [each.kind for each in comparison.drift] == ["samples"]
 
 
 def test_a_smaller_selection_is_compared_on_what_both_have(digits_fleet: dict[str, Any], good: Finished) -> None:
     data = measured(digits_fleet, "good")
     data["samples"]["per_class"] = 20
-    found = compare(kept(good), kept(audit(data)))
-    clean = one(found, "good", "clean")
+    comparison = compare(kept(good), kept(audit(data)))
+    clean = one(comparison, "good", "clean")
     assert (
         clean.overall is not None and clean.overall.n == 200 and clean.tests == ("exact McNemar", "empirical Bernstein")
     )
@@ -160,9 +160,9 @@ def test_a_smaller_selection_is_compared_on_what_both_have(digits_fleet: dict[st
 
 def test_lost_scores_cost_one_model_only(digits_fleet: dict[str, Any], good: Finished) -> None:
     next(Path(good.folder).glob("scores/000_*")).unlink()
-    found = compare(kept(good), kept(audit(measured(digits_fleet, "good", "other"))))
-    assert one(found, "good", "clean").reason.startswith("its scores cannot be compared")
-    assert one(found, "other", "clean").reason == "" and found.comparisons == 2 * 11
+    comparison = compare(kept(good), kept(audit(measured(digits_fleet, "good", "other"))))
+    assert one(comparison, "good", "clean").reason.startswith("its scores cannot be compared")
+    assert one(comparison, "other", "clean").reason == "" and comparison.comparisons == 2 * 11
 
 
 def test_scores_that_are_no_numbers_cost_one_model_only(digits_fleet: dict[str, Any], good: Finished) -> None:
@@ -170,8 +170,10 @@ def test_scores_that_are_no_numbers_cost_one_model_only(digits_fleet: dict[str, 
     spec = now.result.models[0].spec
     scores = read_kept_scores(now.folder, 0, spec)
     write_scores(now.folder, 0, spec, {**scores, "clean": np.full(len(scores["id"]), np.nan)})
-    found = compare(kept(good), kept(now))
-    assert "outside or NaN" in one(found, "good", "clean").reason and one(found, "other", "clean").reason == ""
+    comparison = compare(kept(good), kept(now))
+    assert (
+        "outside or NaN" in one(comparison, "good", "clean").reason and one(comparison, "other", "clean").reason == ""
+    )
 
 
 def test_many_classes_are_counted_and_only_flags_listed(
@@ -182,6 +184,6 @@ def test_many_classes_are_counted_and_only_flags_listed(
 ) -> None:
     monkeypatch.setattr("jobs.comparison.compare.MOST_LISTED", 5)
     now = audit(swapped(measured(digits_fleet, "good", "other"), "good", "weak"))
-    found = compare(kept(good), kept(now))
-    assert {group.flag for model in found.models for each in model.series for group in each.groups} == {"worse"}
-    assert found.left_out == 40 - sum(len(each.groups) for model in found.models for each in model.series)
+    comparison = compare(kept(good), kept(now))
+    assert {group.flag for model in comparison.models for each in model.series for group in each.groups} == {"worse"}
+    assert comparison.left_out == 40 - sum(len(each.groups) for model in comparison.models for each in model.series)

@@ -97,14 +97,14 @@ def test_a_worse_audit_is_told_signed_and_on_record(
     assert [path for path, _, _ in receiver.received] == ["/worse?token=abc"]
     _, headers, body = receiver.received[0]
     assert verify(body, headers[HEADER.lower()], SECRET) and not verify(body + b" ", headers[HEADER.lower()], SECRET)
-    told = json.loads(body)
-    head = [told[key] for key in ("schema_version", "event", "fleet", "outcome")]
+    output = json.loads(body)
+    head = [output[key] for key in ("schema_version", "event", "fleet", "outcome")]
     assert head == [1, "audit.finished", "digits", "pass"]
-    assert told["because"] == ["worse"] and told["comparison"]["worse"] > 0
-    assert told["comparison"]["worst_changes"][0]["model"] == "good"
-    assert told["models"][0]["worst"][0]["series"] == "clean" and told["links"]["bundle"] == published.folder
+    assert output["because"] == ["worse"] and output["comparison"]["worse"] > 0
+    assert output["comparison"]["worst_changes"][0]["model"] == "good"
+    assert output["models"][0]["worst"][0]["series"] == "clean" and output["links"]["bundle"] == published.folder
     (kept,) = read_deliveries(published.folder)
-    assert kept.delivered and kept.id == headers[DELIVERY.lower()] and [one.status for one in kept.tries] == [204]
+    assert kept.delivered and kept.id == headers[DELIVERY.lower()] and [each.status for each in kept.tries] == [204]
     assert kept.hook.startswith(receiver.url("/worse?... ("))
     everything = "".join(path.read_text() for path in Path(published.folder).glob("*.json"))
     assert "token=abc" not in everything and SECRET not in everything
@@ -113,7 +113,7 @@ def test_a_worse_audit_is_told_signed_and_on_record(
 def test_a_receiver_that_is_down_for_a_moment_gets_it_once_with_one_id(receiver: Receiver) -> None:
     receiver.statuses = [500, 429, 503, 200]
     tries = deliver(receiver.url(), b"{}", "one-id", SECRET)
-    assert [one.status for one in tries] == [500, 429, 503, 200] and tries[-1].delivered
+    assert [each.status for each in tries] == [500, 429, 503, 200] and tries[-1].delivered
     assert {headers[DELIVERY.lower()] for _, headers, _ in receiver.received} == {"one-id"}
 
 
@@ -173,8 +173,8 @@ def test_a_lost_delivery_costs_no_audit_and_is_sent_later(
     published = audit_and_publish(validate_fleet(data), notes)
     assert published.result.outcome.value == "pass"
     assert f"later    classwise notify {published.folder}" in published.where_to_look
-    told = [re.sub(r" \([0-9a-f]{8}\)", "", note) for note in notes.notes]
-    assert [note.split(" (")[0] for note in told] == [
+    messages = [re.sub(r" \([0-9a-f]{8}\)", "", note) for note in notes.notes]
+    assert [note.split(" (")[0] for note in messages] == [
         f"{receiver.url('/a?...')} was not notified",
         f"{receiver.url('/b')} was not notified",
         "$HOOK_URL was not notified",
@@ -191,11 +191,11 @@ def test_a_lost_delivery_costs_no_audit_and_is_sent_later(
     file = tmp_path / "fleet.yaml"
     file.write_text(yaml.safe_dump(data))
     ran = CliRunner().invoke(app, ["notify", published.folder, "--fleet-file", str(file), "--json"])
-    assert ran.exit_code == 0 and [one["hook"].partition(" (")[0] for one in json.loads(ran.stdout)] == [
+    assert ran.exit_code == 0 and [each["hook"].partition(" (")[0] for each in json.loads(ran.stdout)] == [
         receiver.url("/a?...")
     ]
-    said = CliRunner().invoke(app, ["notify", published.folder, "--fleet-file", str(file)])
-    assert "no webhook was notified" in said.stdout
+    output = CliRunner().invoke(app, ["notify", published.folder, "--fleet-file", str(file)])
+    assert "no webhook was notified" in output.stdout
     assert len(read_deliveries(published.folder)) == 7
 
 
@@ -223,7 +223,7 @@ def test_mistakes(entry: dict[str, Any], message: str, fleet: dict[str, Any]) ->
 
 
 def test_two_hooks_that_differ_in_the_query_alone_are_two() -> None:
-    one, two = (NotifyConfig(url=f"https://example.org/a?token={token}") for token in ("x", "y"))
-    assert name_of(one) != name_of(two)
-    assert "token" not in name_of(one)
+    first, two = (NotifyConfig(url=f"https://example.org/a?token={token}") for token in ("x", "y"))
+    assert name_of(first) != name_of(two)
+    assert "token" not in name_of(first)
     assert name_of(NotifyConfig(url="https://example.org/a")) == "https://example.org/a"

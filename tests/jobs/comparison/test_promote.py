@@ -64,10 +64,10 @@ def registry(tmp_path_factory: pytest.TempPathFactory, digit_weights: dict[str, 
 
 @pytest.fixture
 def client(registry: str) -> MlflowClient:
-    found = MlflowClient(registry)
-    found.set_registered_model_alias("digits", "candidate", "2")
-    found.set_registered_model_alias("digits", "champion", "1")
-    return found
+    result = MlflowClient(registry)
+    result.set_registered_model_alias("digits", "candidate", "2")
+    result.set_registered_model_alias("digits", "champion", "1")
+    return result
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def test_a_version_that_passes_becomes_champion_on_record(fleet: dict[str, Any],
     runs = client.search_runs([experiment.experiment_id], "tags.`classwise.role` = 'audit'")
     assert runs[0].data.tags["classwise.promoted"] == "digits@champion moved from version 1 to version 2"
     again = audit_and_publish(validate_fleet(fleet), Notes())
-    assert [one.reason for one in read_promotions(again.folder)] == ["it points there already"]
+    assert [each.reason for each in read_promotions(again.folder)] == ["it points there already"]
 
 
 @pytest.fixture
@@ -130,7 +130,7 @@ def test_without_a_tracking_uri_models_come_from_the_store_of_the_storage_and_ar
 @pytest.mark.usefixtures("nothing_named")
 def test_a_store_that_was_never_made_holds_no_models_and_is_not_made(fleet: dict[str, Any]) -> None:
     loaded = validate_fleet({**fleet, "tracking": {}, "promote": None})
-    for look in (validate_sources, lambda given: run_audit(given, Quiet())):
+    for look in (validate_sources, lambda inputs: run_audit(inputs, Quiet())):
         with pytest.raises(SourceError, match=r"tracking.uri: expected the MLflow store .* set tracking.uri or MLFLOW"):
             look(loaded)
     assert not list(Path.cwd().rglob("mlflow.db"))
@@ -163,7 +163,7 @@ def test_of_two_audits_at_once_the_first_to_end_leaves_the_store_to_the_other(
 
 def test_a_version_that_fails_moves_nothing(fleet: dict[str, Any], client: MlflowClient) -> None:
     published = audit_and_publish(validate_fleet({**fleet, "gates": [{**GATES[0], "at_least": 0.9999}]}), Notes())
-    assert champion(client) == "1" and [one.reason for one in read_promotions(published.folder)] == [
+    assert champion(client) == "1" and [each.reason for each in read_promotions(published.folder)] == [
         "its outcome is fail"
     ]
 
@@ -186,7 +186,7 @@ def test_an_alias_that_somebody_moved_meanwhile_stays(fleet: dict[str, Any], cli
     published = publish(loaded, finished, Notes())
     assert str(client.get_model_version_by_alias("digits", "canary").version) == "1"
     (kept,) = read_promotions(published.folder)
-    assert kept.reason == "somebody moved it during the audit, from nowhere to 1" and not kept.moved
+    assert kept.reason == "it was moved during the audit, from nowhere to 1" and not kept.moved
 
 
 def test_without_mlflow_nothing_moves_and_the_command_does_it_later(
@@ -237,18 +237,18 @@ def test_an_alias_that_was_moved_is_told_so_when_its_tag_was_refused_and_the_tag
     config = validate_fleet(fleet).config
     finished = run_audit(validate_fleet(fleet), Quiet())
     with tags_refused(registry):
-        (told,) = promote(config, finished.result, finished.folder, registry)
-        assert champion(client) == "2" and told.moved
-        assert str(told).startswith("digits@champion moved from version 1 to version 2; the version was not tagged")
-        assert read_promotions(finished.folder) == (told,)
+        (output,) = promote(config, finished.result, finished.folder, registry)
+        assert champion(client) == "2" and output.moved
+        assert str(output).startswith("digits@champion moved from version 1 to version 2; the version was not tagged")
+        assert read_promotions(finished.folder) == (output,)
         (still,) = promote(config, finished.result, finished.folder, registry)
-        assert still.moved and still.untagged == told.untagged
+        assert still.moved and still.untagged == output.untagged
     (tagged,) = promote(config, finished.result, finished.folder, registry)
     assert str(tagged) == "digits@champion moved from version 1 to version 2"
     assert promoted_by(client) == f"champion by {finished.result.audit_id}"
     (again,) = promote(config, finished.result, finished.folder, registry)
     assert again.reason == "it points there already"
-    assert read_promotions(finished.folder) == (told, still, tagged, again)
+    assert read_promotions(finished.folder) == (output, still, tagged, again)
 
 
 def test_a_version_that_somebody_else_made_champion_is_not_tagged(

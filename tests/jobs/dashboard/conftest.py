@@ -148,5 +148,5 @@ def caller(base: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
 
 def root_of(caller: TestClient, fleet: str = FLEET) -> dict[str, str]:
     """Ids of a fleet's audits by audit id."""
-    found = caller.get(f"/v1/fleets/{fleet}/audits").json()["audits"]
-    return {audit["audit_id"] or "broken": audit["id"] for audit in found}
+    result = caller.get(f"/v1/fleets/{fleet}/audits").json()["audits"]
+    return {audit["audit_id"] or "broken": audit["id"] for audit in result}

@@ -77,8 +77,8 @@ class Page:
         """Ids of the fleet's audits by audit id, as the links of its page say."""
         self.go(f"#/fleet/{FLEET}", FLEET)
         links = "[...document.querySelectorAll('tbody th a')].map(a => a.getAttribute('href').split('/').pop())"
-        found = self.js(f"return {links}")
-        return {next(audit for audit in AUDITS if each.startswith(audit)): each for each in found}
+        result = self.js(f"return {links}")
+        return {next(audit for audit in AUDITS if each.startswith(audit)): each for each in result}
 
     def choose(self, label: str, text: str) -> None:
         """Choose an option of the select with that label."""
@@ -134,9 +134,9 @@ def test_from_the_fleets_to_a_class_of_a_model(page: Page) -> None:
     assert any("cannot be read" in row[1] for row in rows)
     ids = page.ids()
     page.drawn()
-    found = page.rows("Audits")
-    assert len(found) == 4 and "update classwise" not in found[0][2] and "cannot be read" in found[0][2]
-    assert "or older" in found[0][3]
+    lines = page.rows("Audits")
+    assert len(lines) == 4 and "update classwise" not in lines[0][2] and "cannot be read" in lines[0][2]
+    assert "or older" in lines[0][3]
     page.go(f"#/fleet/{FLEET}/{ids[AUDITS[2]]}?series=clean", FLEET)
     assert [row[0] for row in page.rows("Models")] == ["second", "first"]
     assert page.rows("Models")[0][4].startswith("0.600")
@@ -213,11 +213,11 @@ def test_two_audits_are_ticked_and_compared(page: Page, base: Path) -> None:
     change = {"index": 2, "name": "cat", "n": 50, "then": 0.8, "now": 0.6, "p": 0.004, "flag": "worse"}
     change["difference"] = {"value": -0.2, "low": -0.3, "high": -0.1, "reason": ""}
     series = {"series": "clean", "title": "clean accuracy", "overall": {**change, "flag": "not separated"}}
-    told = {"baseline": "another", "alpha": 0.05, "comparisons": 8, "worse": 1, "better": 0, "error_rate": "Holm"}
-    told |= {"models": [{"name": HOSTILE, "series": [{**series, "groups": [change]}]}]}
+    bodies = {"baseline": "another", "alpha": 0.05, "comparisons": 8, "worse": 1, "better": 0, "error_rate": "Holm"}
+    bodies |= {"models": [{"name": HOSTILE, "series": [{**series, "groups": [change]}]}]}
     drift = {"kind": "versions", "subject": "torch", "then": "2.13", "now": "2.14"}
-    told |= {"drift": [drift, {"kind": "temperature", "subject": "", "then": "T = 1", "now": ""}]}
-    path.write_text(json.dumps(told))
+    bodies |= {"drift": [drift, {"kind": "temperature", "subject": "", "then": "T = 1", "now": ""}]}
+    path.write_text(json.dumps(bodies))
     page.go(f"#/compare/{FLEET}/{ids[AUDITS[0]]}/{ids[AUDITS[2]]}?metric=aggregate&series=clean", "Two audits")
     page.until("document.querySelector('main').textContent.includes('not the earlier audit of this page')")
     [row] = page.rows("What the test flags")
@@ -290,8 +290,8 @@ def test_hostile_names_are_text_everywhere(page: Page) -> None:
 def test_nothing_inline_runs_and_nothing_is_asked_of_another_server(page: Page) -> None:
     page.ids()
     page.drawn()
-    asked = page.js("return performance.getEntriesByType('resource').map(e => e.name)")
-    assert asked and all(name.startswith((page.address, "data:")) for name in asked)
+    requested = page.js("return performance.getEntriesByType('resource').map(e => e.name)")
+    assert requested and all(name.startswith((page.address, "data:")) for name in requested)
     page.js(
         "const made = document.createElement('script'); made.textContent = 'window.ran = true';"
         "document.head.append(made)"
@@ -339,9 +339,9 @@ def test_an_axis_that_is_cut_ends_in_arrows_where_an_interval_goes_on(page: Page
         "const done = arguments[0]; import('/ui/charts.js').then(m => done(m.dots(['a', 'b'], "
         "[{ name: 'x', cells: [[0.75, -3724, 3588], [0.25, 0, 0.5]] }], 'score', [-0.5, 1.5])(false)))"
     )
-    found = page.browser.execute_async_script(script)
-    marks, left, right = found["data"]
-    assert found["layout"]["xaxis"]["range"] == [-0.5, 1.5]
+    result = page.browser.execute_async_script(script)
+    marks, left, right = result["data"]
+    assert result["layout"]["xaxis"]["range"] == [-0.5, 1.5]
     assert (marks["error_x"]["arrayminus"], marks["error_x"]["array"]) == ([1.25, 0.25], [0.75, 0.25])
     assert [(arrow["x"], arrow["y"]) for arrow in (left, right)] == [([-0.5], [0]), ([1.5], [0])]
     assert "-3724" in marks["text"][0], "the numbers are told on hover"
@@ -353,7 +353,7 @@ def test_numbers_are_written_as_the_report_writes_them(page: Page) -> None:
 
     values = [None, 0.0, 1.0, 0.1, 0.0995, 0.09949, 0.00005, 0.00001, -0.00001, -0.25, 12.3456, 0.5]
     script = "const done = arguments[1]; import('/ui/dom.js').then(m => done(arguments[0].map(m.{})))"
-    ask: Callable[[str, Any], Any] = lambda name, given: page.browser.execute_async_script(script.format(name), given)  # noqa: E731
+    ask: Callable[[str, Any], Any] = lambda name, inputs: page.browser.execute_async_script(script.format(name), inputs)  # noqa: E731
     assert ask("number", values) == [number(value) for value in values]
     estimates = [
         Estimate(0.5),

@@ -22,10 +22,10 @@ intervals = st.tuples(numbers, numbers, numbers).map(sorted)
 @given(intervals, intervals)
 def test_overlap_is_a_common_point_and_is_symmetric(first: list[float], second: list[float]) -> None:
     before, after = (Estimate(value, low, high) for low, value, high in (first, second))
-    found = difference(before, after)
+    result = difference(before, after)
     common = max(first[0], second[0]) <= min(first[2], second[2])
-    assert found.overlap is common and difference(after, before).overlap is common
-    assert found.change == second[1] - first[1]
+    assert result.overlap is common and difference(after, before).overlap is common
+    assert result.change == second[1] - first[1]
 
 
 @pytest.mark.parametrize(
@@ -44,10 +44,10 @@ def test_classes_are_matched_by_index_and_name_the_largest_loss_first() -> None:
 
     before = [row(0, "ant", 0.5), row(1, "bee", 0.5), row(2, "cat", 0.5), row(3, "dog", 0.5)]
     after = [row(0, "ant", 0.6), row(1, "bee", 0.1), row(2, "cow", 0.5), row(3, "dog", None)]
-    found = class_differences(before, after)
-    assert [one.name for one in found] == ["bee", "ant", "cow", "cat", "dog"]
-    assert [one.difference.change for one in found[:2]] == pytest.approx([-0.4, 0.1])
-    assert all(one.difference.change is None for one in found[2:])
+    result = class_differences(before, after)
+    assert [each.name for each in result] == ["bee", "ant", "cow", "cat", "dog"]
+    assert [each.difference.change for each in result[:2]] == pytest.approx([-0.4, 0.1])
+    assert all(each.difference.change is None for each in result[2:])
 
 
 def test_other_samples_and_other_definitions_are_told(board_audit: Callable[..., AuditResult]) -> None:
@@ -55,7 +55,7 @@ def test_other_samples_and_other_definitions_are_told(board_audit: Callable[...,
     before = overview_of(audit, 1)
     after = replace(before, content="other", count=10)
     series = before.models[0].series[0]
-    told = cautions(before, after, series, replace(series, title="top-5 accuracy", delta=0.01))
-    assert len(told) == 4 and "other samples" in told[0] and "top-5" in told[1] and "0.05, then 0.01" in told[2]
+    output = cautions(before, after, series, replace(series, title="top-5 accuracy", delta=0.01))
+    assert len(output) == 4 and "other samples" in output[0] and "top-5" in output[1] and "0.05, then 0.01" in output[2]
     assert len(cautions(before, before, series, series)) == 1
     assert "did not measure" in cautions(before, before, None, series)[0]

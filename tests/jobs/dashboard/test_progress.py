@@ -34,17 +34,17 @@ def test_progress_is_written_at_a_stage_s_begin_its_end_and_at_most_once_a_secon
     audit = Audit(base, Notes())
 
     def done() -> int:
-        told = read_progress(str(audit.folder), "one")
-        assert told is not None
-        return told.done
+        progress = read_progress(str(audit.folder), "one")
+        assert progress is not None
+        return progress.done
 
     audit.telling.stage("measures", 6, 2)
-    seen = [done()]
+    observed = [done()]
     for pause in (0.1, 0.1, 2.0, 0.1, 0.1, 0.1):
         audit.clock.now += pause - 2.0  # a shard itself takes two seconds
         audit.shard()
-        seen.append(done())
-    assert seen == [0, 0, 0, 3, 3, 3, 6], "the first second, then a write, then only the last shard"
+        observed.append(done())
+    assert observed == [0, 0, 0, 3, 3, 3, 6], "the first second, then a write, then only the last shard"
     assert read_progress(str(audit.folder), "another attempt") is None
 
 
@@ -86,6 +86,6 @@ def test_a_submitted_audit_tells_its_progress(digits_fleet: dict[str, Any]) -> N
     status = client.submit({**digits_fleet, "measures": ["clean"]})
     ended = client.wait(status.id, timeout=300, poll=0.2)
     assert ended.outcome is not None
-    told = read_progress(ended.folder, ended.attempt)
-    assert told is not None and told.total > 0 and told.done == told.total and told.models == 3
-    assert told.images_per_second is not None and told.images_per_second > 0
+    progress = read_progress(ended.folder, ended.attempt)
+    assert progress is not None and progress.total > 0 and progress.done == progress.total and progress.models == 3
+    assert progress.images_per_second is not None and progress.images_per_second > 0

@@ -17,17 +17,17 @@ from .conftest import AUDITS, FLEET, HOSTILE, ID, Audit, root_of, write
 
 
 def get(caller: TestClient, path: str, status: int = 200, **query: Any) -> Any:
-    said = caller.get(f"/v1/{path}", params=query)
-    assert said.status_code == status, said.text
-    return said.json()
+    answer = caller.get(f"/v1/{path}", params=query)
+    assert answer.status_code == status, answer.text
+    return answer.json()
 
 
 def test_fleets_are_told_with_their_latest_audit_a_broken_one_with_its_reason(caller: TestClient) -> None:
-    found = get(caller, "fleets")
-    assert found["total"] == 2
-    by_name = {fleet["name"]: fleet for fleet in found["fleets"]}
+    answer = get(caller, "fleets")
+    assert answer["total"] == 2
+    by_name = {fleet["name"]: fleet for fleet in answer["fleets"]}
     assert by_name[HOSTILE]["latest"]["outcome"] == "pass" and "<" not in by_name[HOSTILE]["id"]
-    robust = next(fleet for fleet in found["fleets"] if fleet["id"] == FLEET)
+    robust = next(fleet for fleet in answer["fleets"] if fleet["id"] == FLEET)
     assert robust["audits"] == 4 and robust["latest"]["outcome"] is None
     assert "update classwise" in robust["latest"]["problem"]["remedy"]
 
@@ -43,19 +43,19 @@ def test_audits_come_latest_first_and_in_parts(caller: TestClient) -> None:
 
 def test_the_record_of_what_was_accepted_is_no_audit(caller: TestClient, base: Path) -> None:
     (base / "audits" / FLEET / "accepted.json").write_text("{}")
-    found = get(caller, f"fleets/{FLEET}/audits", limit=2)
-    assert found["total"] == 4 and len(found["audits"]) == 2
+    answer = get(caller, f"fleets/{FLEET}/audits", limit=2)
+    assert answer["total"] == 4 and len(answer["audits"]) == 2
     get(caller, f"fleets/{FLEET}/audits/accepted.json", 404)
 
 
 def test_a_number_over_time_has_limits_verdicts_and_gaps(caller: TestClient) -> None:
-    found = get(caller, f"fleets/{FLEET}/trend", series="clean", metric="aggregate")
-    assert [audit["audit_id"] for audit in found["audits"]] == [*AUDITS, ""]
-    assert [line["model"] for line in found["lines"]] == ["second", "first"], "those that do not pass first"
-    cells = found["lines"][0]["cells"]
+    answer = get(caller, f"fleets/{FLEET}/trend", series="clean", metric="aggregate")
+    assert [audit["audit_id"] for audit in answer["audits"]] == [*AUDITS, ""]
+    assert [line["model"] for line in answer["lines"]] == ["second", "first"], "those that do not pass first"
+    cells = answer["lines"][0]["cells"]
     assert [cell and round(cell[0], 3) for cell in cells] == [0.9, 0.8, 0.7, None]
     assert cells[0] == pytest.approx([0.9, 0.88, 0.92])
-    assert found["lines"][0]["outcomes"] == ["pass", "pass", "fail", None]
+    assert answer["lines"][0]["outcomes"] == ["pass", "pass", "fail", None]
     few = get(caller, f"fleets/{FLEET}/trend", model="FIRST", limit=2, most=1)
     assert [line["model"] for line in few["lines"]] == ["first"] and len(few["audits"]) == 2 and few["total"] == 4
     assert few["lens"] == "great", "the first series in reading order"
@@ -63,13 +63,15 @@ def test_a_number_over_time_has_limits_verdicts_and_gaps(caller: TestClient) -> 
 
 def test_an_audit_has_a_row_a_model_the_worst_first(caller: TestClient) -> None:
     ids = root_of(caller)
-    found = get(caller, f"fleets/{FLEET}/audits/{ids[AUDITS[2]]}", series="clean")
-    assert [row["name"] for row in found["models"]] == ["second", "first"]
-    assert found["models"][0]["why"].startswith("clean wcr >= 0.7") and found["models"][1]["why"] == ""
-    assert found["models"][0]["metrics"]["wcr"]["value"] == pytest.approx(0.6)
-    assert found["gates"] == [{"text": "clean wcr >= 0.7", "counts": {"fail": 1}}]
-    assert found["verdict"] == "1 of 2 models fails, 1 is not judged: no gates." and found["earlier"] == ids[AUDITS[1]]
-    assert [series["lens"] for series in found["series"]] == ["great", "minimal/l2", "clean"]
+    answer = get(caller, f"fleets/{FLEET}/audits/{ids[AUDITS[2]]}", series="clean")
+    assert [row["name"] for row in answer["models"]] == ["second", "first"]
+    assert answer["models"][0]["why"].startswith("clean wcr >= 0.7") and answer["models"][1]["why"] == ""
+    assert answer["models"][0]["metrics"]["wcr"]["value"] == pytest.approx(0.6)
+    assert answer["gates"] == [{"text": "clean wcr >= 0.7", "counts": {"fail": 1}}]
+    assert (
+        answer["verdict"] == "1 of 2 models fails, 1 is not judged: no gates." and answer["earlier"] == ids[AUDITS[1]]
+    )
+    assert [series["lens"] for series in answer["series"]] == ["great", "minimal/l2", "clean"]
     assert get(caller, f"fleets/{FLEET}/audits/{ids[AUDITS[0]]}")["earlier"] == ""
 
 
@@ -80,7 +82,7 @@ def test_a_model_s_card_has_reasons_intervals_classes_and_the_bracket(caller: Te
     assert [row["name"] for row in card["classes"]] == ["cat", "bee", "ant"]
     assert card["classes"][0]["worst"] and card["classes"][0]["score"]["low"] == pytest.approx(0.56)
     assert card["bracket"]["marks"] == ["GREAT (claimed)", "perturbation found (broken)"]
-    assert [one["name"] for one in card["bracket"]["classes"]] == ["cat", "bee", "ant"]
+    assert [each["name"] for each in card["bracket"]["classes"]] == ["cat", "bee", "ant"]
     assert card["bracket"]["values"][1] == pytest.approx([0.3, 0.4, 0.5])
     [gap] = card["gaps"]
     assert (gap["grouping"], gap["task"], gap["gap"]["high"]) == ("sex", "cat", 0.4) and gap["title"].startswith("EOdd")
@@ -91,9 +93,9 @@ def test_a_model_s_card_has_reasons_intervals_classes_and_the_bracket(caller: Te
 def test_the_class_map_keeps_the_weakest_classes_and_tells_what_it_cannot_read(caller: TestClient, base: Path) -> None:
     ids = root_of(caller)
     path = f"fleets/{FLEET}/audits/{ids[AUDITS[2]]}/classes"
-    found = get(caller, path, series="clean", worst=2)
-    assert [one["name"] for one in found["classes"]] == ["bee", "cat"] and found["total"] == 3
-    assert found["models"] == ["second", "first"] and found["values"][0] == pytest.approx([0.7, 0.6])
+    answer = get(caller, path, series="clean", worst=2)
+    assert [each["name"] for each in answer["classes"]] == ["bee", "cat"] and answer["total"] == 3
+    assert answer["models"] == ["second", "first"] and answer["values"][0] == pytest.approx([0.7, 0.6])
     table = next((base / "audits" / FLEET / ids[AUDITS[2]] / "tables").glob("001_*"))
     table.write_bytes(b"no table")
     broken = get(caller, path, series="clean")
@@ -104,14 +106,14 @@ def test_the_class_map_keeps_the_weakest_classes_and_tells_what_it_cannot_read(c
 def test_two_audits_are_compared_with_differences_and_no_claim_of_a_test(caller: TestClient, base: Path) -> None:
     ids = root_of(caller)
     query = {"before": ids[AUDITS[0]], "after": ids[AUDITS[2]], "series": "clean", "model": "second"}
-    found = get(caller, f"fleets/{FLEET}/comparison", **query)
-    first, second = found["models"]
+    answer = get(caller, f"fleets/{FLEET}/comparison", **query)
+    first, second = answer["models"]
     assert (first["name"], first["metrics"]["aggregate"]["change"], first["same_weights"]) == ("first", 0.0, True)
     assert second["metrics"]["aggregate"]["change"] == pytest.approx(-0.2) and second["same_weights"] is False
     assert second["metrics"]["aggregate"]["overlap"] is False and first["metrics"]["wcr"]["overlap"] is True
     assert second["metrics"]["fp"]["overlap"] is None, "no interval, no overlap"
-    assert [one["difference"]["change"] for one in found["classes"]] == pytest.approx([-0.2] * 3)
-    assert "is not a test" in found["notes"][-1] and found["tested"] is None
+    assert [each["difference"]["change"] for each in answer["classes"]] == pytest.approx([-0.2] * 3)
+    assert "is not a test" in answer["notes"][-1] and answer["tested"] is None
     (base / "audits" / FLEET / ids[AUDITS[2]] / "comparison.json").write_text('{"p": NaN, "verdict": "worse"}')
     tested = get(caller, f"fleets/{FLEET}/comparison", **query)["tested"]
     assert tested == {"p": None, "verdict": "worse"}
@@ -119,16 +121,16 @@ def test_two_audits_are_compared_with_differences_and_no_claim_of_a_test(caller:
 
 def test_what_runs_tells_how_far_it_is(caller: TestClient, running: Audit) -> None:
     running.shard()
-    [found] = get(caller, "progress")["running"]
-    assert (found["id"], found["state"], found["stage"]) == (ID, "running", "measures")
-    assert (found["done"], found["total"], found["models"], found["images_per_second"]) == (1, 4, 2, 50.0)
+    [result] = get(caller, "progress")["running"]
+    assert (result["id"], result["state"], result["stage"]) == (ID, "running", "measures")
+    assert (result["done"], result["total"], result["models"], result["images_per_second"]) == (1, 4, 2, 50.0)
 
 
 def test_what_ended_without_a_result_says_why(caller: TestClient, running: Audit) -> None:
     running.end()
     assert get(caller, "progress")["running"] == []
-    [found] = get(caller, "failures")["failures"]
-    assert (found["id"], found["state"]) == (ID, "crashed") and "it said no outcome" in found["why"]
+    [result] = get(caller, "failures")["failures"]
+    assert (result["id"], result["state"]) == (ID, "crashed") and "it said no outcome" in result["why"]
 
 
 def test_no_schedule_and_no_mlflow_are_said_and_none_is_made(caller: TestClient, base: Path) -> None:
@@ -152,12 +154,12 @@ def test_schedules_are_told_with_their_next_firing(caller: TestClient, base: Pat
         store.add(schedule)
     store.fire(schedule, now)
     store.close()
-    found = get(caller, "schedules")["schedules"]
-    assert [(one["name"], one["next_at"]) for one in found] == [
+    result = get(caller, "schedules")["schedules"]
+    assert [(each["name"], each["next_at"]) for each in result] == [
         ("soon", "2026-11-28T09:00:00+00:00"),
         ("late", "2026-11-28T12:00:00+00:00"),
     ]
-    assert [firing["state"] for firing in found[0]["firings"]] == ["waiting"] and "content" not in found[0]
+    assert [firing["state"] for firing in result[0]["firings"]] == ["waiting"] and "content" not in result[0]
 
 
 @pytest.fixture
@@ -225,25 +227,25 @@ def test_an_audit_without_an_overview_or_with_another_s_is_read_from_its_bundle(
     folders = {audit: base / "audits" / FLEET / ids[audit] for audit in AUDITS}
     (folders[AUDITS[0]] / "overview.json").unlink()
     (folders[AUDITS[1]] / "overview.json").write_bytes((folders[AUDITS[2]] / "overview.json").read_bytes())
-    found = {audit: get(caller, f"fleets/{FLEET}/audits/{ids[audit]}") for audit in AUDITS[:2]}
-    assert [body["head"]["audit_id"] for body in found.values()] == list(AUDITS[:2])
+    by_name = {audit: get(caller, f"fleets/{FLEET}/audits/{ids[audit]}") for audit in AUDITS[:2]}
+    assert [body["head"]["audit_id"] for body in by_name.values()] == list(AUDITS[:2])
 
 
 def test_lists_read_overviews_and_remember_a_bounded_number(
     base: Path, monkeypatch: pytest.MonkeyPatch, board_audit: Any
 ) -> None:
-    found = reading.Bundles(str(base), memory=1)
+    result = reading.Bundles(str(base), memory=1)
     monkeypatch.setattr(reading, "read_bundle", None)
-    home = found.home(FLEET)
-    one, two = (home.folder(name) for name in home.audits[1:3])
-    first = found.read(one)
-    assert found.read(one) is first, "remembered"
-    found.read(two)
-    assert len(found.remembered) == 1 and found.remembered.held > found.remembered.limit
-    assert found.read(one) is not first and found.read(one) == first
+    home = result.home(FLEET)
+    each, two = (home.folder(name) for name in home.audits[1:3])
+    first = result.read(each)
+    assert result.read(each) is first, "remembered"
+    result.read(two)
+    assert len(result.remembered) == 1 and result.remembered.held > result.remembered.limit
+    assert result.read(each) is not first and result.read(each) == first
     again = write(base, board_audit(AUDITS[2], {"new": ({}, {"clean": 0.5})}, fleet=FLEET))
-    assert one == str(again)
-    assert [model.name for model in found.read(one).models] == ["new"], "another file, another content"
+    assert each == str(again)
+    assert [model.name for model in result.read(each).models] == ["new"], "another file, another content"
 
 
 @pytest.mark.parametrize(
@@ -253,8 +255,8 @@ def test_a_request_lists_no_folder_twice(path: str, caller: TestClient, monkeypa
     ids, listed, listing = root_of(caller), [], files.listing
     monkeypatch.setattr(files, "listing", lambda url: [listed.append(url), listing(url)][1])
     query = {"before": ids[AUDITS[0]], "after": ids[AUDITS[2]]} if path == "comparison" else {}
-    asked = path if path == "fleets" else f"fleets/{FLEET}/{path.format(new=ids[AUDITS[2]])}"
-    get(caller, asked, **query)
+    requested = path if path == "fleets" else f"fleets/{FLEET}/{path.format(new=ids[AUDITS[2]])}"
+    get(caller, requested, **query)
     assert listed and len(listed) == len(set(listed))
 
 

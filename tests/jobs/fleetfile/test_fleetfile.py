@@ -46,7 +46,7 @@ def test_a_good_file_becomes_a_fleet(tmp_path: Path) -> None:
 
 
 def test_all_mistakes_are_told_at_once_with_line_value_and_remedy(tmp_path: Path) -> None:
-    told = faults(
+    problems = faults(
         tmp_path,
         """
 fleet: my fleet
@@ -61,7 +61,7 @@ measures: [clean, graet, {name: great, temperature: -1}]
 resources: {gpus: many}
 """,
     )
-    text = "\n".join(told)
+    text = "\n".join(problems)
     assert "fleet.yaml:2 fleet: expected" in text
     assert "fleet.yaml:3 modelz: expected no such field, found 'modelz'; did you mean 'models'?" in text
     assert "fleet.yaml:5 models[0].clean_accuracy: expected less than or equal to 1, found 91" in text
@@ -105,7 +105,7 @@ def test_each_mistake_says_what_is_allowed(tmp_path: Path, change: str, message:
 
 
 def test_a_measure_that_cannot_be_read_hides_no_other_mistake(tmp_path: Path) -> None:
-    told = faults(
+    problems = faults(
         tmp_path,
         """
 fleet: digits
@@ -122,7 +122,7 @@ gates:
   - {measure: clean, metric: wcr, at_least: 95}
 """,
     )
-    assert [line.partition(":")[2].split(" ", 2)[1].rstrip(":") for line in told] == [
+    assert [line.partition(":")[2].split(" ", 2)[1].rstrip(":") for line in problems] == [
         "gates[3].metric",
         "measures[1]",
         "measures[2].steps",
@@ -131,13 +131,13 @@ gates:
         "gates[2].grouping",
         "gates[5].at_least",
     ]
-    assert told[3].endswith("expected a series of this audit, found 'claen'; did you mean 'clean'?")
-    assert told[4].endswith("expected class or one of groups, found 'sexx'; did you mean 'sex'?")
+    assert problems[3].endswith("expected a series of this audit, found 'claen'; did you mean 'clean'?")
+    assert problems[4].endswith("expected class or one of groups, found 'sexx'; did you mean 'sex'?")
 
 
 def test_a_sweep_file_is_told_in_one_sentence(tmp_path: Path) -> None:
-    told = faults(tmp_path, (EXAMPLES / "train_digits.yaml").read_text())
-    assert told == [
+    problems = faults(tmp_path, (EXAMPLES / "train_digits.yaml").read_text())
+    assert problems == [
         f"fleet.yaml: expected a fleet file, found a sweep file; run classwise train {tmp_path / 'fleet.yaml'}"
     ]
     with pytest.raises(ConfigError, match="expected a sweep file, found a fleet file; run classwise audit"):
@@ -147,14 +147,14 @@ def test_a_sweep_file_is_told_in_one_sentence(tmp_path: Path) -> None:
 
 
 def test_an_epsilon_of_8_is_asked_about(tmp_path: Path) -> None:
-    told = faults(tmp_path, GOOD.replace('safetensors"', 'safetensors", threat_model: {norm: Linf, epsilon: 8}'))
-    assert "8 was meant as 8/255 = 0.03137?" in told[0]
+    problems = faults(tmp_path, GOOD.replace('safetensors"', 'safetensors", threat_model: {norm: Linf, epsilon: 8}'))
+    assert "8 was meant as 8/255 = 0.03137?" in problems[0]
 
 
 @pytest.mark.parametrize("tags", ["{Method: pgd}", "{method: ''}", "{method: [pgd]}", "tagged"])
 def test_tags_are_short_texts_by_plain_keys(tmp_path: Path, tags: str) -> None:
-    told = faults(tmp_path, GOOD.replace('safetensors"', f'safetensors", tags: {tags}'))
-    assert any("tags" in line for line in told)
+    problems = faults(tmp_path, GOOD.replace('safetensors"', f'safetensors", tags: {tags}'))
+    assert any("tags" in line for line in problems)
 
 
 def test_two_models_of_one_name(tmp_path: Path) -> None:

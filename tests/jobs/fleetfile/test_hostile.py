@@ -70,10 +70,10 @@ def test_a_network_that_prints_leaves_standard_output_to_the_result(
     state = torch.load(_talking_weights(digit_weights["good"], tmp_path), weights_only=True)
     assert state
     data = with_factory(digits_fleet, f"factory:test_hostile:talker?weights={tmp_path / 'talker.pt'}", monkeypatch)
-    found = run(data, tmp_path)
-    assert found.exit_code == 0
-    assert json.loads(found.stdout)["outcome"] == "pass"
-    assert "a network that talks" in found.stderr
+    process = run(data, tmp_path)
+    assert process.exit_code == 0
+    assert json.loads(process.stdout)["outcome"] == "pass"
+    assert "a network that talks" in process.stderr
 
 
 def _talking_weights(path: str, folder: Path) -> Path:
@@ -86,9 +86,9 @@ def _talking_weights(path: str, folder: Path) -> Path:
 def test_a_network_that_exits_with_0_does_not_pass(
     digits_fleet: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = run(with_factory(digits_fleet, "factory:test_hostile:quitter", monkeypatch), tmp_path)
-    assert found.exit_code == 2
-    problem = json.loads(found.stdout)["problems"][0]
+    process = run(with_factory(digits_fleet, "factory:test_hostile:quitter", monkeypatch), tmp_path)
+    assert process.exit_code == 2
+    problem = json.loads(process.stdout)["problems"][0]
     assert problem["found"].startswith("SystemExit: 0 (test_hostile.py:")
 
 
@@ -143,11 +143,11 @@ def test_samples_and_models_at_fault_are_told_together(digits_fleet: dict[str, A
     for job in (run_audit, lambda fleet, reporter: validate_sources(fleet)):
         with pytest.raises(SourceError) as caught:
             job(validate_fleet(digits_fleet), Quiet())
-        told = [str(problem) for problem in caught.value.problems]
-        assert len(told) == 3
-        assert "npz:none.npz: expected a file" in told[0]
-        assert ".none" in told[1] and "found nothing there" in told[1]
-        assert "gone.pt" in told[2] and "found nothing there" in told[2]
+        messages = [str(problem) for problem in caught.value.problems]
+        assert len(messages) == 3
+        assert "npz:none.npz: expected a file" in messages[0]
+        assert ".none" in messages[1] and "found nothing there" in messages[1]
+        assert "gone.pt" in messages[2] and "found nothing there" in messages[2]
 
 
 def test_a_gpu_asked_for_in_process_and_not_there_is_told(digits_fleet: dict[str, Any]) -> None:
@@ -170,9 +170,9 @@ def test_torn_preflight_facts_are_found_anew(digits_fleet: dict[str, Any]) -> No
 
 def test_json_says_how_to_tell_mlflow_later(digits_fleet: dict[str, Any], tmp_path: Path) -> None:
     digits_fleet["models"] = digits_fleet["models"][:1]
-    found = run({**digits_fleet, "tracking": {"uri": "nonsense://server"}}, tmp_path)
-    assert found.exit_code == 0
-    body = json.loads(found.stdout)
+    process = run({**digits_fleet, "tracking": {"uri": "nonsense://server"}}, tmp_path)
+    assert process.exit_code == 0
+    body = json.loads(process.stdout)
     assert f"later    classwise sync {body['folder']}" in body["look"]
 
 

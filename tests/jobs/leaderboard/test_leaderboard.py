@@ -117,21 +117,21 @@ def test_the_worst_class_its_name_nrgc_and_intervals_stand_in_the_row(board_stor
 
 
 def test_settings_are_ranked_apart_unless_asked_for_and_then_a_note_says_so(board_store: str) -> None:
-    found = made(board_store)
-    assert [board.dataset for board in found.boards] == ["cifar10", "mnist"] and found.models == found.runs == 8
-    assert [s.place for board in found.boards for s in board.standings] == [1, 2, 3, 1, 2]
-    assert found.notes[0].startswith("2 boards: a row is ranked only among those of its data set")
-    (one,) = made(board_store, together=True).boards
-    assert (one.dataset, one.threat_model) == ("", "Linf 0.0313725") and len(one.entries) == 5
-    assert one.notes[0] == "ranked together though they differ in dataset (cifar10; mnist)"
+    result = made(board_store)
+    assert [board.dataset for board in result.boards] == ["cifar10", "mnist"] and result.models == result.runs == 8
+    assert [s.place for board in result.boards for s in board.standings] == [1, 2, 3, 1, 2]
+    assert result.notes[0].startswith("2 boards: a row is ranked only among those of its data set")
+    (first,) = made(board_store, together=True).boards
+    assert (first.dataset, first.threat_model) == ("", "Linf 0.0313725") and len(first.entries) == 5
+    assert first.notes[0] == "ranked together though they differ in dataset (cifar10; mnist)"
 
 
 def test_a_row_that_lacks_a_metric_has_no_score_and_says_why(board_store: str) -> None:
-    (one,) = made(board_store, together=True).boards
-    unranked = {e.name: s.score.reason for e, s in zip(one.entries, one.standings, strict=True) if s.place is None}
+    (first,) = made(board_store, together=True).boards
+    unranked = {e.name: s.score.reason for e, s in zip(first.entries, first.standings, strict=True) if s.place is None}
     lacking = ", ".join(f"{name} not measured" for name in ("pr", "probacc", "ge_ar", "ge_pr", "time"))
     assert unranked == {"a": lacking, "b": lacking}
-    assert any(note.startswith("2 of 5 rows have no score: a (pr not measured") for note in one.notes)
+    assert any(note.startswith("2 of 5 rows have no score: a (pr not measured") for note in first.notes)
     mnist = made(board_store).boards[1]
     assert "not in the score, for no row has it: pr, probacc, ge_ar, ge_pr, time" in mnist.notes
     assert "not in the score, for all compared rows are equal in it: ar" in mnist.notes
@@ -141,15 +141,15 @@ def test_an_undefined_number_keeps_its_reason(board_store: str) -> None:
     (board,) = made(
         board_store, filters={"dataset": ("mnist",)}, choice=Choice(metrics=("acc", f"{SERIES[1]}/nrgc"))
     ).boards
-    told = f"{SERIES[1]}/nrgc all scores are 0"
-    assert [standing.score.reason for standing in board.standings] == [told, told]
-    assert f"no row has a score: {told}" in board.notes
+    message = f"{SERIES[1]}/nrgc all scores are 0"
+    assert [standing.score.reason for standing in board.standings] == [message, message]
+    assert f"no row has a score: {message}" in board.notes
 
 
 def test_the_front_and_who_is_not_separated(board_store: str) -> None:
     (board,) = made(board_store, filters=CIFAR, by_seed=True, choice=Choice(metrics=("acc",))).boards
-    told = {e.name: (s.front, s.with_leader) for e, s in zip(board.entries, board.standings, strict=True)}
-    assert told["erm-1"] == (True, True) and told["erm-0"] == (False, True) and told["mart-1"] == (True, False)
+    by_name = {e.name: (s.front, s.with_leader) for e, s in zip(board.entries, board.standings, strict=True)}
+    assert by_name["erm-1"] == (True, True) and by_name["erm-0"] == (False, True) and by_name["mart-1"] == (True, False)
 
 
 def test_weights_change_the_order(board_store: str) -> None:
@@ -166,12 +166,12 @@ def test_published_rows_stand_among_the_others_marked(board_store: str, tmp_path
     row = {"dataset": "CIFAR-10", "method": "TRADES", "architecture": "ResNet-18", "metrics": metrics}
     file = {"schema_version": 1, "source": "x", "license": "MIT", "unit": "percent", "rows": [row]}
     (tmp_path / "p.json").write_text(json.dumps(file))
-    found = made(board_store, imports=(str(tmp_path / "p.json"),))
-    board = found.boards[0]
+    result = made(board_store, imports=(str(tmp_path / "p.json"),))
+    board = result.boards[0]
     entry, standing = next((e, s) for e, s in zip(board.entries, board.standings, strict=True) if e.source)
     assert entry.name == "TRADES ResNet-18" and standing.place is not None and standing.with_leader in (None, True)
     assert "1 published row, marked †, ranked among the audited ones" in board.notes
-    assert found.notes[0].startswith("published: 1 row is from x (MIT)")
+    assert result.notes[0].startswith("published: 1 row is from x (MIT)")
 
 
 def test_measures_of_other_parameters_are_noted(
@@ -294,8 +294,8 @@ def test_two_hundred_models_of_two_audits_each(
             for index in range(200)
         }
         log_board(board_audit(f"a{place}", models), uri)
-    found = made(uri)
-    (board,) = found.boards
-    assert (found.runs, found.models, len(board.entries)) == (200, 200, 200)
+    result = made(uri)
+    (board,) = result.boards
+    assert (result.runs, result.models, len(board.entries)) == (200, 200, 200)
     assert {entry.audits for entry in board.entries} == {("a1",)}
     assert sorted(standing.place for standing in board.standings) == list(range(1, 201))

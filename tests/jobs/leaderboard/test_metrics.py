@@ -52,10 +52,10 @@ def weighted(choice: Choice, rows: list[Entry], threat: str = "not declared") ->
 
 
 def test_the_default_is_the_seven_metrics_of_prbench_with_equal_weights() -> None:
-    found = weighted(Choice(), entries(WHOLE))
-    counted = {name: key for name, (key, weight) in found.items() if weight}
-    assert counted == PRBENCH and {weight for _, weight in found.values()} == {0.0, 1.0}
-    assert {name for name, (_, weight) in found.items() if not weight} == {"worst", "nrgc", "great"}
+    composite = weighted(Choice(), entries(WHOLE))
+    counted = {name: key for name, (key, weight) in composite.items() if weight}
+    assert counted == PRBENCH and {weight for _, weight in composite.values()} == {0.0, 1.0}
+    assert {name for name, (_, weight) in composite.items() if not weight} == {"worst", "nrgc", "great"}
     assert [metric.name for metric in board_metrics(Choice(), entries(WHOLE), "") if metric.lower_is_better] == [
         "ge_ar",
         "ge_pr",
@@ -109,24 +109,28 @@ def test_what_no_row_has_is_left_out_and_named() -> None:
 
 def test_metrics_of_the_users_own() -> None:
     choice = Choice(metrics=("ar", "great-softmax", "clean/wcr", "mine=autoattack/linf-0.03137"), weights={"mine": 3.0})
-    found = weighted(choice, entries(WHOLE))
-    assert {name: told for name, told in found.items() if told[1]} == {
+    composite = weighted(choice, entries(WHOLE))
+    assert {name: message for name, message in composite.items() if message[1]} == {
         "ar": ("pgd20/linf-0.03137/aggregate", 1.0),
         "great-softmax": ("great-softmax/aggregate", 1.0),
         "clean/wcr": ("clean/wcr", 1.0),
         "mine": ("autoattack/linf-0.03137/aggregate", 3.0),
     }
-    assert "great" not in found, "a series that has a column does not get another"
+    assert "great" not in composite, "a series that has a column does not get another"
 
 
 def test_a_series_that_another_board_has_is_asked_of_this_one_too() -> None:
-    found = weighted(Choice(metrics=("great-softmax", "ge/clean", "clean/nrgc")), entries(["clean/aggregate"]))
-    assert {key for key, weight in found.values() if weight} == {"great-softmax/aggregate", "ge/clean", "clean/nrgc"}
+    composite = weighted(Choice(metrics=("great-softmax", "ge/clean", "clean/nrgc")), entries(["clean/aggregate"]))
+    assert {key for key, weight in composite.values() if weight} == {
+        "great-softmax/aggregate",
+        "ge/clean",
+        "clean/nrgc",
+    }
 
 
 def test_weights_bring_in_other_names_and_take_out_those_of_the_preset() -> None:
-    found = weighted(Choice(weights={"nrgc": 2.0, "time": 0.0}), entries(WHOLE))
-    assert (found["nrgc"][1], found["time"][1], found["acc"][1]) == (2.0, 0.0, 1.0)
+    composite = weighted(Choice(weights={"nrgc": 2.0, "time": 0.0}), entries(WHOLE))
+    assert (composite["nrgc"][1], composite["time"][1], composite["acc"][1]) == (2.0, 0.0, 1.0)
 
 
 @pytest.mark.parametrize(

@@ -106,11 +106,13 @@ def test_filters_hold_for_published_rows_whatever_the_spelling(tmp_path: Path) -
 def test_rows_stand_beside_their_data_set_and_threat_model_else_apart(tmp_path: Path) -> None:
     rows = [ROW, {**ROW, "threat_model": "L2 0.5"}, {**ROW, "dataset": "SVHN"}]
     published, _ = read_published(write(tmp_path, {**FILE, "rows": rows}))
-    found = {("cifar10", "Linf 0.0313725", "d1"): [], ("cifar10", "L2 0.5", "d1"): [], ("mnist", "L2 0.5", "d2"): []}
-    told = [[(e.dataset, e.threat_model) for e in entries] for _, entries in beside(found, published, together=False)]
+    by_name = {("cifar10", "Linf 0.0313725", "d1"): [], ("cifar10", "L2 0.5", "d1"): [], ("mnist", "L2 0.5", "d2"): []}
+    messages = [
+        [(e.dataset, e.threat_model) for e in entries] for _, entries in beside(by_name, published, together=False)
+    ]
     undeclared = ("CIFAR-10", "not declared")
-    assert told == [[undeclared], [undeclared, ("CIFAR-10", "L2 0.5")], [], [("SVHN", "not declared")]]
-    ((_, everything),) = beside(found, published, together=True)
+    assert messages == [[undeclared], [undeclared, ("CIFAR-10", "L2 0.5")], [], [("SVHN", "not declared")]]
+    ((_, everything),) = beside(by_name, published, together=True)
     assert everything == published
 
 
@@ -119,6 +121,6 @@ def test_the_example_in_the_documentation_is_valid_and_names_every_field(tmp_pat
     (example,) = re.findall(r"^```json\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     (entry,), _ = read_published(write(tmp_path, example))
     assert entry.numbers["clean/aggregate"].value == 0.8
-    given = json.loads(example)
-    assert set(given) == set(PublishedFile.model_fields) and set(given["rows"][0]) == set(PublishedRow.model_fields)
+    body = json.loads(example)
+    assert set(body) == set(PublishedFile.model_fields) and set(body["rows"][0]) == set(PublishedRow.model_fields)
     assert all(re.search(rf"\b{name}\b", text) for name in (*ROLES, *PRESETS))

@@ -25,7 +25,7 @@ def model() -> Make:
         number = (
             Estimate(None, reason="all scores are 0") if value is None else Estimate(value, value - 0.1, value + 0.1)
         )
-        given = {
+        fields = {
             "run_id": f"run-{name}",
             "experiment": "sweep",
             "audit_id": f"audit-{name}",
@@ -39,7 +39,7 @@ def model() -> Make:
             "numbers": {"clean/aggregate": number},
             "worst": {"clean": "cat"},
         }
-        return AuditedModel(name=name, tags={key: v for key, v in tags.items() if v}, **{**given, **changes})
+        return AuditedModel(name=name, tags={key: v for key, v in tags.items() if v}, **{**fields, **changes})
 
     return make
 
@@ -60,30 +60,30 @@ def test_seeds_share_a_row_with_mean_spread_and_n(model: Make) -> None:
 
 
 def test_seeds_are_in_the_order_of_numbers(model: Make) -> None:
-    found, _ = rows([model(s, tags={"seed": s}) for s in ("10", "9", "2")], by_seed=False)
-    assert found[0].seeds == ("2", "9", "10")
+    result, _ = rows([model(s, tags={"seed": s}) for s in ("10", "9", "2")], by_seed=False)
+    assert result[0].seeds == ("2", "9", "10")
 
 
 def test_by_seed_each_is_a_row_under_its_own_name(model: Make) -> None:
-    found, _ = rows(seeds(model, 0.4, 0.5), by_seed=True)
-    assert [(entry.name, entry.count, entry.spreads) for entry in found] == [("m0", 1, {}), ("m1", 1, {})]
+    result, _ = rows(seeds(model, 0.4, 0.5), by_seed=True)
+    assert [(entry.name, entry.count, entry.spreads) for entry in result] == [("m0", 1, {}), ("m1", 1, {})]
 
 
 @pytest.mark.parametrize("other", [{"method": "TRADES"}, {"dataset": "svhn"}, {"sweep": "b"}, {"width": "2"}])
 def test_what_differs_in_more_than_the_seed_is_not_averaged(model: Make, other: dict[str, str]) -> None:
-    found, _ = rows([*seeds(model, 0.4), model("x", tags={"seed": "1", **other})], by_seed=False)
-    assert [entry.count for entry in found] == [1, 1] and len({entry.name for entry in found}) == 2
+    result, _ = rows([*seeds(model, 0.4), model("x", tags={"seed": "1", **other})], by_seed=False)
+    assert [entry.count for entry in result] == [1, 1] and len({entry.name for entry in result}) == 2
 
 
 def test_models_that_lack_a_tag_stand_alone(model: Make) -> None:
-    found, _ = rows([model("a", tags={"method": ""}), model("b", tags={"method": "", "seed": "1"})], by_seed=False)
-    assert [entry.name for entry in found] == ["a", "b"]
+    result, _ = rows([model("a", tags={"method": ""}), model("b", tags={"method": "", "seed": "1"})], by_seed=False)
+    assert [entry.name for entry in result] == ["a", "b"]
 
 
 def test_two_of_the_same_seed_are_not_averaged_and_a_note_says_why(model: Make) -> None:
     twice = [*seeds(model, 0.4, 0.5), model("again", tags={"seed": "1"})]
-    found, (note,) = rows(twice, by_seed=False)
-    assert [entry.name for entry in found] == ["m0", "m1", "again"]
+    result, (note,) = rows(twice, by_seed=False)
+    assert [entry.name for entry in result] == ["m0", "m1", "again"]
     assert note.startswith("PGD cnn4: 3 models, two or more of seed 1")
 
 
@@ -107,8 +107,8 @@ def test_the_weakest_classes_of_all_networks_are_named(model: Make) -> None:
 
 
 def test_where_there_is_one_architecture_the_method_is_name_enough(model: Make) -> None:
-    found, _ = rows([model("a"), model("b", tags={"method": "ERM"})], by_seed=False, one_architecture=True)
-    assert [entry.name for entry in found] == ["PGD", "ERM"]
+    result, _ = rows([model("a"), model("b", tags={"method": "ERM"})], by_seed=False, one_architecture=True)
+    assert [entry.name for entry in result] == ["PGD", "ERM"]
 
 
 def test_equal_names_get_what_tells_them_apart(model: Make) -> None:
@@ -128,7 +128,7 @@ def test_settings_keep_data_sets_threat_models_and_samples_apart(model: Make) ->
         model("e"),
         model("f", digest="", samples="npz:y"),
     ]
-    assert [[one.name for one in group] for group in settings(models).values()] == [
+    assert [[each.name for each in group] for group in settings(models).values()] == [
         ["b"],
         ["a", "e"],
         ["c"],
@@ -147,8 +147,8 @@ def test_great_scores_at_several_temperatures_are_noted(model: Make) -> None:
 def test_a_generalisation_error_is_measured_as_its_series(model: Make) -> None:
     measures = {"audit-a": [{"name": "pr", "draws": 50}], "audit-b": ["pr"], "audit-c": [3, {"name": 3}, {"no": 1}]}
     models = [model("a"), model("b"), model("c")]
-    told = "pr/uniform-0.08 was measured in different ways: draws 50 or 100"
-    assert measure_notes([number("ge/pr/uniform-0.08"), number("pr/uniform-0.08")], models, measures) == [told]
+    message = "pr/uniform-0.08 was measured in different ways: draws 50 or 100"
+    assert measure_notes([number("ge/pr/uniform-0.08"), number("pr/uniform-0.08")], models, measures) == [message]
     certified = {"audit-a": [{"name": "probacc", "alpha": 0.01}], "audit-b": ["probacc"]}
     (note,) = measure_notes([number("probacc/uniform-0.08/certified")], models, certified)
     assert note.endswith("alpha 0.01 or 0.05")

@@ -18,13 +18,13 @@ BERLIN = ZoneInfo("Europe/Berlin")
 
 
 def firings(cron: Cron, start: datetime, count: int) -> list[datetime]:
-    found, moment = [], start
+    result, moment = [], start
     for _ in range(count):
         following = cron.after(moment)
         assert following is not None
-        found.append(following)
+        result.append(following)
         moment = following
-    return found
+    return result
 
 
 def local(text: str, start: datetime, count: int, zone: str = "Europe/Berlin") -> list[str]:
@@ -42,8 +42,8 @@ def test_a_nightly_audit_runs_once_every_night_through_both_changes() -> None:
 def test_an_hourly_audit_follows_the_clock() -> None:
     autumn = firings(Cron("0 * * * *", "Europe/Berlin"), datetime(2026, 10, 24, 21, tzinfo=UTC), 8)
     spring = firings(Cron("0 * * * *", "Europe/Berlin"), datetime(2027, 3, 27, 22, tzinfo=UTC), 8)
-    for found in (autumn, spring):
-        assert {later - earlier for earlier, later in pairwise(found)} == {timedelta(hours=1)}
+    for each in (autumn, spring):
+        assert {later - earlier for earlier, later in pairwise(each)} == {timedelta(hours=1)}
 
 
 def test_a_change_of_half_an_hour_and_one_of_a_whole_day() -> None:
@@ -66,8 +66,8 @@ WEEKDAYS = {
 
 @pytest.mark.parametrize(("field", "days"), WEEKDAYS.items())
 def test_days_of_the_week_are_crons(field: str, days: set[int]) -> None:
-    found = firings(Cron(f"0 0 * * {field}"), datetime(2026, 11, 1, tzinfo=UTC), 14)
-    assert {each.weekday() for each in found} == days
+    history = firings(Cron(f"0 0 * * {field}"), datetime(2026, 11, 1, tzinfo=UTC), 14)
+    assert {each.weekday() for each in history} == days
 
 
 def matching(minutes: set[int], hours: set[int], zone: ZoneInfo, start: datetime) -> Iterator[datetime]:
@@ -100,8 +100,8 @@ def test_an_expression_that_follows_the_clock_agrees_with_a_walk_over_every_minu
 
 @given(st.datetimes(datetime(2026, 1, 1), datetime(2028, 1, 1)), st.sampled_from(["30 2 * * *", "*/20 * * * * *"]))
 def test_a_firing_is_always_later_and_on_a_whole_second(moment: datetime, text: str) -> None:
-    found = Cron(text, "Europe/Berlin").after(moment.replace(tzinfo=UTC))
-    assert found is not None and found > moment.replace(tzinfo=UTC) and found.microsecond == 0
+    result = Cron(text, "Europe/Berlin").after(moment.replace(tzinfo=UTC))
+    assert result is not None and result > moment.replace(tzinfo=UTC) and result.microsecond == 0
 
 
 def test_missed_firings_are_counted_and_the_latest_is_due() -> None:

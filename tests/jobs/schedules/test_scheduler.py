@@ -239,11 +239,11 @@ def clients(storage: str) -> AuditClient:
 
 def tick_until(scheduler: Scheduler, store: Store, *states: FiringState) -> Firing:
     end = time.monotonic() + 300
-    while not (found := store.firings(*states)):
+    while not (history := store.firings(*states)):
         assert time.monotonic() < end, store.firings()
         scheduler.tick()
         time.sleep(0.1)
-    return found[-1]
+    return history[-1]
 
 
 def test_overlap_skips_or_queues_and_every_firing_says_how_it_ended(
@@ -301,10 +301,10 @@ def start_scheduler(uri: str, log: Path) -> subprocess.Popen[bytes]:
 
 def until(store: Store, ready: Callable[[list[Firing]], bool], seconds: float = 300) -> list[Firing]:
     end = time.monotonic() + seconds
-    while not ready(found := store.firings()):
-        assert time.monotonic() < end, found
+    while not ready(history := store.firings()):
+        assert time.monotonic() < end, history
         time.sleep(0.1)
-    return found
+    return history
 
 
 @pytest.mark.slow
@@ -316,7 +316,7 @@ def test_a_killed_scheduler_loses_nothing_and_a_killed_audit_is_lost(tmp_path: P
     store.fire(store.schedule("s"), datetime.now(UTC))
     process = start_scheduler(uri, log)
     try:
-        (running,) = until(store, lambda found: found[0].state is FiringState.RUNNING)
+        (running,) = until(store, lambda each: each[0].state is FiringState.RUNNING)
         while not list(storage.rglob("cache/scores/**/*.parquet")):
             time.sleep(0.1)
         process.kill()
@@ -327,14 +327,14 @@ def test_a_killed_scheduler_loses_nothing_and_a_killed_audit_is_lost(tmp_path: P
         shards = {path: path.stat().st_mtime_ns for path in storage.rglob("cache/scores/**/*.parquet")}
 
         process = start_scheduler(uri, log)
-        (lost,) = until(store, lambda found: found[0].state is FiringState.LOST)
+        (lost,) = until(store, lambda each: each[0].state is FiringState.LOST)
         assert lost.outcome is None and "without saying an outcome" in lost.message
         store.fire(store.schedule("s"), datetime.now(UTC))
-        until(store, lambda found: found[-1].state is FiringState.RUNNING)
+        until(store, lambda each: each[-1].state is FiringState.RUNNING)
         process.kill()
         process.wait()
         process = start_scheduler(uri, log)
-        done = until(store, lambda found: found[-1].state is FiringState.DONE)[-1]
+        done = until(store, lambda each: each[-1].state is FiringState.DONE)[-1]
         assert (done.outcome, done.submission != running.submission) == (Outcome.PASS, True)
         assert {path: path.stat().st_mtime_ns for path in shards} == shards
         process.terminate()
@@ -363,13 +363,13 @@ def test_from_the_command_line_every_few_seconds_to_a_bundle(tmp_path: Path, qui
     store = Store(uri)
     process = start_scheduler(uri, tmp_path / "log")
     try:
-        until(store, lambda found: sum(each.state is FiringState.DONE for each in found) >= 2)
+        until(store, lambda result: sum(each.state is FiringState.DONE for each in result) >= 2)
         said("pause", "often")
     finally:
         process.terminate()
         assert process.wait(20) == 0, (tmp_path / "log").read_text()
-    told = json.loads(said("history", "often", "--limit", "100", "--json"))
-    done = [each for each in told if each["state"] == "done"]
+    body = json.loads(said("history", "often", "--limit", "100", "--json"))
+    done = [each for each in body if each["state"] == "done"]
     assert {each["outcome"] for each in done} == {"pass"}
     assert len({each["bundle"] for each in done}) == len(done) >= 2
     assert all((Path(each["bundle"]) / "bundle.json").exists() for each in done)

@@ -27,12 +27,12 @@ LATER = NOW + timedelta(hours=1)
 def uri(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/schedules.db"
-    found: str = request.getfixturevalue("postgres")
-    engine = sa.create_engine(found)
+    result: str = request.getfixturevalue("postgres")
+    engine = sa.create_engine(result)
     with engine.begin() as link:
         link.execute(sa.text("DROP TABLE IF EXISTS classwise_schedules, classwise_firings"))
     engine.dispose()
-    return found
+    return result
 
 
 def test_schedules_and_firings_are_kept(uri: str, make_fleet: Callable[..., Fleet]) -> None:

@@ -90,16 +90,16 @@ def _end(home: Path) -> None:
 
 def leftovers(home: Path) -> list[int]:
     """Processes that have this cluster's folder in their command or their environment."""
-    found = []
+    results = []
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit() and int(folder.name) != os.getpid():
             try:
-                told = (folder / "cmdline").read_bytes() + (folder / "environ").read_bytes()
+                message = (folder / "cmdline").read_bytes() + (folder / "environ").read_bytes()
             except OSError:
                 continue
-            if str(home).encode() in told:
-                found.append(int(folder.name))
-    return found
+            if str(home).encode() in message:
+                results.append(int(folder.name))
+    return results
 
 
 def _wait_for(address: str, process: subprocess.Popen[bytes], log: Path) -> None:

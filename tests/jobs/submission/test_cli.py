@@ -62,10 +62,10 @@ def test_the_dashboard_and_the_doctor_look_where_schedules_are_kept(here: Path) 
     (here / "elsewhere").mkdir()
     added = run(*printed_in_docs("schedule add"), "--storage", str(here / "elsewhere"))
     assert added.exit_code == 0, added.stderr
-    seen = places_of(str(here / "elsewhere"), None, None).schedules
-    with closing(Store(seen)) as store:
+    observed = places_of(str(here / "elsewhere"), None, None).schedules
+    with closing(Store(observed)) as store:
         assert [each.name for each in store.schedules()] == ["nightly"]
-    assert context(None, None, None).schedules == seen
+    assert context(None, None, None).schedules == observed
 
 
 @pytest.mark.parametrize("storage", ["runs", "./deep/runs"])
@@ -89,20 +89,20 @@ def test_for_a_cluster_a_relative_storage_is_refused(here: Path, monkeypatch: py
 
 
 def test_this_machine_submits_to_no_url(here: Path) -> None:
-    told = run("submit", "fleet.yaml", "--storage", "memory://runs")
-    assert told.exit_code == 2 and "expected a local folder to run audits on this machine" in told.stderr
+    process = run("submit", "fleet.yaml", "--storage", "memory://runs")
+    assert process.exit_code == 2 and "expected a local folder to run audits on this machine" in process.stderr
     assert [path.name for path in here.iterdir()] == ["fleet.yaml"]
 
 
 def test_an_unknown_audit_names_the_command_that_lists_them(here: Path) -> None:
     for words in (("status", "nosuch"), ("status", "shop-0123456789abcdef")):
-        told = run(*words)
-        assert told.exit_code == 2 and "; classwise list shows those" in told.stderr
+        process = run(*words)
+        assert process.exit_code == 2 and "; classwise list shows those" in process.stderr
 
 
 def test_serve_without_its_file_names_one_that_loads(here: Path) -> None:
-    told = run("serve", "none.yaml", "--here")
-    named = re.search(r"found no such file; see (\S+) and (\S+)#rest-api$", told.stderr.strip())
-    assert told.exit_code == 2 and named is not None, told.stderr
+    process = run("serve", "none.yaml", "--here")
+    named = re.search(r"found no such file; see (\S+) and (\S+)#rest-api$", process.stderr.strip())
+    assert process.exit_code == 2 and named is not None, process.stderr
     assert load_settings(ROOT / named[1]).tokens
     assert "\n## REST API\n" in (ROOT / named[2]).read_text(encoding="utf-8")

@@ -20,25 +20,25 @@ from services.storage import files
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What is read from the storage."""
-    seen: list[str] = []
+    observed: list[str] = []
     real = files.read_bytes
-    monkeypatch.setattr(files, "read_bytes", lambda url: (seen.append(url), real(url))[1])
-    return seen
+    monkeypatch.setattr(files, "read_bytes", lambda url: (observed.append(url), real(url))[1])
+    return observed
 
 
 def folders(home: Path, count: int) -> list[str]:
-    found = [str(home / f"f-{number:016x}") for number in range(count)]
-    for number, folder in enumerate(found):
+    results = [str(home / f"f-{number:016x}") for number in range(count)]
+    for number, folder in enumerate(results):
         write_ending(folder, Ending(f"a{number}", "finished", Outcome.PASS))
-    return found
+    return results
 
 
 def test_what_has_ended_is_read_once(tmp_path: Path, reads: list[str]) -> None:
     kept, there = Endings(), folders(tmp_path, 30)
     for _ in range(3):
         for known in (True, False):  # by the job server, and when it has forgotten all
-            found = [kept.read(folder, f"a{number}" if known else "") for number, folder in enumerate(there)]
-            assert [each.attempt for each in found if each] == [f"a{number}" for number in range(30)]
+            results = [kept.read(folder, f"a{number}" if known else "") for number, folder in enumerate(there)]
+            assert [each.attempt for each in results if each] == [f"a{number}" for number in range(30)]
     assert len(reads) == 30
 
 
@@ -79,11 +79,11 @@ def test_memory_has_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rea
 @pytest.mark.filterwarnings("default::DeprecationWarning", "default::FutureWarning")
 def test_while_the_job_server_is_down_an_outcome_is_told_and_nothing_else(tmp_path: Path) -> None:
     client = AuditClient(RayJobs("http://127.0.0.1:9"), storage=str(tmp_path))
-    said = [("finished", Outcome.FAIL), ("finished", Outcome.ERROR), ("stopped", None), ("running", None)]
-    for number, (state, outcome) in enumerate(said):
+    message = [("finished", Outcome.FAIL), ("finished", Outcome.ERROR), ("stopped", None), ("running", None)]
+    for number, (state, outcome) in enumerate(message):
         write_ending(str(tmp_path / "submissions" / f"f-{number:016x}"), Ending("a", state, outcome, bundle="b"))  # type: ignore[arg-type]
-    told = client.finished(f"f-{0:016x}")
-    assert (told.state, told.outcome, told.bundle) == (State.FINISHED, Outcome.FAIL, "b")
+    output = client.finished(f"f-{0:016x}")
+    assert (output.state, output.outcome, output.bundle) == (State.FINISHED, Outcome.FAIL, "b")
     for number in (1, 2, 3, 4):  # these may have been started again; of the last nothing is known
         with pytest.raises(ServiceError, match="expected Ray's job server"):
             client.status(f"f-{number:016x}")

@@ -81,8 +81,8 @@ def test_one_submission_many_submitters_and_an_mlflow_run_at_its_end(
 
     (tmp_path / "fleet.yaml").write_text(yaml.safe_dump(fleet))
     words, variables = command("submit", str(tmp_path / "fleet.yaml"), "--key", "night", "--wait", "--json")
-    told = subprocess.run([*words, "--address", ray_head.address], env=variables, capture_output=True, check=False)
-    assert (told.returncode, json.loads(told.stdout)["id"]) == (1, name)
+    process = subprocess.run([*words, "--address", ray_head.address], env=variables, capture_output=True, check=False)
+    assert (process.returncode, json.loads(process.stdout)["id"]) == (1, name)
 
 
 @pytest.mark.slow
@@ -127,8 +127,8 @@ def test_the_command_line_submits_follows_and_stops(
     file = tmp_path / "fleet.yaml"
     file.write_text(yaml.safe_dump(slow_fleet))
     words, variables = command("submit", str(file), "--address", ray_head.address, "--json")
-    told = json.loads(subprocess.run(words, env=variables, capture_output=True, check=True).stdout)
-    words, variables = command("logs", "-f", told["id"], RAY_API_SERVER_ADDRESS=ray_head.address)
+    body = json.loads(subprocess.run(words, env=variables, capture_output=True, check=True).stdout)
+    words, variables = command("logs", "-f", body["id"], RAY_API_SERVER_ADDRESS=ray_head.address)
     follower = subprocess.Popen(words, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert follower.stdout is not None
     while "preflight" not in follower.stdout.readline():
@@ -136,9 +136,9 @@ def test_the_command_line_submits_follows_and_stops(
     follower.send_signal(signal.SIGINT)
     _, errors = follower.communicate(timeout=30)
     assert follower.returncode == 130
-    assert f"the audit goes on; classwise stop {told['id']} ends it" in errors
+    assert f"the audit goes on; classwise stop {body['id']} ends it" in errors
 
-    words, variables = command("stop", told["id"], "--address", ray_head.address, "--json")
+    words, variables = command("stop", body["id"], "--address", ray_head.address, "--json")
     stopped = subprocess.run(words, env=variables, capture_output=True, text=True, check=False)
     assert (stopped.returncode, json.loads(stopped.stdout)["state"]) == (0, "stopped"), stopped.stderr
 

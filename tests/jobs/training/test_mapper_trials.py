@@ -172,8 +172,8 @@ def test_a_stopped_mapper_goes_on_to_the_same_weights(tmp_path: Path, done: Trai
     resumed = run_sweep(sweep(tmp_path), heard)
     assert heard.begins == [("gan-digits-s0", 1)] and [point.epoch for point in heard.points] == [1]
     for trial, other in zip(resumed.result.trials, done.result.trials, strict=True):
-        one, two = load_weights(trial.weights), load_weights(other.weights)
-        assert trial.key == other.key and all(torch.equal(one[key], two[key]) for key in two)
+        entry, two = load_weights(trial.weights), load_weights(other.weights)
+        assert trial.key == other.key and all(torch.equal(entry[key], two[key]) for key in two)
         assert facts_of(trial).factors == facts_of(other).factors
         folders = [str(Path(each.weights).parent) for each in (trial, other)]
         first, second = ([replace(point, seconds=0) for point in read_curves(folder)] for folder in folders)
@@ -219,9 +219,9 @@ def test_attributes_that_images_lack_or_share_are_refused(done: Trained) -> None
     images = np.zeros_like(data.train.images)
     dark = replace(data, train=Labelled(images, data.train.labels, 10))
     names = ["slant", "brightness"]
-    told = [str(problem) for problem in attribute_problems(dark, measure(dark, names), names)]
-    assert told[0].startswith("digits (slant): expected an attribute of every image, found 300 of 300 without")
-    assert told[1].startswith("digits (brightness): expected an attribute that varies, found 0 of every image")
+    messages = [str(problem) for problem in attribute_problems(dark, measure(dark, names), names)]
+    assert messages[0].startswith("digits (slant): expected an attribute of every image, found 300 of 300 without")
+    assert messages[1].startswith("digits (brightness): expected an attribute that varies, found 0 of every image")
     assert list(attribute_problems(data, measure(data, names), names)) == []
 
 
@@ -285,15 +285,15 @@ def test_mlflow_has_a_run_with_curves_and_quality(tmp_path: Path) -> None:
     from mlflow import MlflowClient
 
     uri = f"sqlite:///{tmp_path}/m.db"
-    one = sweep(tmp_path, mappers=[{**GAN, "recipe": {"epochs": 2}}], tracking={"uri": uri})
-    trained = run_sweep(one, QuietTraining())
+    first = sweep(tmp_path, mappers=[{**GAN, "recipe": {"epochs": 2}}], tracking={"uri": uri})
+    trained = run_sweep(first, QuietTraining())
     client = MlflowClient(uri)
-    found = client.get_experiment_by_name("maps")
-    (run,) = client.search_runs([found.experiment_id], "tags.`classwise.role` = 'trial'")
+    experiment = client.get_experiment_by_name("maps")
+    (run,) = client.search_runs([experiment.experiment_id], "tags.`classwise.role` = 'trial'")
     facts = facts_of(trained.result.trials[0])
     assert run.data.metrics["reconstruction/mse"] == pytest.approx(facts.mse)
     assert run.data.metrics["mig/slant"] == pytest.approx(facts.factors["slant"].gap.value)
     assert [each.step for each in client.get_metric_history(run.info.run_id, "validation/explained")] == [0, 1]
     assert [each.step for each in client.get_metric_history(run.info.run_id, "train/critic")] == [0, 1]
     assert run.data.tags["classwise.faithful"] == "false" and "classwise.no_model" not in run.data.tags
-    assert run.info.status == "FINISHED" and not client.search_logged_models([found.experiment_id])
+    assert run.info.status == "FINISHED" and not client.search_logged_models([experiment.experiment_id])

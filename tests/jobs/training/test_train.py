@@ -157,8 +157,8 @@ def test_a_stopped_sweep_goes_on_from_its_epoch_to_the_same_weights(tmp_path: Pa
     assert heard.begins == [("pgd-small_cnn-digits-s0", 2)] and heard.epochs == [("pgd-small_cnn-digits-s0", 2)]
     for name, trial in by_name(resumed).items():
         other = by_name(done)[name]
-        one, two = load_weights(trial.weights), load_weights(other.weights)
-        assert trial.key == other.key and all(torch.equal(one[key], two[key]) for key in one)
+        first, two = load_weights(trial.weights), load_weights(other.weights)
+        assert trial.key == other.key and all(torch.equal(first[key], two[key]) for key in first)
         assert [replace(point, seconds=0) for point in read_curves(str(Path(trial.weights).parent))] == [
             replace(point, seconds=0) for point in read_curves(str(Path(other.weights).parent))
         ]
@@ -261,8 +261,8 @@ def test_a_database_that_is_a_folder_is_told_at_once(tmp_path: Path) -> None:
 
 
 def test_show_says_what_it_can_show(tmp_path: Path) -> None:
-    said = CliRunner().invoke(app, ["show", str(tmp_path / "none")])
-    assert said.exit_code == 2 and "name STORAGE/audits/FLEET/AUDIT or STORAGE/training/SWEEP" in said.output
+    output = CliRunner().invoke(app, ["show", str(tmp_path / "none")])
+    assert output.exit_code == 2 and "name STORAGE/audits/FLEET/AUDIT or STORAGE/training/SWEEP" in output.output
 
 
 def test_two_commands_do_not_train_one_sweep(tmp_path: Path) -> None:
@@ -275,11 +275,11 @@ def test_two_commands_do_not_train_one_sweep(tmp_path: Path) -> None:
 
 def test_the_held_out_samples_are_the_data_sets_own_whatever_the_seed(tmp_path: Path) -> None:
     spec = sweep(tmp_path).config.datasets[0].spec()
-    one, two = read_set(spec), read_set(spec)
-    assert one.facts == two.facts and one.held is not None
-    assert sum(one.facts.train) + sum(one.facts.held) == 300
-    pixels = {image.tobytes() for image in one.train.images}
-    assert sum(image.tobytes() in pixels for image in one.held.images) == 0
+    first, two = read_set(spec), read_set(spec)
+    assert first.facts == two.facts and first.held is not None
+    assert sum(first.facts.train) + sum(first.facts.held) == 300
+    pixels = {image.tobytes() for image in first.train.images}
+    assert sum(image.tobytes() in pixels for image in first.held.images) == 0
 
 
 def test_validate_and_show_on_the_command_line(tmp_path: Path, done: Trained) -> None:
@@ -331,8 +331,8 @@ def trial_run(store: str, experiment: str) -> Any:
     from mlflow import MlflowClient
 
     client = MlflowClient(store)
-    found = client.get_experiment_by_name(experiment)
-    (run,) = client.search_runs([found.experiment_id], "tags.`classwise.role` = 'trial'")
+    result = client.get_experiment_by_name(experiment)
+    (run,) = client.search_runs([result.experiment_id], "tags.`classwise.role` = 'trial'")
     return run
 
 

@@ -80,8 +80,8 @@ class Ran:
         return f"sqlite:///{self.storage / 'mlflow.db'}"
 
     def audit(self, key: str = "audit") -> AuditResult:
-        found = self.body[key] if key == "audit" else self.body[key][0]
-        return read_bundle(found["folder"])
+        result = self.body[key] if key == "audit" else self.body[key][0]
+        return read_bundle(result["folder"])
 
 
 @pytest.fixture(scope="module")
@@ -91,9 +91,9 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     files = str(folder / "sweep.yaml"), str(folder / "fleet.yaml")
     for path, data in zip(files, (sweep_data(storage), FLEET), strict=True):
         Path(path).write_text(yaml.safe_dump(data))
-    found = CliRunner().invoke(app, ["train", files[0], "--audit", files[1], "--json"])
-    assert found.stdout.startswith("{"), found.output
-    return Ran(found.exit_code, json.loads(found.stdout), found.stderr, storage, files)
+    output = CliRunner().invoke(app, ["train", files[0], "--audit", files[1], "--json"])
+    assert output.stdout.startswith("{"), output.output
+    return Ran(output.exit_code, json.loads(output.stdout), output.stderr, storage, files)
 
 
 @pytest.fixture(scope="module")
@@ -104,8 +104,8 @@ def client(ran: Ran) -> Any:
 
 
 def runs(client: Any, experiment: str) -> dict[str, Any]:
-    found = client.get_experiment_by_name(experiment)
-    return {run.info.run_name: run for run in client.search_runs([found.experiment_id])}
+    result = client.get_experiment_by_name(experiment)
+    return {run.info.run_name: run for run in client.search_runs([result.experiment_id])}
 
 
 def test_the_worse_of_training_and_audit_is_the_exit_code(ran: Ran) -> None:
@@ -193,13 +193,13 @@ def test_mlflow_has_the_generalisation_error_on_the_models_run_of_the_test_audit
 
 
 def test_every_trial_is_a_run_with_its_curves(ran: Ran, client: Any) -> None:
-    found = runs(client, "digits")
-    assert {name: run.info.status for name, run in found.items()} == {
+    result = runs(client, "digits")
+    assert {name: run.info.status for name, run in result.items()} == {
         "sweep digits": "FINISHED",
         "pgd-small_cnn-digits-s0": "FINISHED",
         "steep-small_cnn-digits-s0": "FAILED",
     }
-    run, parent = found["pgd-small_cnn-digits-s0"], found["sweep digits"]
+    run, parent = result["pgd-small_cnn-digits-s0"], result["sweep digits"]
     assert run.data.tags["mlflow.parentRunId"] == parent.info.run_id
     assert (run.data.tags["classwise.role"], run.data.tags["classwise.tag.method"]) == ("trial", "pgd")
     params = run.data.params
@@ -209,7 +209,7 @@ def test_every_trial_is_a_run_with_its_curves(ran: Ran, client: Any) -> None:
         assert [point.step for point in client.get_metric_history(run.info.run_id, key)] == [0, 1, 2, 3, 4, 5], key
     assert sum(key.startswith("validation/class/") for key in run.data.metrics) == 10
     assert parent.data.metrics["trials/diverged"] == 1
-    steep = found["steep-small_cnn-digits-s0"]
+    steep = result["steep-small_cnn-digits-s0"]
     assert steep.data.tags["classwise.state"] == "diverged" and not steep.outputs.model_outputs
 
 
@@ -263,10 +263,10 @@ def test_an_unreachable_server_costs_no_training_and_sync_tells_later(ran: Ran, 
     }
     path = tmp_path / "sweep.yaml"
     path.write_text(yaml.safe_dump({**data, "recipe": {"epochs": 1}}))
-    found = CliRunner().invoke(app, ["train", str(path)])
-    assert found.exit_code == 0, found.output
-    assert "Upload to MLflow failed" in found.stderr
-    later = next(line.split()[-1] for line in found.stdout.splitlines() if line.startswith("later"))
+    output = CliRunner().invoke(app, ["train", str(path)])
+    assert output.exit_code == 0, output.output
+    assert "Upload to MLflow failed" in output.stderr
+    later = next(line.split()[-1] for line in output.stdout.splitlines() if line.startswith("later"))
     done = CliRunner().invoke(app, ["sync", later, "--tracking-uri", ran.uri])
     assert done.exit_code == 0 and done.stdout.startswith("uploaded"), done.output
     assert "is already at" in CliRunner().invoke(app, ["sync", later, "--tracking-uri", ran.uri]).stdout

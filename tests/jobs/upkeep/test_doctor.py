@@ -40,13 +40,13 @@ def only(findings: Iterator[Finding]) -> Finding:
 @contextmanager
 def server(answers: Mapping[str, tuple[int, str]]) -> Iterator[tuple[str, list[tuple[str, str]]]]:
     """A real HTTP server with fixed answers by path; yields its address and what it was asked."""
-    asked: list[tuple[str, str]] = []
+    requested: list[tuple[str, str]] = []
 
     class Handler(BaseHTTPRequestHandler):
         def answer(self) -> None:
             body = self.rfile.read(int(self.headers.get("content-length", 0))).decode()
             path = self.path.partition("?")[0]
-            asked.append((path, body))
+            requested.append((path, body))
             status, text = answers.get(path, (404, "{}"))
             self.send_response(status)
             self.end_headers()
@@ -61,7 +61,7 @@ def server(answers: Mapping[str, tuple[int, str]]) -> Iterator[tuple[str, list[t
     thread = threading.Thread(target=running.serve_forever)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{running.server_port}", asked
+        yield f"http://127.0.0.1:{running.server_port}", requested
     finally:
         running.shutdown()
         thread.join()
@@ -85,18 +85,18 @@ def test_a_check_that_hangs_or_breaks_is_a_finding_and_hides_no_other() -> None:
         Check("breaks", breaks),
         Check("well", lambda _: iter([Finding("w", "ok", "")])),
     ]
-    found = examine(checks, around())
+    result = examine(checks, around())
     assert time.monotonic() - started < 5
-    assert [(f.check, f.level) for f in found] == [
+    assert [(f.check, f.level) for f in result] == [
         ("first part", "ok"),
         ("hangs", "fail"),
         ("breaks", "fail"),
         ("w", "ok"),
     ]
-    assert "no answer within 0.2 s" in found[1].found
-    assert "no such disk" in found[2].found
-    assert worst_level(found) == "fail"
-    assert worst_level([found[3], Finding("x", "warn", "")]) == "warn"
+    assert "no answer within 0.2 s" in result[1].found
+    assert "no such disk" in result[2].found
+    assert worst_level(result) == "fail"
+    assert worst_level([result[3], Finding("x", "warn", "")]) == "warn"
 
 
 def test_the_command_says_that_audits_can_run_and_leaves_nothing(tmp_path: Path) -> None:
@@ -125,16 +125,16 @@ def test_what_is_broken_exits_2_with_a_remedy(tmp_path: Path) -> None:
 
 def test_versions_out_of_range_are_named_with_the_range(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local, "requires", lambda _: ["numpy>=99", "no-such-package-x", "onnx>1; extra == 'onnx'"])
-    found = list(local.packages(around()))
-    assert [(f.check, f.level) for f in found] == [("numpy", "fail"), ("no-such-package-x", "fail")]
-    assert "numpy>=99" in found[0].remedy
-    assert found[1].found == "not installed"
+    items = list(local.packages(around()))
+    assert [(f.check, f.level) for f in items] == [("numpy", "fail"), ("no-such-package-x", "fail")]
+    assert "numpy>=99" in items[0].remedy
+    assert items[1].found == "not installed"
 
 
 def test_byte_code_that_is_not_written_is_worth_a_word() -> None:
     assert [f.level for f in local.python(around())] == ["ok"]
-    found = list(local.python(around(environment={"PYTHONDONTWRITEBYTECODE": "1"})))
-    assert (found[1].level, "unset PYTHONDONTWRITEBYTECODE" in found[1].remedy) == ("warn", True)
+    items = list(local.python(around(environment={"PYTHONDONTWRITEBYTECODE": "1"})))
+    assert (items[1].level, "unset PYTHONDONTWRITEBYTECODE" in items[1].remedy) == ("warn", True)
 
 
 def test_a_container_that_grants_fewer_cores_or_less_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,13 +158,13 @@ def test_a_container_that_grants_fewer_cores_or_less_memory(tmp_path: Path, monk
     ],
 )
 def test_a_proxy_before_localhost_is_told(environment: dict[str, str], level: str | None) -> None:
-    found = list(local.proxy(around(environment=environment)))
-    assert [f.level for f in found] == ([level] if level else [])
+    items = list(local.proxy(around(environment=environment)))
+    assert [f.level for f in items] == ([level] if level else [])
 
 
 def test_storage_is_written_and_left_as_it_was(tmp_path: Path) -> None:
-    found = list(local.storage_works(around(tmp_path / "deep" / "runs")))
-    assert {f.check: f.level for f in found}["storage"] == "ok"
+    items = list(local.storage_works(around(tmp_path / "deep" / "runs")))
+    assert {f.check: f.level for f in items}["storage"] == "ok"
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "file").write_text("")
     broken = examine([Check("storage", local.storage_works)], around("memory://doctor"))
@@ -173,16 +173,16 @@ def test_storage_is_written_and_left_as_it_was(tmp_path: Path) -> None:
 
 def test_a_clock_that_is_off_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local.files, "modified", lambda url: time.time() - 90)
-    found = list(local.storage_works(around(tmp_path)))
-    assert found[-1].check == "clock"
-    assert "90 s" in found[-1].found
+    items = list(local.storage_works(around(tmp_path)))
+    assert items[-1].check == "clock"
+    assert "90 s" in items[-1].found
 
 
 def test_gpus_that_are_asked_for_and_not_there_fail(digits_fleet: dict[str, Any]) -> None:
     assert only(local.gpu(around())).level == "ok"
     digits_fleet["resources"]["gpus"] = 1
-    found = only(local.gpu(around(config=validate_fleet(digits_fleet).config)))
-    assert (found.level, "resources.gpus: 0" in found.remedy) == ("fail", True)
+    finding = only(local.gpu(around(config=validate_fleet(digits_fleet).config)))
+    assert (finding.level, "resources.gpus: 0" in finding.remedy) == ("fail", True)
 
 
 # --- across a wire ----------------------------------------------------------------------------------------------
@@ -195,16 +195,16 @@ def test_gpus_that_are_asked_for_and_not_there_fail(digits_fleet: dict[str, Any]
 def test_a_dashboard_of_another_version_or_token(status: int, ray: str, level: str, told: str) -> None:
     body = json.dumps({"ray_version": version("ray") if ray == "ours" else ray})
     with server({"/api/version": (status, body)}) as (address, _):
-        found = only(remote.ray_cluster(around(environment={"RAY_AUTH_TOKEN": SECRET}, address=address)))
-    assert (found.level, told in found.found) == (level, True)
-    assert level == "ok" or found.remedy
+        finding = only(remote.ray_cluster(around(environment={"RAY_AUTH_TOKEN": SECRET}, address=address)))
+    assert (finding.level, told in finding.found) == (level, True)
+    assert level == "ok" or finding.remedy
 
 
 def test_a_cluster_that_does_not_listen_is_told_at_once() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
-        found = only(remote.ray_cluster(around(address=f"127.0.0.1:{taken.getsockname()[1]}")))
-    assert (found.level, "refused" in found.found) == ("fail", True)
+        finding = only(remote.ray_cluster(around(address=f"127.0.0.1:{taken.getsockname()[1]}")))
+    assert (finding.level, "refused" in finding.found) == ("fail", True)
 
 
 pytestmark = pytest.mark.filterwarnings("ignore:::sqlalchemy", "ignore:::mlflow", "ignore::DeprecationWarning")
@@ -213,10 +213,10 @@ API = "/api/2.0/mlflow/experiments"
 
 def mlflow(answers: dict[str, tuple[int, str]], environment: dict[str, str], digits_fleet: dict[str, Any]) -> Any:
     config = validate_fleet(digits_fleet).config
-    with server({"/health": (200, "OK"), "/version": (200, version("mlflow")), **answers}) as (address, asked):
+    with server({"/health": (200, "OK"), "/version": (200, version("mlflow")), **answers}) as (address, requested):
         uri = address.replace("//", f"//auditor:{SECRET}@")
-        found = list(remote.tracking(around(environment=environment, tracking=uri, config=config)))
-    return found, asked
+        items = list(remote.tracking(around(environment=environment, tracking=uri, config=config)))
+    return items, requested
 
 
 def test_a_server_is_asked_for_the_right_to_write_and_nothing_stays(digits_fleet: dict[str, Any]) -> None:
@@ -226,13 +226,13 @@ def test_a_server_is_asked_for_the_right_to_write_and_nothing_stays(digits_fleet
         f"{API}/set-experiment-tag": (200, "{}"),
         f"{API}/delete-experiment-tag": (200, "{}"),
     }
-    found, asked = mlflow(answers, {}, digits_fleet)
-    assert [f.level for f in found] == ["ok", "ok"]
-    posted = [(path.rpartition("/")[2], json.loads(body)["key"]) for path, body in asked if body]
+    result, requested = mlflow(answers, {}, digits_fleet)
+    assert [f.level for f in result] == ["ok", "ok"]
+    posted = [(path.rpartition("/")[2], json.loads(body)["key"]) for path, body in requested if body]
     assert posted == [("set-experiment-tag", "classwise.doctor"), ("delete-experiment-tag", "classwise.doctor")]
     refusing = {**answers, f"{API}/set-experiment-tag": (403, "{}")}
-    found, _ = mlflow(refusing, {}, digits_fleet)
-    assert (found[-1].level, "permission" in found[-1].remedy) == ("fail", True)
+    result, _ = mlflow(refusing, {}, digits_fleet)
+    assert (result[-1].level, "permission" in result[-1].remedy) == ("fail", True)
 
 
 @pytest.mark.parametrize(
@@ -244,18 +244,18 @@ def test_a_server_is_asked_for_the_right_to_write_and_nothing_stays(digits_fleet
     ],
 )
 def test_signing_in(answers: dict[str, tuple[int, str]], level: str, told: str, digits_fleet: dict[str, Any]) -> None:
-    found, _ = mlflow(answers, {}, digits_fleet)
-    assert (found[-1].level, told in found[-1].found) == (level, True)
-    assert SECRET not in str(found)
+    result, _ = mlflow(answers, {}, digits_fleet)
+    assert (result[-1].level, told in result[-1].found) == (level, True)
+    assert SECRET not in str(result)
 
 
 def test_no_server_and_another_major_version() -> None:
-    found = list(remote.tracking(around(tracking=f"http://u:{SECRET}@127.0.0.1:9")))
-    assert found[0].level == "fail" and "classwise sync" in found[0].remedy
-    assert SECRET not in str(found)
+    items = list(remote.tracking(around(tracking=f"http://u:{SECRET}@127.0.0.1:9")))
+    assert items[0].level == "fail" and "classwise sync" in items[0].remedy
+    assert SECRET not in str(items)
     with server({"/version": (200, "1.30.0"), "/health": (200, "")}) as (address, _):
-        found = list(remote.tracking(around(tracking=address)))
-    assert (found[0].check, found[0].level) == ("mlflow version", "fail")
+        items = list(remote.tracking(around(tracking=address)))
+    assert (items[0].check, items[0].level) == ("mlflow version", "fail")
 
 
 def test_a_database_of_mlflow_by_its_schema(tmp_path: Path, migrated_store: Callable[[Path], str]) -> None:
@@ -293,5 +293,5 @@ def test_the_database_of_schedules_is_that_of_the_environment_else_the_default_w
 def test_schedules_where_there_are_some(tmp_path: Path) -> None:
     assert only(remote.schedules(around())).level == "ok"
     down = f"postgresql+psycopg://u:{SECRET}@127.0.0.1:9/x"
-    found = only(remote.schedules(around(schedules=down)))
-    assert (found.level, SECRET in str(found)) == ("fail", False)
+    finding = only(remote.schedules(around(schedules=down)))
+    assert (finding.level, SECRET in str(finding)) == ("fail", False)

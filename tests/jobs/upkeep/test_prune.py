@@ -53,15 +53,15 @@ def accept(base: str, fleet: str, name: str) -> str:
 
 def pruned(base: str, **rules: Any) -> set[str]:
     """Last parts of the paths that went."""
-    asked = Rules(**rules)
-    plan = plan_prune(base, asked, NOW.timestamp())
+    requested = Rules(**rules)
+    plan = plan_prune(base, requested, NOW.timestamp())
     return {item.path.rpartition("/")[2] for item in carry_out(plan, base, NOW.timestamp())}
 
 
 def age(path: Path, days: float) -> None:
     moment = NOW.timestamp() - days * DAY
-    for one in [path, *path.rglob("*")]:
-        os.utime(one, (moment, moment))
+    for each in [path, *path.rglob("*")]:
+        os.utime(each, (moment, moment))
 
 
 @pytest.fixture(params=["folder", "memory"])
@@ -111,8 +111,8 @@ def test_what_was_accepted_or_is_compared_with_or_not_uploaded_stays(base: str) 
     )
     bundle(base, "signs", 1, gates=("last", compared[:25]))
     record = accept(base, "signs", accepted)
-    asked = Rules(keep_last=1)
-    plan = plan_prune(base, asked, NOW.timestamp())
+    rules = Rules(keep_last=1)
+    plan = plan_prune(base, rules, NOW.timestamp())
     why = {path.rpartition("/")[2]: reason for path, reason in plan.kept}
     assert why[accepted] == "accepted"
     assert "gate" in why[compared]
@@ -126,8 +126,8 @@ def test_what_was_accepted_or_is_compared_with_or_not_uploaded_stays(base: str) 
 def test_an_audit_that_is_accepted_after_the_plan_stays(base: str) -> None:
     old = bundle(base, "signs", 50)
     bundle(base, "signs", 1)
-    asked = Rules(keep_last=1)
-    plan = plan_prune(base, asked, NOW.timestamp())
+    rules = Rules(keep_last=1)
+    plan = plan_prune(base, rules, NOW.timestamp())
     assert len(plan.remove) == 1
     accept(base, "signs", old)
     assert carry_out(plan, base, NOW.timestamp()) == []
@@ -166,7 +166,7 @@ def test_an_audit_that_ends_after_the_plan_keeps_what_it_compares_with_where_lis
         return path in memory_of.get(path.rpartition("/")[0], self.store)
 
     def invalidate_cache(self: Any, path: str | None = None) -> None:
-        for folder in [one for one in memory_of if path is None or f"{path}/".startswith(f"{one}/")]:
+        for folder in [each for each in memory_of if path is None or f"{path}/".startswith(f"{each}/")]:
             del memory_of[folder]
 
     monkeypatch.setattr(type(memory), "exists", exists)
@@ -203,13 +203,13 @@ def test_nothing_goes_when_what_was_accepted_cannot_be_read(base: str, content: 
 
 
 def test_a_storage_is_listed_once_and_each_bundle_costs_the_same(base: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: Counter[str] = Counter()
+    requested: Counter[str] = Counter()
 
     def counted(name: str) -> Callable[..., Any]:
         real = getattr(files, name)
 
         def count(*arguments: Any) -> Any:
-            asked[name] += 1
+            requested[name] += 1
             return real(*arguments)
 
         return count
@@ -221,12 +221,12 @@ def test_a_storage_is_listed_once_and_each_bundle_costs_the_same(base: str, monk
         home = files.join(base, str(count))
         for days in range(count):
             bundle(home, "signs", days)
-        asked.clear()
+        requested.clear()
         rules = Rules(keep_last=1)
         plan = plan_prune(home, rules, NOW.timestamp())
-        assert len(plan.remove) == count - 1 and (asked["walk"], asked["listing"]) == (4, 0)
+        assert len(plan.remove) == count - 1 and (requested["walk"], requested["listing"]) == (4, 0)
         assert len(carry_out(plan, home, NOW.timestamp())) == count - 1
-        totals.append(asked.total())
+        totals.append(requested.total())
     assert totals[1] < 2 * totals[0], totals
 
 
@@ -273,8 +273,8 @@ def test_a_table_goes_when_no_audit_used_it_for_so_long(tmp_path: Path) -> None:
 
 
 def test_the_least_recently_used_go_down_to_a_size_but_not_what_is_in_use(tmp_path: Path) -> None:
-    one, two, three = table(tmp_path, "aa1", 9), table(tmp_path, "bb2", 8), table(tmp_path, "cc3", 0.01)
-    used(tmp_path, "A1", 0.5, one)
+    first, two, three = table(tmp_path, "aa1", 9), table(tmp_path, "bb2", 8), table(tmp_path, "cc3", 0.01)
+    used(tmp_path, "A1", 0.5, first)
     assert pruned(str(tmp_path), cache_bytes=2000) == {"bb2"}
     assert pruned(str(tmp_path), cache_bytes=0) == {"aa1"}
     assert not two.exists() and three.exists()
@@ -296,12 +296,12 @@ def test_after_pruning_everything_an_audit_gives_the_same_numbers(digits_fleet: 
 
 
 def test_a_table_pruned_in_the_middle_of_an_audit_is_made_again(digits_fleet: dict[str, Any], tmp_path: Path) -> None:
-    seen: list[str] = []
+    observed: list[str] = []
 
     class Prunes(Quiet):
         def stage(self, name: str, shards: int, models: int) -> None:
-            if name == "measures" and not seen:
-                seen.append(name)
+            if name == "measures" and not observed:
+                observed.append(name)
                 rules, later = Rules(cache_days=1), time.time() + 9 * DAY
                 carry_out(plan_prune(base, rules, later), base, later)
 

@@ -48,8 +48,8 @@ def test_a_torchscript_pair_is_a_mapper_without_axes(tmp_path: Path) -> None:
     images = torch.rand(5, 1, 2, 2)
     torch.testing.assert_close(mapper.decode(mapper.encode(images)), images)
     assert mapper.learned() is None
-    found = mapper.reconstruction(images)
-    assert (found.mse, found.psnr, found.explained) == (0.0, None, 1.0)
+    result = mapper.reconstruction(images)
+    assert (result.mse, result.psnr, result.explained) == (0.0, None, 1.0)
 
 
 def test_a_factory_mapper_has_its_weights_and_learned_axes(tmp_path: Path) -> None:
@@ -65,14 +65,14 @@ def test_a_factory_mapper_has_its_weights_and_learned_axes(tmp_path: Path) -> No
 
 def test_the_fingerprint_follows_the_weights(tmp_path: Path) -> None:
     uri = f"factory:services.training.mappers:vae?latents=3&size=8&width=4&weights={tmp_path}/a.safetensors"
-    seen = set()
+    distinct = set()
     for fill in (1.0, 2.0):
         network = vae(3, 1, 8, 4)
         nn.init.constant_(network.posterior.bias, fill)
         save_weights(str(tmp_path / "a.safetensors"), network.state_dict())
-        seen.add(mapper_fingerprint(uri))
+        distinct.add(mapper_fingerprint(uri))
         assert float(opened(uri).module.posterior.bias[0]) == fill  # type: ignore[attr-defined]
-    assert len(seen) == 2
+    assert len(distinct) == 2
 
 
 @pytest.mark.parametrize(

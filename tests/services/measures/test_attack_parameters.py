@@ -93,7 +93,7 @@ def test_default_steps() -> None:
     assert linf.step == pytest.approx(2 / 255)
     (l2,) = Pgd(epsilons=0.5, norm="L2", steps=10).curve()
     assert l2.step == pytest.approx(0.125)
-    assert [one.step for one in Cw(epsilons=(0.1, 0.2), step_size="1/255").curve()] == [1 / 255, 1 / 255]
+    assert [each.step for each in Cw(epsilons=(0.1, 0.2), step_size="1/255").curve()] == [1 / 255, 1 / 255]
 
 
 def test_parameters_are_read_without_torch() -> None:

@@ -25,8 +25,8 @@ def test_columns(activation: str, key: str) -> None:
     columns = measure.from_logits(logits, labels)
     assert set(columns) == {key, "predicted", "correct", "saturated", "finite", "offset_free"}
     assert [series.key for series in measure.series()] == [key]
-    found = great_scores(logits, labels, temperature=2.0, activation=activation)
-    np.testing.assert_array_equal(columns[key], found.scores)
+    great = great_scores(logits, labels, temperature=2.0, activation=activation)
+    np.testing.assert_array_equal(columns[key], great.scores)
     assert columns["finite"].sum() == 59
     assert columns["predicted"][3] == -1
     differs = np.abs(columns["offset_free"] - columns[key]).max()

@@ -28,15 +28,15 @@ def test_pr_of_known_failure_probabilities():
     failure = [0.0, 0.02, 0.2, 0.45, 0.8]
     images, labels, ids = samples(failure)
     measure = Pr(radii=(RADIUS / 2, RADIUS), draws=3000)
-    found = measure.from_model(first_pixel, images, labels, ids, seed=5)
-    assert found["correct"].tolist() == [True, True, True, True, False]
+    table = measure.from_model(first_pixel, images, labels, ids, seed=5)
+    assert table["correct"].tolist() == [True, True, True, True, False]
     key = measure.series()[1].key
     assert key == "pr/uniform-0.1"
-    assert found[key][:4] == pytest.approx([1.0, 0.98, 0.8, 0.55], abs=4 * 0.5 / np.sqrt(3000))
-    assert found[key][4] == 0.0 and found[f"{key}/draws"].tolist() == [3000] * 4 + [0]
-    assert (found[f"{key}/failures"][:4] == np.round((1 - found[key][:4]) * 3000)).all()
-    half = found["pr/uniform-0.05"]
-    assert (half[:4] >= found[key][:4]).all()
+    assert table[key][:4] == pytest.approx([1.0, 0.98, 0.8, 0.55], abs=4 * 0.5 / np.sqrt(3000))
+    assert table[key][4] == 0.0 and table[f"{key}/draws"].tolist() == [3000] * 4 + [0]
+    assert (table[f"{key}/failures"][:4] == np.round((1 - table[key][:4]) * 3000)).all()
+    half = table["pr/uniform-0.05"]
+    assert (half[:4] >= table[key][:4]).all()
     assert measure.series()[0].conditional
 
 
@@ -48,7 +48,7 @@ def test_pr_equals_a_naive_loop(kind):
     images, weights = torch.rand(5, 1, 4, 4, generator=generator), torch.randn(16, 3, generator=generator)
     labels = (images.flatten(1) @ weights).argmax(1)
     ids = np.array([4, 9, 1, 30, 2])
-    found = Pr(noise=kind, radii=(0.2,), draws=50).from_model(
+    table = Pr(noise=kind, radii=(0.2,), draws=50).from_model(
         lambda x: x.flatten(1) @ weights, images, labels, ids, seed=8
     )
     for row in range(5):
@@ -57,7 +57,7 @@ def test_pr_equals_a_naive_loop(kind):
             unit = unit_draws(kind, seed=8, ids=ids[row : row + 1], draws=np.array([draw]), dimension=16)
             noisy = perturb(kind, images[row : row + 1], torch.from_numpy(unit), 0.2)
             hits += int((noisy.flatten(1) @ weights).argmax(1)[0] == labels[row])
-        assert found[f"pr/{kind}-0.2"][row] == pytest.approx(hits / 50)
+        assert table[f"pr/{kind}-0.2"][row] == pytest.approx(hits / 50)
 
 
 @pytest.mark.parametrize(
@@ -84,20 +84,20 @@ def test_results_do_not_depend_on_batch_or_order(measure):
 
 def test_probacc_decides_what_is_clear_and_stops_early():
     failure = [0.0] * 20 + [0.01] * 20 + [0.3] * 20 + [0.95] * 20
-    found = ProbAcc(radii=(RADIUS,)).from_model(first_pixel, *samples(failure), seed=2)
+    table = ProbAcc(radii=(RADIUS,)).from_model(first_pixel, *samples(failure), seed=2)
     stem = "probacc/uniform-0.1"
-    assert found[f"{stem}/certified"].tolist() == [1.0] * 40 + [0.0] * 40
-    assert found[f"{stem}/possible"].tolist() == [1.0] * 40 + [0.0] * 40
-    assert found[f"{stem}/draws"][:20].tolist() == [mixture_boundary(0.05, 0.05, 2000).accept_at[0]] * 20
-    assert found[f"{stem}/draws"][60:].max() < 10
-    assert (found[f"{stem}/passes"] >= found[f"{stem}/draws"]).all()
-    assert (found[f"{stem}/failures"] <= found[f"{stem}/draws"]).all()
+    assert table[f"{stem}/certified"].tolist() == [1.0] * 40 + [0.0] * 40
+    assert table[f"{stem}/possible"].tolist() == [1.0] * 40 + [0.0] * 40
+    assert table[f"{stem}/draws"][:20].tolist() == [mixture_boundary(0.05, 0.05, 2000).accept_at[0]] * 20
+    assert table[f"{stem}/draws"][60:].max() < 10
+    assert (table[f"{stem}/passes"] >= table[f"{stem}/draws"]).all()
+    assert (table[f"{stem}/failures"] <= table[f"{stem}/draws"]).all()
 
 
 def test_verdict_is_the_first_crossing_of_the_sample_s_own_path():
     images, labels, ids = samples([0.03, 0.06, 0.12])
     measure = ProbAcc(radii=(RADIUS,), max_draws=300)
-    found = measure.from_model(first_pixel, images, labels, ids, seed=2)
+    table = measure.from_model(first_pixel, images, labels, ids, seed=2)
     flags = []
 
     def recording(x):
@@ -111,16 +111,16 @@ def test_verdict_is_the_first_crossing_of_the_sample_s_own_path():
         path = np.cumsum(np.concatenate(flags[1:]))
         verdict = measure.boundary().decide(np.arange(1, 301), path)
         stop = int((verdict != 0).argmax()) if (verdict != 0).any() else 299
-        assert found["probacc/uniform-0.1/verdict"][row] == verdict[stop]
-        assert found["probacc/uniform-0.1/draws"][row] == stop + 1
-        assert found["probacc/uniform-0.1/failures"][row] == path[stop]
+        assert table["probacc/uniform-0.1/verdict"][row] == verdict[stop]
+        assert table["probacc/uniform-0.1/draws"][row] == stop + 1
+        assert table["probacc/uniform-0.1/failures"][row] == path[stop]
 
 
 def test_at_the_threshold_both_errors_stay_below_alpha():
     count = 1500
-    found = ProbAcc(radii=(RADIUS,), max_draws=400).from_model(first_pixel, *samples([0.05] * count), seed=3)
+    table = ProbAcc(radii=(RADIUS,), max_draws=400).from_model(first_pixel, *samples([0.05] * count), seed=3)
     slack = 3 * np.sqrt(0.05 * 0.95 / count)
-    verdict = found["probacc/uniform-0.1/verdict"]
+    verdict = table["probacc/uniform-0.1/verdict"]
     assert (verdict > 0).mean() <= 0.05 + slack
     assert (verdict < 0).mean() <= 0.05 + slack
     assert (verdict == 0).mean() > 0.8
@@ -129,21 +129,21 @@ def test_at_the_threshold_both_errors_stay_below_alpha():
 def test_nan_and_ties_are_failures():
     images, labels, ids = samples([0.0, 0.0])
     for network in (lambda x: torch.full((len(x), 2), torch.nan), lambda x: torch.zeros(len(x), 2)):
-        found = ProbAcc(radii=(RADIUS,)).from_model(network, images, labels, ids, seed=0)
-        assert found["probacc/uniform-0.1/verdict"].tolist() == [-1, -1]
+        table = ProbAcc(radii=(RADIUS,)).from_model(network, images, labels, ids, seed=0)
+        assert table["probacc/uniform-0.1/verdict"].tolist() == [-1, -1]
         assert not Pr(radii=(RADIUS,)).from_model(network, images, labels, ids, seed=0)["correct"].any()
 
 
 def test_a_pass_never_holds_more_than_the_batch_or_the_smallest_pass():
-    seen = []
+    observed = []
 
     def network(x):
-        seen.append(len(x))
+        observed.append(len(x))
         return first_pixel(x)
 
     Pr(radii=(RADIUS,), draws=400).from_model(network, *samples([0.1] * 90), seed=0)
     ProbAcc(radii=(RADIUS,)).from_model(network, *samples([0.05] * 10), seed=0)
-    assert max(seen) <= 90
+    assert max(observed) <= 90
 
 
 def test_binomial_names_kappa_and_band():
@@ -194,9 +194,9 @@ def test_real_networks_under_noise(shared_data):
     images, labels, _ = zoo.images(shared_data, "cifar10/test.npz", slice(0, 40))
     network = zoo.Counted(zoo.load(shared_data, "cifar10_base_kw"))
     measure = ProbAcc(radii=("8/255",))
-    found = measure.from_model(network, images, labels, np.arange(40), seed=0)
+    table = measure.from_model(network, images, labels, np.arange(40), seed=0)
     correct = (network(images).argmax(1) == labels).numpy()
-    verdict = found["probacc/uniform-0.03137/verdict"]
+    verdict = table["probacc/uniform-0.03137/verdict"]
     assert (verdict[correct] > 0).mean() > 0.8
     assert (verdict[~correct] < 0).mean() > 0.8
     assert network.count < 40 * 200

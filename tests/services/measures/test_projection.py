@@ -52,8 +52,8 @@ def test_a_sample_scores_the_same_alone() -> None:
 
 
 def test_dimensions_axes_and_reach_are_choices() -> None:
-    one = score(dimensions=(2,), halvings=8)
-    assert "d002/up" in one and "d000/up" not in one
+    first = score(dimensions=(2,), halvings=8)
+    assert "d002/up" in first and "d000/up" not in first
     half = score(axes="range", range=(-1.0, 1.0), halvings=8)
     np.testing.assert_array_equal(half["projection/tol"], score(halvings=8)["projection/tol"])
     wide = score(reach=2.0, halvings=8)
@@ -70,8 +70,8 @@ def test_sampled_axes_are_mean_and_spread_of_latents_drawn_from_the_range() -> N
     assert len({columns[f"d00{d}/centre"][0] for d in range(3)}) == 3, "each dimension has draws of its own"
     again = score(axes="sampled", range=(-1.0, 2.0), draws=5000, halvings=8)
     np.testing.assert_array_equal(again["projection/tol"], columns["projection/tol"])
-    one = score(axes="sampled", range=(-1.0, 2.0), draws=5000, halvings=8, dimensions=(2,))
-    np.testing.assert_array_equal(one["d002/up"], columns["d002/up"])
+    first = score(axes="sampled", range=(-1.0, 2.0), draws=5000, halvings=8, dimensions=(2,))
+    np.testing.assert_array_equal(first["d002/up"], columns["d002/up"])
     other = score(axes="sampled", range=(-1.0, 2.0), draws=5000, draw_seed=1)
     assert other["d000/centre"][0] != columns["d000/centre"][0]
     wide = score(axes="sampled", range=(-1.0, 2.0), draws=5000, reach=2.0)

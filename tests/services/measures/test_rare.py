@@ -22,21 +22,21 @@ def samples(failure):
 
 def test_known_probabilities_with_thousands_of_passes():
     failure = [1e-4, 1e-3, 1e-2, 0.6]
-    found = Rare(radii=(RADIUS,)).from_model(first_pixel, *samples(failure), seed=3)
+    table = Rare(radii=(RADIUS,)).from_model(first_pixel, *samples(failure), seed=3)
     key = "rare/uniform-0.1"
-    assert (found[f"{key}/low"] <= failure).all() and (found[f"{key}/high"] >= failure).all()
-    assert found[key] == pytest.approx([-math.log10(p) for p in failure], abs=0.3)
-    assert found[f"{key}/passes"].max() < 20_000
-    assert found[f"{key}/below"].tolist() == [0.0] * 4
+    assert (table[f"{key}/low"] <= failure).all() and (table[f"{key}/high"] >= failure).all()
+    assert table[key] == pytest.approx([-math.log10(p) for p in failure], abs=0.3)
+    assert table[f"{key}/passes"].max() < 20_000
+    assert table[f"{key}/below"].tolist() == [0.0] * 4
 
 
 def test_an_unreachable_failure_is_censored_and_scores_the_bound():
     images, labels, ids = samples([0.0])
     images[0, 0, 0, 0] = 0.2
-    found = Rare(radii=(RADIUS,), kappa=1e-3).from_model(first_pixel, images, labels, ids, seed=0)
+    table = Rare(radii=(RADIUS,), kappa=1e-3).from_model(first_pixel, images, labels, ids, seed=0)
     key = "rare/uniform-0.1"
-    assert found[f"{key}/censored"].tolist() == [True] and found[f"{key}/below"].tolist() == [1.0]
-    assert found[key].tolist() == [pytest.approx(3.0)] and found[f"{key}/probability"].tolist() == [1e-4]
+    assert table[f"{key}/censored"].tolist() == [True] and table[f"{key}/below"].tolist() == [1.0]
+    assert table[key].tolist() == [pytest.approx(3.0)] and table[f"{key}/probability"].tolist() == [1e-4]
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])

@@ -24,12 +24,12 @@ def samples(distance, label=0):
 def test_radius_is_below_the_true_one_and_near_it(method):
     distance = [0.1, 0.3, 0.6]
     measure = Radius(method=method, draws=8_000, width=None if method == "published" else 0.15)
-    found = measure.from_model(half_space, *samples(distance), seed=1)
-    radius = found["radius/sigma-0.25"]
+    table = measure.from_model(half_space, *samples(distance), seed=1)
+    radius = table["radius/sigma-0.25"]
     assert (radius <= distance).all() and (radius > 0.7 * np.array(distance)).all()
-    assert found["radius/sigma-0.25/predicted"].tolist() == [0, 0, 0]
-    assert found["correct"].all() and not found["radius/sigma-0.25/abstained"].any()
-    assert found["radius/sigma-0.25/at-0.25"].tolist() == [0.0, 1.0, 1.0]
+    assert table["radius/sigma-0.25/predicted"].tolist() == [0, 0, 0]
+    assert table["correct"].all() and not table["radius/sigma-0.25/abstained"].any()
+    assert table["radius/sigma-0.25/at-0.25"].tolist() == [0.0, 1.0, 1.0]
     assert radius.max() <= measure.series()[0].bound
 
 
@@ -37,24 +37,24 @@ def test_published_counts_agree_with_a_naive_certify():
     from services.measures.sampling.noise import unit_noise
 
     images, labels, ids = samples([0.2])
-    found = Radius(draws=500).from_model(half_space, images, labels, ids, seed=4)
+    table = Radius(draws=500).from_model(half_space, images, labels, ids, seed=4)
     noise = unit_noise("gaussian", seed=4, ids=np.zeros(500, int), draws=100 + np.arange(500), dimension=4)
     hits = sum(int(half_space(images + SIGMA * torch.from_numpy(row).view(1, 1, 2, 2)).argmax(1)) == 0 for row in noise)
     from statsmodels.stats.proportion import proportion_confint
 
     expected = SIGMA * norm.ppf(proportion_confint(hits, 500, alpha=2 * ALPHA, method="beta")[0])
-    assert found["radius/sigma-0.25"][0] == pytest.approx(expected)
+    assert table["radius/sigma-0.25"][0] == pytest.approx(expected)
 
 
 def test_wrong_class_and_coin_flips_have_no_radius():
     measure = Radius(draws=2000)
     images, labels, ids = samples([0.5, 0.001])
     labels[0] = 1
-    found = measure.from_model(half_space, images, labels, ids, seed=1)
-    assert found["radius/sigma-0.25"].tolist() == [0.0, 0.0]
-    assert found["radius/sigma-0.25/predicted"].tolist() == [0, -1]
-    assert found["radius/sigma-0.25/abstained"].tolist() == [False, True]
-    assert not found["correct"].any()
+    table = measure.from_model(half_space, images, labels, ids, seed=1)
+    assert table["radius/sigma-0.25"].tolist() == [0.0, 0.0]
+    assert table["radius/sigma-0.25/predicted"].tolist() == [0, -1]
+    assert table["radius/sigma-0.25/abstained"].tolist() == [False, True]
+    assert not table["correct"].any()
     quick = Radius(draws=2000, method="adaptive").from_model(half_space, images, labels, ids, seed=1)
     assert quick["radius/sigma-0.25/draws"][0] == 100
     assert quick["radius/sigma-0.25"].tolist() == [0.0, 0.0]
@@ -62,10 +62,10 @@ def test_wrong_class_and_coin_flips_have_no_radius():
 
 def test_a_network_without_finite_logits_abstains():
     for method in ("published", "adaptive"):
-        found = Radius(draws=100, method=method).from_model(
+        table = Radius(draws=100, method=method).from_model(
             lambda x: torch.full((len(x), 2), torch.nan), *samples([0.1]), seed=0
         )
-        assert found["radius/sigma-0.25"][0] == 0.0 and found["radius/sigma-0.25/predicted"][0] == -1
+        assert table["radius/sigma-0.25"][0] == 0.0 and table["radius/sigma-0.25/predicted"][0] == -1
 
 
 def test_adaptive_decides_with_a_fraction_of_the_draws_and_the_same_answers():
@@ -80,8 +80,8 @@ def test_adaptive_decides_with_a_fraction_of_the_draws_and_the_same_answers():
 def test_adaptive_certificates_are_valid_at_the_radius_itself():
     """At true radius r exactly, "radius >= r + 0" may be certified in at most alpha of the runs (one-sided)."""
     measure = Radius(at=(0.25,), draws=400, alpha=0.05, method="adaptive", select=20)
-    found = measure.from_model(half_space, *samples([0.25 - 1e-6] * 1500), seed=3)
-    assert found["radius/sigma-0.25/at-0.25"].mean() <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 1500)
+    table = measure.from_model(half_space, *samples([0.25 - 1e-6] * 1500), seed=3)
+    assert table["radius/sigma-0.25/at-0.25"].mean() <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 1500)
 
 
 @pytest.mark.parametrize("method", ["published", "adaptive"])
@@ -90,6 +90,6 @@ def test_results_do_not_depend_on_batch(method):
     images, labels, ids = samples([0.1, 0.25, 0.45, 0.3, 0.6])
     whole = measure.from_model(half_space, images, labels, ids, seed=6)
     for row in range(5):
-        one = slice(row, row + 1)
-        alone = measure.from_model(half_space, images[one], labels[one], ids[one], seed=6)
-        assert all(np.array_equal(alone[key], whole[key][one]) for key in whole)
+        first = slice(row, row + 1)
+        alone = measure.from_model(half_space, images[first], labels[first], ids[first], seed=6)
+        assert all(np.array_equal(alone[key], whole[key][first]) for key in whole)

@@ -28,6 +28,6 @@ MASKED = AttackObservations("cw", ("cw20/linf-0.1",), gradients=True, findings=(
 def test_any_sign_speaks_against_and_silence_for_nobody(
     seen: tuple[AttackObservations, ...], expected: Adequacy, word: str
 ) -> None:
-    found = adequacy(seen)
-    assert found.adequacy is expected
-    assert word in " ".join(found.reasons) and bool(found.reasons) is (expected is not Adequacy.ADEQUATE)
+    result = adequacy(seen)
+    assert result.adequacy is expected
+    assert word in " ".join(result.reasons) and bool(result.reasons) is (expected is not Adequacy.ADEQUATE)

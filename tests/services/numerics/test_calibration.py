@@ -54,7 +54,7 @@ def plain_accuracy(data: list) -> np.ndarray:
 @pytest.mark.parametrize("policy", ["fleet-accuracy", "class-accuracy", "ranking-stability"])
 def test_objective_equals_a_plain_evaluation(policy: str) -> None:
     data = fleet(1)
-    found = calibrate(policy, curves(data), grid=GRID)
+    calibration = calibrate(policy, curves(data), grid=GRID)
     accuracy = plain_accuracy(data)
 
     def objective(t: float) -> float:
@@ -66,14 +66,18 @@ def test_objective_equals_a_plain_evaluation(policy: str) -> None:
         near = [plain_class_means(data, min(3.0, max(0.1, t + d))) for d in (-0.05, -0.025, 0.025, 0.05)]
         return float(np.mean([min(spearmanr(m, o[i]).statistic for o in near) for i, m in enumerate(means)]))
 
-    for index in range(0, len(found.grid), 7):
-        assert found.curve[index] == pytest.approx(objective(found.grid[index]), abs=1e-9)
-    assert found.objective == pytest.approx(objective(found.temperature), abs=1e-9)
-    assert found.objective == max(v for v in found.curve if v is not None)
-    assert found.plateau[0] == found.temperature <= found.plateau[1]
-    inside = [v for t, v in zip(found.grid, found.curve, strict=True) if found.plateau[0] <= t <= found.plateau[1]]
-    assert inside == pytest.approx([found.objective] * len(inside))
-    assert found.at_edge == (found.plateau[0] == 0.1 or found.plateau[1] == 3.0)
+    for index in range(0, len(calibration.grid), 7):
+        assert calibration.curve[index] == pytest.approx(objective(calibration.grid[index]), abs=1e-9)
+    assert calibration.objective == pytest.approx(objective(calibration.temperature), abs=1e-9)
+    assert calibration.objective == max(v for v in calibration.curve if v is not None)
+    assert calibration.plateau[0] == calibration.temperature <= calibration.plateau[1]
+    inside = [
+        v
+        for t, v in zip(calibration.grid, calibration.curve, strict=True)
+        if calibration.plateau[0] <= t <= calibration.plateau[1]
+    ]
+    assert inside == pytest.approx([calibration.objective] * len(inside))
+    assert calibration.at_edge == (calibration.plateau[0] == 0.1 or calibration.plateau[1] == 3.0)
 
 
 def test_grids_are_those_asked() -> None:
@@ -92,21 +96,21 @@ def test_fixed_and_reference() -> None:
     data = fleet(2)
     lines = curves(data)
     robust = [0.5, 0.4, None, 0.3, 0.2, 0.6]
-    found = calibrate("fixed", lines, reference=robust, temperature=2.0)
+    calibration = calibrate("fixed", lines, reference=robust, temperature=2.0)
     kept = [i for i, r in enumerate(robust) if r is not None]
     truth = [robust[i] for i in kept]
-    assert found.temperature == 2.0
-    for value, t in ((found.reference, 2.0), (found.reference_before, 1.0)):
+    assert calibration.temperature == 2.0
+    for value, t in ((calibration.reference, 2.0), (calibration.reference_before, 1.0)):
         assert value == pytest.approx(spearmanr(plain_class_means(data, t).mean(axis=1)[kept], truth).statistic)
-    assert found.reference_accuracy == pytest.approx(
+    assert calibration.reference_accuracy == pytest.approx(
         spearmanr(plain_accuracy(data).mean(axis=1)[kept], truth).statistic
     )
 
 
 def test_what_a_reader_must_know_is_said() -> None:
     """GF's published numbers, as sentences."""
-    found = CalibrationResult("class-accuracy", 2.7, objective=0.871, at_edge=True, plateau=(2.7, 3.0))
-    notes = calibration_notes(found, Estimate(0.5196), Estimate(0.6618), Estimate(0.8627), 17)
+    calibration = CalibrationResult("class-accuracy", 2.7, objective=0.871, at_edge=True, plateau=(2.7, 3.0))
+    notes = calibration_notes(calibration, Estimate(0.5196), Estimate(0.6618), Estimate(0.8627), 17)
     text = " ".join(notes)
     assert "Calibration lowers the rank correlation with the reference" in text
     assert "from 0.662 to 0.520" in text
@@ -135,9 +139,9 @@ def test_undefined_says_why() -> None:
 
 def test_a_missing_class_stays_out() -> None:
     data = [(z[y != 2], y[y != 2]) for z, y in fleet(4)]
-    found = calibrate("class-accuracy", curves(data), grid=GRID)
-    assert found.temperature is not None
-    assert all(v is not None for v in found.curve)
+    calibration = calibrate("class-accuracy", curves(data), grid=GRID)
+    assert calibration.temperature is not None
+    assert all(v is not None for v in calibration.curve)
 
 
 def test_faults_are_named() -> None:
@@ -211,11 +215,16 @@ SMALL = Grid(low=1.0, high=2.0, step=0.25, fine_step=0.125, window=1)
 
 
 def test_the_whole_of_a_calibration() -> None:
-    found = calibrate("class-accuracy", [line(CROSSING, [1, 2, 3])], grid=SMALL)
-    assert found.policy == "class-accuracy"
-    assert (found.temperature, found.objective, found.at_edge, found.plateau) == (1.0, 1.0, True, (1.0, 1.25))
-    assert found.grid == (1.0, 1.125, 1.25, 1.5, 1.75, 2.0)
-    assert found.curve == (1.0, 1.0, 1.0, -1.0, -1.0, -1.0)
+    calibration = calibrate("class-accuracy", [line(CROSSING, [1, 2, 3])], grid=SMALL)
+    assert calibration.policy == "class-accuracy"
+    assert (calibration.temperature, calibration.objective, calibration.at_edge, calibration.plateau) == (
+        1.0,
+        1.0,
+        True,
+        (1.0, 1.25),
+    )
+    assert calibration.grid == (1.0, 1.125, 1.25, 1.5, 1.75, 2.0)
+    assert calibration.curve == (1.0, 1.0, 1.0, -1.0, -1.0, -1.0)
 
 
 def test_a_plateau_inside_the_grid_is_not_at_its_edge() -> None:
@@ -258,8 +267,8 @@ def test_fixed_needs_nothing_and_says_what_it_saw() -> None:
 def test_a_model_without_samples_has_no_place_in_the_reference() -> None:
     lines = [line(RISING, [k, k, k]) for k in (1, 2, 3)]
     empty = ClassCurve(lines[0].nodes, lines[0].sums * 0, lines[0].counts * 0, lines[0].correct * 0)
-    found = calibrate("fixed", [*lines, empty], reference=[0.1, 0.2, 0.3, 0.05])
-    assert found.reference_accuracy == 1.0
+    calibration = calibrate("fixed", [*lines, empty], reference=[0.1, 0.2, 0.3, 0.05])
+    assert calibration.reference_accuracy == 1.0
 
 
 @pytest.mark.parametrize("policy", ["fixed", "class-accuracy"])

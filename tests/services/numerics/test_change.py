@@ -30,9 +30,9 @@ def family(rng: np.random.Generator, fall: float = 0.0, n: int = 40) -> list[tup
         for (before, after), binary in ((right.astype(float), True), (scores, False)):
             after = np.where(hit, 0.0, after)
             for groups, count in ((labels, CLASSES), (np.zeros_like(labels), 1)):
-                found = changes(before, after, groups, count, bound=1.0, alpha=0.001, binary=binary)
-                worse += list(found.worse)
-                better += list(found.better)
+                tests = changes(before, after, groups, count, bound=1.0, alpha=0.001, binary=binary)
+                worse += list(tests.worse)
+                better += list(tests.better)
     return decide(worse, better, 0.1)
 
 
@@ -51,42 +51,42 @@ def test_without_a_change_flags_are_rarer_than_alpha_over_many_fleets() -> None:
 
 
 def test_a_class_that_fell_is_found_and_no_other() -> None:
-    found = family(np.random.default_rng(5), fall=0.9, n=120)
-    assert {index for index, (flag, _) in enumerate(found) if flag == "worse"} >= {0, 7, 14, 21}
-    assert all(flag != "better" for flag, _ in found)
+    result = family(np.random.default_rng(5), fall=0.9, n=120)
+    assert {index for index, (flag, _) in enumerate(result) if flag == "worse"} >= {0, 7, 14, 21}
+    assert all(flag != "better" for flag, _ in result)
 
 
 def test_the_exact_p_values_are_those_of_the_binomial_test() -> None:
     rng = np.random.default_rng(0)
     before, after = (rng.random((2, 300)) < 0.6).astype(float)
     groups = rng.integers(0, 3, 300)
-    found = changes(before, after, groups, 4, bound=1.0, alpha=0.05, binary=True)
+    tests = changes(before, after, groups, 4, bound=1.0, alpha=0.05, binary=True)
     for k in range(3):
         mine = groups == k
         up, down = ((after > before) & mine).sum(), ((after < before) & mine).sum()
-        assert found.worse[k] == pytest.approx(binomtest(up, up + down, 0.5, alternative="less").pvalue)
-        assert found.better[k] == pytest.approx(binomtest(up, up + down, 0.5, alternative="greater").pvalue)
-        assert found.difference[k] == pytest.approx(after[mine].mean() - before[mine].mean())
-        assert found.low[k] <= found.difference[k] <= found.high[k]
-    assert found.counts[3] == 0 and np.isnan(found.worse[3]) and np.isnan(found.low[3])
+        assert tests.worse[k] == pytest.approx(binomtest(up, up + down, 0.5, alternative="less").pvalue)
+        assert tests.better[k] == pytest.approx(binomtest(up, up + down, 0.5, alternative="greater").pvalue)
+        assert tests.difference[k] == pytest.approx(after[mine].mean() - before[mine].mean())
+        assert tests.low[k] <= tests.difference[k] <= tests.high[k]
+    assert tests.counts[3] == 0 and np.isnan(tests.worse[3]) and np.isnan(tests.low[3])
 
 
 def test_a_stratified_whole_is_rejected_exactly_where_its_limit_says_so() -> None:
     rng = np.random.default_rng(1)
     before, after = rng.random((2, 400)) * np.array([[1.0], [0.4]])
     whole = np.zeros(400, dtype=np.int64)
-    found = changes(before, after, whole, 1, bound=1.0, alpha=0.01, stratified=True)
-    assert found.test == "empirical Bernstein" and found.worse[0] < 0.01 < found.better[0] == 1.0
+    tests = changes(before, after, whole, 1, bound=1.0, alpha=0.01, stratified=True)
+    assert tests.test == "empirical Bernstein" and tests.worse[0] < 0.01 < tests.better[0] == 1.0
     sample = Sample.of((after - before + 1) / 2, whole, 1, bound=1.0, seed=0)
-    for level, excluded in ((found.worse[0] * 1.001, True), (found.worse[0] * 0.999, False)):
+    for level, excluded in ((tests.worse[0] * 1.001, True), (tests.worse[0] * 0.999, False)):
         assert (limits(sample, level, "empirical-bernstein")[1][0] < 0.5) is np.bool_(excluded)
 
 
 def test_each_direction_has_its_hypothesis_and_the_smaller_decides() -> None:
     worse, better = [1e-6, 0.9, 0.4, np.nan], [1.0, 1e-5, 0.5, np.nan]
     assert [flag for flag, _ in decide(worse, better, 0.05)] == ["worse", "better", "not separated", "not separated"]
-    told = holm((1e-6, 0.9, 0.4, 1.0, 1e-5, 0.5))
-    assert [p for _, p in decide(worse, better, 0.05)] == [told[0], told[4], 1.0, 1.0]
+    output = holm((1e-6, 0.9, 0.4, 1.0, 1e-5, 0.5))
+    assert [p for _, p in decide(worse, better, 0.05)] == [output[0], output[4], 1.0, 1.0]
 
 
 def test_the_worst_change_is_covered_from_both_sides() -> None:
@@ -97,18 +97,18 @@ def test_the_worst_change_is_covered_from_both_sides() -> None:
     for _ in range(100):
         before = rng.choice([0.5, 1.0], labels.size)
         after = np.where(rng.random(labels.size) < 2 * losses[labels], before - 0.5, before)
-        found = worst_change(before, after, labels, 4, bound=1.0, alpha=0.1)
-        assert found.low <= found.value <= found.high
-        too_high += found.low > -0.1
-        too_low += found.high < -0.1
+        change = worst_change(before, after, labels, 4, bound=1.0, alpha=0.1)
+        assert change.low <= change.value <= change.high
+        too_high += change.low > -0.1
+        too_low += change.high < -0.1
     assert max(too_high, too_low) <= 10 + 2 * np.sqrt(9)
     assert worst_change(np.zeros(0), np.zeros(0), np.zeros(0, int), 3, bound=1.0, alpha=0.1).value is None
 
 
 def test_identical_scores_are_no_change() -> None:
     scores = np.random.default_rng(2).random(50)
-    found = changes(scores, scores, np.zeros(50, dtype=int), 1, bound=1.0, alpha=0.05)
-    assert (found.worse[0], found.better[0], found.difference[0]) == (1.0, 1.0, 0.0)
+    tests = changes(scores, scores, np.zeros(50, dtype=int), 1, bound=1.0, alpha=0.05)
+    assert (tests.worse[0], tests.better[0], tests.difference[0]) == (1.0, 1.0, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -121,9 +121,9 @@ def test_identical_scores_are_no_change() -> None:
     ],
 )
 def test_mistakes(change: dict[str, object], message: str) -> None:
-    given = {"before": np.zeros(2), "after": np.zeros(2), "groups": np.zeros(2, dtype=int), "n_groups": 1}
+    fields = {"before": np.zeros(2), "after": np.zeros(2), "groups": np.zeros(2, dtype=int), "n_groups": 1}
     with pytest.raises(MeasureError, match=message):
-        changes(**{**given, "bound": 1.0, "alpha": 0.05, **change})  # type: ignore[arg-type]
+        changes(**{**fields, "bound": 1.0, "alpha": 0.05, **change})  # type: ignore[arg-type]
 
 
 BEFORE, AFTER = np.array([0.2, 0.6, 1.2, 2.0, 0.4, 1.8]), np.array([0.6, 0.2, 1.6, 1.8, 0.0, 2.0])
@@ -131,18 +131,18 @@ LABELS = np.array([0, 0, 0, 2, 2, 2])
 
 
 def test_all_of_the_changes_by_hand() -> None:
-    found = changes(BEFORE, AFTER, LABELS, 3, bound=2.0, alpha=0.1)
+    tests = changes(BEFORE, AFTER, LABELS, 3, bound=2.0, alpha=0.1)
     sample = Sample.of((AFTER - BEFORE + 2) / 4, LABELS, 3, bound=1.0, seed=0)
     low, high = limits(sample, 0.1, "betting")
-    assert found.counts.tolist() == [3, 0, 3]
+    assert tests.counts.tolist() == [3, 0, 3]
     nan = np.nan
-    np.testing.assert_allclose(found.before, [2 / 3, nan, 1.4])
-    np.testing.assert_allclose(found.after, [0.8, nan, 3.8 / 3])
-    np.testing.assert_allclose(found.difference, [0.4 / 3, nan, -0.4 / 3], rtol=1e-12)
-    np.testing.assert_allclose(found.low, [2 * (2 * low[0] - 1), nan, 2 * (2 * low[2] - 1)])
-    np.testing.assert_allclose(found.high, [2 * (2 * high[0] - 1), nan, 2 * (2 * high[2] - 1)])
-    assert np.isnan(found.worse).tolist() == np.isnan(found.better).tolist() == [False, True, False]
-    assert found.test == "betting"
+    np.testing.assert_allclose(tests.before, [2 / 3, nan, 1.4])
+    np.testing.assert_allclose(tests.after, [0.8, nan, 3.8 / 3])
+    np.testing.assert_allclose(tests.difference, [0.4 / 3, nan, -0.4 / 3], rtol=1e-12)
+    np.testing.assert_allclose(tests.low, [2 * (2 * low[0] - 1), nan, 2 * (2 * low[2] - 1)])
+    np.testing.assert_allclose(tests.high, [2 * (2 * high[0] - 1), nan, 2 * (2 * high[2] - 1)])
+    assert np.isnan(tests.worse).tolist() == np.isnan(tests.better).tolist() == [False, True, False]
+    assert tests.test == "betting"
 
 
 def long(seed: int, n: int = 80) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -154,15 +154,15 @@ def long(seed: int, n: int = 80) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("seed", [0, 3, None])
 def test_p_values_of_betting_are_capitals_against_no_difference(seed: int | None) -> None:
     before, after, groups = long(1)
-    found = changes(before, after, groups, 2, bound=1.0, alpha=0.01, seed=seed)
+    tests = changes(before, after, groups, 2, bound=1.0, alpha=0.01, seed=seed)
     sample = Sample.of((after - before + 1) / 2, groups, 2, bound=1.0, seed=seed)
     for block, values, mask in sample.blocks():
         half = np.full(block.size, 0.5)
         mirrored = np.where(mask, 1 - values, 0.0)
-        np.testing.assert_allclose(found.better[block], np.exp(betting.log_p_value(values, mask, half, 0.01)))
-        np.testing.assert_allclose(found.worse[block], np.exp(betting.log_p_value(mirrored, mask, half, 0.01)))
+        np.testing.assert_allclose(tests.better[block], np.exp(betting.log_p_value(values, mask, half, 0.01)))
+        np.testing.assert_allclose(tests.worse[block], np.exp(betting.log_p_value(mirrored, mask, half, 0.01)))
         low = betting.lower_bound(values, mask, 0.01)
-        np.testing.assert_allclose(found.low[block], np.minimum(2 * low - 1, found.difference[block]), atol=1e-9)
+        np.testing.assert_allclose(tests.low[block], np.minimum(2 * low - 1, tests.difference[block]), atol=1e-9)
 
 
 def test_the_order_of_betting_is_seeded_with_0() -> None:
@@ -190,8 +190,8 @@ def test_stratified_scores_need_no_one_mean_difference_also_when_they_are_0_or_1
 
 
 def test_the_inverted_theorem_says_nothing_for_one_pair_or_no_difference() -> None:
-    one = changes(np.array([0.9]), np.array([0.1]), np.array([0]), 1, bound=1.0, alpha=0.05, stratified=True)
-    assert (one.worse[0], one.better[0]) == (1.0, 1.0)
+    tests = changes(np.array([0.9]), np.array([0.1]), np.array([0]), 1, bound=1.0, alpha=0.05, stratified=True)
+    assert (tests.worse[0], tests.better[0]) == (1.0, 1.0)
     two = changes(
         np.array([0.9, 0.9]), np.array([0.1, 0.1]), np.zeros(2, int), 1, bound=1.0, alpha=0.05, stratified=True
     )
@@ -215,11 +215,11 @@ def test_the_inverted_theorem_says_nothing_for_one_pair_or_no_difference() -> No
 def test_the_worst_change_is_made_of_single_lower_and_joint_upper_limits() -> None:
     before, after, _ = long(6, 90)
     groups = np.arange(90) % 3
-    found = worst_change(before, after, groups, 4, bound=1.0, alpha=0.1, seed=7)
+    change = worst_change(before, after, groups, 4, bound=1.0, alpha=0.1, seed=7)
     own, joint = (changes(before, after, groups, 4, bound=1.0, alpha=level, seed=7) for level in (0.1, 0.1 / 3))
-    assert found == Estimate(np.nanmin(own.difference), np.nanmin(own.low), np.nanmin(joint.high))
+    assert change == Estimate(np.nanmin(own.difference), np.nanmin(own.low), np.nanmin(joint.high))
     default = worst_change(before, after, groups, 4, bound=1.0, alpha=0.1)
-    assert default == worst_change(before, after, groups, 4, bound=1.0, alpha=0.1, seed=0) != found
+    assert default == worst_change(before, after, groups, 4, bound=1.0, alpha=0.1, seed=0) != change
     single = worst_change(
         np.array([0.9, 0.1, 0.2]), np.array([0.1, 0.2, 0.3]), np.array([0, 1, 1]), 2, bound=1.0, alpha=0.1
     )
@@ -242,6 +242,6 @@ def test_as_many_worse_as_better_are_needed() -> None:
 
 
 def test_means_before_and_after_of_a_single_pair() -> None:
-    found = changes(np.array([0.25]), np.array([0.75]), np.array([0]), 1, bound=1.0, alpha=0.1)
-    assert (found.before[0], found.after[0], found.difference[0]) == (0.25, 0.75, 0.5)
-    assert found.before.dtype == np.float64
+    tests = changes(np.array([0.25]), np.array([0.75]), np.array([0]), 1, bound=1.0, alpha=0.1)
+    assert (tests.before[0], tests.after[0], tests.difference[0]) == (0.25, 0.75, 0.5)
+    assert tests.before.dtype == np.float64

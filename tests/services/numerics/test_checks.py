@@ -10,15 +10,15 @@ from services.numerics.checks import as_indices, as_scores, check_bound, check_l
 
 
 def test_indices_are_int64_whatever_integers_they_were() -> None:
-    found = as_indices(np.array([0, 2, 1], dtype=np.uint8), 3, 3, "groups")
-    assert found.dtype == np.int64 and found.tolist() == [0, 2, 1]
+    indices = as_indices(np.array([0, 2, 1], dtype=np.uint8), 3, 3, "groups")
+    assert indices.dtype == np.int64 and indices.tolist() == [0, 2, 1]
     same = np.array([0, 1])
     assert as_indices(same, 2, 2, "groups") is same
 
 
 def test_no_indices_have_no_type() -> None:
-    found = as_indices(np.zeros(0), 0, 0, "groups")
-    assert found.dtype == np.int64 and found.shape == (0,)
+    indices = as_indices(np.zeros(0), 0, 0, "groups")
+    assert indices.dtype == np.int64 and indices.shape == (0,)
 
 
 def test_one_index_is_checked_too() -> None:
@@ -28,8 +28,8 @@ def test_one_index_is_checked_too() -> None:
 
 
 def test_scores_are_float64_and_rounding_beyond_the_ends_is_cut() -> None:
-    found = as_scores(np.array([0, 1]), 1.0)
-    assert found.dtype == np.float64 and found.tolist() == [0.0, 1.0]
+    result = as_scores(np.array([0, 1]), 1.0)
+    assert result.dtype == np.float64 and result.tolist() == [0.0, 1.0]
     assert as_scores(np.array([-2e-9, 2.0 + 2e-9, 1.0]), 2.0).tolist() == [0.0, 2.0, 1.0]
     assert as_scores(np.zeros(0), 1.0).shape == (0,)
     inside = np.array([0.0, 0.5, 2.0])

@@ -46,19 +46,19 @@ def values_of(found: Composite) -> list[float | None]:
 
 def test_three_models_by_hand() -> None:
     """Accuracy .95 .85 .75, robust accuracy 0 .5 .4, seconds 3 33 13 (lower is better), weights 1, 2, 1."""
-    found = of([[0.95, 0.0, 3], [0.85, 0.5, 33], [0.75, 0.4, 13]], (1, 2, 1), (False, False, True))
-    assert values_of(found) == pytest.approx([(1 + 0 + 1) / 4, (0.5 + 2 + 0) / 4, (0 + 1.6 + 2 / 3) / 4], abs=1e-15)
-    assert places(found.scores) == (3, 1, 2)
+    result = of([[0.95, 0.0, 3], [0.85, 0.5, 33], [0.75, 0.4, 13]], (1, 2, 1), (False, False, True))
+    assert values_of(result) == pytest.approx([(1 + 0 + 1) / 4, (0.5 + 2 + 0) / 4, (0 + 1.6 + 2 / 3) / 4], abs=1e-15)
+    assert places(result.scores) == (3, 1, 2)
 
 
 def test_the_range_takes_every_metric_at_its_worse_and_better_limit_on_the_same_scale() -> None:
     values = [[0.9, 10], [0.5, 30]]
-    found = of(values, (3, 1), (False, True), low=[[0.8, 8], [0.4, 26]], high=[[1.0, 14], [0.6, 34]])
-    first, second = found.scores
+    result = of(values, (3, 1), (False, True), low=[[0.8, 8], [0.4, 26]], high=[[1.0, 14], [0.6, 34]])
+    first, second = result.scores
     assert (first.value, second.value) == (1.0, 0.0)
     assert first.low == pytest.approx((3 * 0.75 + 0.8) / 4) and first.high == pytest.approx((3 * 1.25 + 1.1) / 4)
     assert second.low == pytest.approx((3 * -0.25 - 0.2) / 4) and second.high == pytest.approx((3 * 0.25 + 0.2) / 4)
-    assert with_leader(found.scores) == (True, False)
+    assert with_leader(result.scores) == (True, False)
 
 
 def test_a_model_that_lacks_a_metric_has_no_score_and_moves_nobody_elses() -> None:
@@ -75,9 +75,9 @@ def test_a_metric_of_weight_nought_is_neither_counted_nor_needed() -> None:
 
 
 def test_a_metric_in_which_all_are_equal_counts_for_nobody() -> None:
-    found = of([[0.2, 0.7, 1], [0.6, 0.7, 2], [0.3, 0.7, 3]])
-    assert found.spread.tolist() == [True, False, True]
-    assert values_of(found) == values_of(of([[0.2, 1], [0.6, 2], [0.3, 3]]))
+    result = of([[0.2, 0.7, 1], [0.6, 0.7, 2], [0.3, 0.7, 3]])
+    assert result.spread.tolist() == [True, False, True]
+    assert values_of(result) == values_of(of([[0.2, 1], [0.6, 2], [0.3, 3]]))
     rounding = of([[0.1 + 0.2, 1], [0.3, 2]])
     assert rounding.spread.tolist() == [False, True]
 
@@ -91,9 +91,9 @@ def test_nothing_to_compare_is_undefined_with_a_reason() -> None:
 
 
 def test_an_unknown_interval_leaves_the_range_unknown() -> None:
-    found = of([[0.2, 0.3], [0.6, 0.1]], (1, 2), low=[[NAN, 0.2], [0.5, 0.0]], high=[[0.3, 0.4], [0.7, NAN]])
-    assert [(s.low is None, s.high is None) for s in found.scores] == [(True, False), (False, True)]
-    assert with_leader(found.scores) == (True, None)
+    result = of([[0.2, 0.3], [0.6, 0.1]], (1, 2), low=[[NAN, 0.2], [0.5, 0.0]], high=[[0.3, 0.4], [0.7, NAN]])
+    assert [(s.low is None, s.high is None) for s in result.scores] == [(True, False), (False, True)]
+    assert with_leader(result.scores) == (True, None)
     lower = of([[0.2], [0.6]], lower=[True], low=[[NAN], [0.5]], high=[[0.3], [0.7]])
     assert lower.scores[0].high is None and lower.scores[0].low is not None
 
@@ -113,7 +113,7 @@ def naive(table: np.ndarray, weights: Sequence[float], lower: Sequence[bool]) ->
     """The definition as nested loops over plain floats."""
     rows = [[float(value) for value in row] for row in table]
     whole = [row for row in rows if not any(math.isnan(v) for v, w in zip(row, weights, strict=True) if w > 0)]
-    told = []
+    messages = []
     for row in rows:
         above, below = 0.0, 0.0
         for column, weight in enumerate(weights):
@@ -125,8 +125,8 @@ def naive(table: np.ndarray, weights: Sequence[float], lower: Sequence[bool]) ->
             share = (row[column] - least) / (most - least)
             above += weight * (1 - share if lower[column] else share)
             below += weight
-        told.append(None if row not in whole or not below else above / below)
-    return told
+        messages.append(None if row not in whole or not below else above / below)
+    return messages
 
 
 def boards(missing: bool = True) -> st.SearchStrategy[tuple[np.ndarray, list[float], list[bool]]]:
@@ -144,9 +144,9 @@ def boards(missing: bool = True) -> st.SearchStrategy[tuple[np.ndarray, list[flo
 
 @given(boards())
 def test_agrees_with_the_naive_loop(board: tuple[np.ndarray, list[float], list[bool]]) -> None:
-    found, expected = values_of(of(*board)), naive(*board)
-    assert [value is None for value in found] == [value is None for value in expected]
-    known = [(a, b) for a, b in zip(found, expected, strict=True) if a is not None]
+    result, expected = values_of(of(*board)), naive(*board)
+    assert [value is None for value in result] == [value is None for value in expected]
+    known = [(a, b) for a, b in zip(result, expected, strict=True) if a is not None]
     assert all(abs(a - b) < 1e-12 and -1e-12 <= a <= 1 + 1e-12 for a, b in known)
 
 
@@ -156,9 +156,9 @@ def test_units_and_the_size_of_weights_do_not_matter(
 ) -> None:
     table, weights, lower = board
     other = of(table * scale + shift, [times * weight for weight in weights], lower)
-    turned = of(-table, weights, [not one for one in lower])
-    for found in (other, turned):
-        for a, b in zip(values_of(found), values_of(of(*board)), strict=True):
+    turned = of(-table, weights, [not first for first in lower])
+    for each in (other, turned):
+        for a, b in zip(values_of(each), values_of(of(*board)), strict=True):
             assert (a is None) == (b is None) and (a is None or a == pytest.approx(b, abs=1e-9))
 
 
@@ -183,16 +183,16 @@ def test_the_best_in_all_metrics_scores_one_and_the_front_is_brute_force(
     table, weights, lower = board
     signed = np.where(lower, -table, table)
     front = pareto_front(table, lower)
-    for row, told in zip(signed, front, strict=True):
+    for row, message in zip(signed, front, strict=True):
         if np.isnan(row).any():
-            assert told is None
+            assert message is None
             continue
         beaten = any(
             all(a >= b for a, b in zip(other, row, strict=True)) and any(a > b for a, b in zip(other, row, strict=True))
             for other in signed
             if not np.isnan(other).any()
         )
-        assert told is not beaten
+        assert message is not beaten
     scores = of(table, weights, lower).scores
     first = [index for index, place in enumerate(places(scores)) if place == 1]
     if all(weights) and first and not np.isnan(table).any():
@@ -214,7 +214,7 @@ def test_places_are_shared_by_ties_and_with_leader_covers_all_leaders() -> None:
 
 def test_records_whole() -> None:
     """Two metrics, the second lower is better; the third model lacks one, the fourth an interval on one side."""
-    found = composite(
+    result = composite(
         np.array([[1.0, 4.0], [3.0, 2.0], [NAN, 1.0], [2.0, 4.0]]),
         low=np.array([[0.5, 3.5], [2.5, 1.5], [NAN, 0.5], [NAN, 3.0]]),
         high=np.array([[1.5, 4.5], [3.5, 2.5], [NAN, 1.5], [2.5, 5.0]]),
@@ -222,23 +222,23 @@ def test_records_whole() -> None:
         weights=(3, 1),
         lower_is_better=(False, True),
     )
-    assert found == Composite(
+    assert result == Composite(
         (
             Estimate(0.0, -0.25, 0.25),
             Estimate(1.0, 0.75, 1.25),
             Estimate(None, reason="lacks accuracy"),
             Estimate(0.375, None, 0.6875),
         ),
-        found.spread,
+        result.spread,
     )
-    assert found.spread.dtype == np.bool_ and found.spread.tolist() == [True, True]
-    assert all(type(part) is float for part in (found.scores[0].value, found.scores[0].low, found.scores[0].high))
+    assert result.spread.dtype == np.bool_ and result.spread.tolist() == [True, True]
+    assert all(type(part) is float for part in (result.scores[0].value, result.scores[0].low, result.scores[0].high))
 
 
 def test_what_is_missing_is_listed_and_comes_before_what_is_alike() -> None:
-    found = of([[NAN, NAN], [1.0, 2.0], [1.0, 2.0]])
-    assert found.scores == (Estimate(None, reason="lacks m0, m1"), *[Estimate(None, reason=ALIKE)] * 2)
-    assert found.spread.tolist() == [False, False]
+    result = of([[NAN, NAN], [1.0, 2.0], [1.0, 2.0]])
+    assert result.scores == (Estimate(None, reason="lacks m0, m1"), *[Estimate(None, reason=ALIKE)] * 2)
+    assert result.spread.tolist() == [False, False]
     assert of([[NAN, 1.0], [NAN, 2.0]]).scores == (Estimate(None, reason="lacks m0"),) * 2
     nobody = of(np.zeros((0, 2))).spread
     assert nobody.tolist() == [False, False] and nobody.dtype == np.bool_
@@ -263,8 +263,8 @@ def test_a_leader_without_a_lower_limit_bars_nobody() -> None:
 
 
 def test_weights_come_back_as_floats() -> None:
-    found = check_weights([0, 2], 2)
-    assert found.dtype == np.float64 and found.tolist() == [0.0, 2.0]
+    result = check_weights([0, 2], 2)
+    assert result.dtype == np.float64 and result.tolist() == [0.0, 2.0]
 
 
 def test_a_front_of_integers_with_a_gap() -> None:

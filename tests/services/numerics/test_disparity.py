@@ -31,33 +31,33 @@ def double_loop(means: list[float]) -> float | None:
 
 @given(MEANS)
 def test_nrgc_is_the_double_sum(means: list[float]) -> None:
-    found, naive = nrgc(np.array(means)), double_loop(means)
+    result, naive = nrgc(np.array(means)), double_loop(means)
     if naive is None:
-        assert found is None
+        assert result is None
     else:
-        assert found == pytest.approx(naive, abs=1e-12)
-        assert 0 <= found <= (len(means) - 1) / len(means) + 1e-12
+        assert result == pytest.approx(naive, abs=1e-12)
+        assert 0 <= result <= (len(means) - 1) / len(means) + 1e-12
 
 
 @given(MEANS.filter(lambda m: max(m) > 1e-3), st.randoms(use_true_random=False), st.floats(0.1, 10))
 def test_order_does_not_matter_and_nrgc_has_no_scale(means: list[float], random, scale: float) -> None:
     mixed = random.sample(means, len(means))
-    one, two, scaled = all_defined(means), all_defined(mixed), all_defined(np.array(means) * scale)
+    first, two, scaled = all_defined(means), all_defined(mixed), all_defined(np.array(means) * scale)
     for metric in ("rdi", "nrgc", "wcr", "fp"):
-        assert getattr(one, metric).value == pytest.approx(getattr(two, metric).value, abs=1e-12)
-    assert scaled.nrgc.value == pytest.approx(one.nrgc.value, abs=1e-9)
-    assert scaled.rdi.value == pytest.approx(scale * one.rdi.value, rel=1e-9)
+        assert getattr(first, metric).value == pytest.approx(getattr(two, metric).value, abs=1e-12)
+    assert scaled.nrgc.value == pytest.approx(first.nrgc.value, abs=1e-9)
+    assert scaled.rdi.value == pytest.approx(scale * first.rdi.value, rel=1e-9)
 
 
 def test_undefined_groups_stay_out_and_are_listed() -> None:
-    found = disparity(np.array([0.4, math.nan, 0.1, 0.1, math.nan]), np.array([True, False, True, True, False]))
-    assert found.wcr.value == 0.1
-    assert found.worst == (2, 3)
-    assert found.best == (0,)
-    assert found.worst_first == (2, 3, 0)
-    assert found.missing == (1, 4)
-    assert found.rdi.value == pytest.approx(0.3)
-    assert found.fp.value == pytest.approx(0.2 - 0.5 * 0.3)
+    metrics = disparity(np.array([0.4, math.nan, 0.1, 0.1, math.nan]), np.array([True, False, True, True, False]))
+    assert metrics.wcr.value == 0.1
+    assert metrics.worst == (2, 3)
+    assert metrics.best == (0,)
+    assert metrics.worst_first == (2, 3, 0)
+    assert metrics.missing == (1, 4)
+    assert metrics.rdi.value == pytest.approx(0.3)
+    assert metrics.fp.value == pytest.approx(0.2 - 0.5 * 0.3)
 
 
 def test_undefined_metrics_say_why() -> None:
@@ -88,9 +88,9 @@ def test_published_metrics_of_17_models_at_both_temperatures(shared_data: Path) 
     for model in oracle["models"].values():
         for temperature in ("T1", "T2.7"):
             published = model[temperature]
-            found = all_defined(published["mean"])
+            result = all_defined(published["mean"])
             for metric in ("rdi", "nrgc", "wcr", "fp"):
-                assert getattr(found, metric).value == pytest.approx(published[metric], abs=1e-9)
+                assert getattr(result, metric).value == pytest.approx(published[metric], abs=1e-9)
             weights = np.array(model["count"]) / sum(model["count"])
             assert weights @ published["mean"] == pytest.approx(published["aggregate"], abs=1e-9)
         assert oracle["classes"][all_defined(model["T1"]["mean"]).worst[0]] == model["T1"]["wcr_class"]
@@ -106,16 +106,16 @@ def test_certified_radii_of_randomized_smoothing(
     table = np.genfromtxt(shared_data / "oracles" / f"rs_cifar10_sigma{sigma}.tsv", names=True, delimiter="\t")
     radius = np.where(table["correct"] == 1, table["radius"], 0.0)
     profile = Profile.from_scores(radius, table["label"].astype(int), 10, bound=4.0)
-    found = disparity(profile.means, profile.defined)
-    assert found.worst == (worst,)
-    assert found.wcr.value == pytest.approx(low, abs=5e-4)
-    assert found.wcr.value + found.rdi.value == pytest.approx(high, abs=5e-4)
-    assert found.nrgc.value == pytest.approx(gini, abs=5e-4)
+    metrics = disparity(profile.means, profile.defined)
+    assert metrics.worst == (worst,)
+    assert metrics.wcr.value == pytest.approx(low, abs=5e-4)
+    assert metrics.wcr.value + metrics.rdi.value == pytest.approx(high, abs=5e-4)
+    assert metrics.nrgc.value == pytest.approx(gini, abs=5e-4)
 
 
 def test_a_disparity_whole() -> None:
-    found = disparity(np.array([0.5, math.nan, 0.25, 0.25, 0.5]), np.array([1, 0, 1, 1, 1], dtype=bool), penalty=2.0)
-    assert found == Disparity(
+    metrics = disparity(np.array([0.5, math.nan, 0.25, 0.25, 0.5]), np.array([1, 0, 1, 1, 1], dtype=bool), penalty=2.0)
+    assert metrics == Disparity(
         rdi=Estimate(0.25),
         nrgc=Estimate(pytest.approx(double_loop([0.5, 0.25, 0.25, 0.5]))),
         wcr=Estimate(0.25),
@@ -126,7 +126,7 @@ def test_a_disparity_whole() -> None:
         missing=(1,),
         penalty=2.0,
     )
-    assert all(type(k) is int for k in found.worst + found.best + found.worst_first + found.missing)
+    assert all(type(k) is int for k in metrics.worst + metrics.best + metrics.worst_first + metrics.missing)
 
 
 def test_a_disparity_of_nothing_whole() -> None:
@@ -141,8 +141,8 @@ def test_a_disparity_of_nothing_whole() -> None:
 
 
 def test_ties_are_relative_to_the_largest_mean() -> None:
-    found = all_defined([1.0, 1.0 + 9e-13, 10.0 - 9e-12, 10.0])
-    assert (found.worst, found.best) == ((0, 1), (2, 3))
+    result = all_defined([1.0, 1.0 + 9e-13, 10.0 - 9e-12, 10.0])
+    assert (result.worst, result.best) == ((0, 1), (2, 3))
     apart = all_defined([1.0, 1.0 + 2e-11, 10.0 - 2e-11, 10.0])
     assert (apart.worst, apart.best) == ((0,), (3,))
     just = all_defined([1.0, 1.0 + 5e-12, 10.0 - 5e-12, 10.0])
@@ -165,7 +165,7 @@ def test_weights_of_ranks() -> None:
 
 
 def test_integers_are_means_too() -> None:
-    found = disparity(np.array([1, 3, 9]), np.array([1, 1, 0]))
-    assert (found.rdi.value, found.missing, found.worst_first) == (2.0, (2,), (0, 1))
+    metrics = disparity(np.array([1, 3, 9]), np.array([1, 1, 0]))
+    assert (metrics.rdi.value, metrics.missing, metrics.worst_first) == (2.0, (2,), (0, 1))
     assert nrgc(np.array([1, 3])) == 0.25
     assert nrgc(np.zeros(0)) is None

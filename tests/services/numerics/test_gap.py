@@ -11,24 +11,24 @@ from services.records import Estimate
 
 
 def test_train_minus_test_with_the_limits_crossed() -> None:
-    found = gap(Estimate(0.9, 0.85, 0.95), Estimate(0.7, 0.6, 0.78), bound=1.0)
-    assert found.value == pytest.approx(0.2)
-    assert (found.low, found.high) == (pytest.approx(0.07), pytest.approx(0.35))
-    assert not found.vacuous
+    estimate = gap(Estimate(0.9, 0.85, 0.95), Estimate(0.7, 0.6, 0.78), bound=1.0)
+    assert estimate.value == pytest.approx(0.2)
+    assert (estimate.low, estimate.high) == (pytest.approx(0.07), pytest.approx(0.35))
+    assert not estimate.vacuous
 
 
 @pytest.mark.parametrize(("train", "test"), [(None, 0.5), (0.5, None), (None, None)])
 def test_an_undefined_side_makes_it_undefined_with_its_reason(train: float | None, test: float | None) -> None:
     sides = [Estimate(value, 0.0, 1.0, "" if value else "nothing was right") for value in (train, test)]
-    found = gap(*sides, bound=1.0)
+    estimate = gap(*sides, bound=1.0)
     side = "training" if train is None else "test"
-    assert (found.value, found.low, found.high) == (None, None, None)
-    assert found.reason == f"undefined on the {side} samples: nothing was right"
+    assert (estimate.value, estimate.low, estimate.high) == (None, None, None)
+    assert estimate.reason == f"undefined on the {side} samples: nothing was right"
 
 
 def test_without_an_interval_on_a_side_there_is_none() -> None:
-    found = gap(Estimate(0.9, 0.85, 0.95), Estimate(0.7), bound=1.0)
-    assert (found.value, found.low, found.high) == (pytest.approx(0.2), None, None) and found.reason
+    estimate = gap(Estimate(0.9, 0.85, 0.95), Estimate(0.7), bound=1.0)
+    assert (estimate.value, estimate.low, estimate.high) == (pytest.approx(0.2), None, None) and estimate.reason
 
 
 def test_an_interval_over_the_whole_range_is_vacuous() -> None:
@@ -49,9 +49,9 @@ def test_the_true_difference_is_covered(binary: bool) -> None:
         fresh = (rng.random(150) < test_mean).astype(float) if binary else rng.beta(3, 2, 150)
         options = {"bound": 1.0, "delta": delta / 2, "binary": binary}
         train, test = aggregate_interval(taken, stratified=True, **options), aggregate_interval(fresh, **options)
-        found = gap(train, test, bound=1.0)
-        assert found.low is not None and found.high is not None
-        covered += found.low <= truth <= found.high
+        estimate = gap(train, test, bound=1.0)
+        assert estimate.low is not None and estimate.high is not None
+        covered += estimate.low <= truth <= estimate.high
     assert covered / repeats >= 1 - delta
 
 
@@ -64,8 +64,8 @@ def test_gaps_whole() -> None:
     whole = Estimate(0.5, 0.25, 1.0)
     for train in (Estimate(0.5, 0.25), Estimate(0.5, None, 1.0), whole):
         for test in (Estimate(0.5, 0.25), Estimate(0.5, None, 1.0), whole):
-            found = gap(train, test, bound=1.0)
+            estimate = gap(train, test, bound=1.0)
             if train is whole and test is whole:
-                assert found == Estimate(0.0, -0.75, 0.75)
+                assert estimate == Estimate(0.0, -0.75, 0.75)
             else:
-                assert found == Estimate(0.0, reason="no interval on one of the sides")
+                assert estimate == Estimate(0.0, reason="no interval on one of the sides")

@@ -14,8 +14,8 @@ STANDS = (np.arange(N) < 400).astype(float)
 
 
 def sign_of(**columns: np.ndarray) -> list[tuple[str, int]]:
-    seen = Observations(CORRECT, STANDS, **columns)
-    return [(finding.sign, finding.samples) for finding in find_masking(seen)]
+    observed = Observations(CORRECT, STANDS, **columns)
+    return [(finding.sign, finding.samples) for finding in find_masking(observed)]
 
 
 def test_a_healthy_table_has_no_finding() -> None:
@@ -43,8 +43,8 @@ def test_small_shares_are_left_to_chance() -> None:
     black_box = np.ones(N)
     black_box[0] = 0
     assert sign_of(black_box=black_box) == []
-    seen = Observations(CORRECT, STANDS, black_box=black_box)
-    assert len(find_masking(seen, Limits(weaker=0.0))) == 1
+    observed = Observations(CORRECT, STANDS, black_box=black_box)
+    assert len(find_masking(observed, Limits(weaker=0.0))) == 1
 
 
 def test_zero_gradients_and_unbounded_survival() -> None:
@@ -67,7 +67,7 @@ def test_columns_of_other_length() -> None:
 
 def test_findings_whole_and_in_order() -> None:
     """Four samples, three right, of which the attack breaks one: one sign each of 1 in 3, and 2 in 3 for zeros."""
-    seen = Observations(
+    observed = Observations(
         correct=[1, 1, 1, 0],
         attack=[1, 1, 0, 1],
         zero_gradient=[0.5, 0.49, 1.0, 1.0],
@@ -77,7 +77,7 @@ def test_findings_whole_and_in_order() -> None:
         unbounded=[0, 0, 1, 1],
     )
     third, words = 1 / 3, "For 1 of 3 correctly classified samples (33.3%) "
-    assert find_masking(seen) == (
+    assert find_masking(observed) == (
         Finding(
             Sign.ZERO_GRADIENT,
             2,
@@ -100,8 +100,8 @@ def test_findings_whole_and_in_order() -> None:
 
 
 def test_a_share_at_the_limit_is_no_finding() -> None:
-    seen = Observations([1, 1], [1, 1], zero_gradient=[1, 0], noise=[0, 1], unbounded=[1, 0])
-    assert len(find_masking(seen, Limits(0.49, 0.49, 0.49))) == 3
-    assert find_masking(seen, Limits(zero=0.5, weaker=0.5, unbounded=0.5)) == ()
-    assert [type(f.samples) for f in find_masking(seen)] == [int] * 3
-    assert [type(f.share) for f in find_masking(seen)] == [float] * 3
+    observed = Observations([1, 1], [1, 1], zero_gradient=[1, 0], noise=[0, 1], unbounded=[1, 0])
+    assert len(find_masking(observed, Limits(0.49, 0.49, 0.49))) == 3
+    assert find_masking(observed, Limits(zero=0.5, weaker=0.5, unbounded=0.5)) == ()
+    assert [type(f.samples) for f in find_masking(observed)] == [int] * 3
+    assert [type(f.share) for f in find_masking(observed)] == [float] * 3

@@ -57,10 +57,8 @@ def test_a_group_without_samples_is_undefined_not_zero() -> None:
     np.testing.assert_array_equal(profile.defined, [True, False, True, False])
     assert np.isnan(profile.means[~profile.defined]).all()
     assert np.isnan(profile.variances[~profile.defined]).all()
-    assert profile.coverage == 0.5
     empty = Profile.from_scores(np.zeros(0), np.zeros(0, dtype=int), 3, bound=1.0)
     assert empty.aggregate is None
-    assert empty.coverage == 0.0
 
 
 @pytest.mark.parametrize("bad", [[0.5, math.nan], [0.5, 1.1], [-0.2, 0.5], [math.inf, 0.1]])
@@ -70,9 +68,9 @@ def test_scores_out_of_range_are_refused(bad: list[float]) -> None:
 
 
 def test_what_does_not_fit_is_refused() -> None:
-    one = Profile.from_scores(np.array([0.5]), np.array([0]), 1, bound=1.0)
+    profile = Profile.from_scores(np.array([0.5]), np.array([0]), 1, bound=1.0)
     with pytest.raises(MeasureError, match="one bound"):
-        Profile.merge([one, Profile.from_scores(np.array([0.5]), np.array([0]), 2, bound=1.0)])
+        Profile.merge([profile, Profile.from_scores(np.array([0.5]), np.array([0]), 2, bound=1.0)])
     with pytest.raises(MeasureError, match="at least one"):
         Profile.merge([])
     with pytest.raises(MeasureError, match="bound"):
@@ -84,28 +82,28 @@ def test_what_does_not_fit_is_refused() -> None:
 def test_the_limbs_of_a_score() -> None:
     """A third is a multiple of 2**-26 and a rest in multiples of 2**-53, of the score and of its square; bound 3."""
     third = 1 / 3
-    found = Profile.from_scores(np.array([4 * third]), np.array([0]), 1, bound=3.0)
+    profile = Profile.from_scores(np.array([4 * third]), np.array([0]), 1, bound=3.0)
     high = round(third * 2**26) / 2**26
     rest = round((third - high) * 2**53) / 2**53
     square = third**2
     top = round(square * 2**26) / 2**26
-    assert found.limbs[:, 0].tolist() == [high, rest, top, round((square - top) * 2**53) / 2**53]
-    assert found.sums[0] == pytest.approx(4 * third, rel=1e-15)
-    assert found.squares[0] == pytest.approx((4 * third) ** 2, rel=1e-15)
+    assert profile.limbs[:, 0].tolist() == [high, rest, top, round((square - top) * 2**53) / 2**53]
+    assert profile.sums[0] == pytest.approx(4 * third, rel=1e-15)
+    assert profile.squares[0] == pytest.approx((4 * third) ** 2, rel=1e-15)
 
 
 def test_types_and_the_largest_group() -> None:
     scores, groups = make(1, 50, 3, 1.0)
-    found = Profile.from_scores(scores, groups.astype(np.int8), 3, bound=1.0)
-    assert (found.counts.dtype, found.limbs.dtype, found.limbs.shape) == (np.int64, np.float64, (4, 3))
-    assert Profile.merge([found, found]).counts.dtype == np.int64
-    assert Profile.merge(iter([found])).bound == 1.0
-    assert type(found.aggregate) is float
+    profile = Profile.from_scores(scores, groups.astype(np.int8), 3, bound=1.0)
+    assert (profile.counts.dtype, profile.limbs.dtype, profile.limbs.shape) == (np.int64, np.float64, (4, 3))
+    assert Profile.merge([profile, profile]).counts.dtype == np.int64
+    assert Profile.merge(iter([profile])).bound == 1.0
+    assert type(profile.aggregate) is float
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(profile_module, "MOST_SAMPLES", int(found.counts.max()))
+        patch.setattr(profile_module, "MOST_SAMPLES", int(profile.counts.max()))
         assert Profile.from_scores(scores, groups, 3, bound=1.0).total == 50
     none = Profile.from_scores(np.zeros(0), np.zeros(0, int), 0, bound=1.0)
-    assert (none.n_groups, none.total, none.coverage, none.aggregate) == (0, 0, None, None)
+    assert (none.n_groups, none.total, none.aggregate) == (0, 0, None)
 
 
 @pytest.mark.parametrize(("bound", "scale"), [(1.0, 1.0), (1.25, 2.0), (2.0, 2.0), (2.01, 4.0), (0.3, 0.5)])
@@ -114,8 +112,8 @@ def test_the_scale_is_the_power_of_two_above_the_bound(bound: float, scale: floa
 
 
 def test_variances_are_cut_to_what_is_possible() -> None:
-    found = Profile.from_scores(np.array([0.0, 2.0, 0.7, 0.7, 0.7]), np.array([0, 0, 1, 1, 1]), 2, bound=2.0)
-    assert found.variances[0] == 1.0 and 0.0 <= found.variances[1] < 1e-15
+    profile = Profile.from_scores(np.array([0.0, 2.0, 0.7, 0.7, 0.7]), np.array([0, 0, 1, 1, 1]), 2, bound=2.0)
+    assert profile.variances[0] == 1.0 and 0.0 <= profile.variances[1] < 1e-15
 
 
 def test_the_aggregate_of_scores_on_any_scale() -> None:

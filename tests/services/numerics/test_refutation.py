@@ -39,16 +39,20 @@ def test_counts_equal_the_naive_loop(seed: int) -> None:
                 untested[y] += 1
             elif g > d:
                 refuted[y] += 1
-    found = refute(**data, classes=4)
-    assert (found.refuted, found.counted, found.untested) == (tuple(refuted), tuple(counted), tuple(untested))
-    assert found.overall.value == pytest.approx(sum(refuted) / sum(counted))
+    refutation = refute(**data, classes=4)
+    assert (refutation.refuted, refutation.counted, refutation.untested) == (
+        tuple(refuted),
+        tuple(counted),
+        tuple(untested),
+    )
+    assert refutation.overall.value == pytest.approx(sum(refuted) / sum(counted))
 
 
 def test_intervals_are_clopper_pearsons() -> None:
-    found = refute(**table(3), classes=4, delta=0.1)
-    total = proportion_confint(sum(found.refuted), sum(found.counted), 0.1, method="beta")
-    assert (found.overall.low, found.overall.high) == pytest.approx(total)
-    for share, k, n in zip(found.classes, found.refuted, found.counted, strict=True):
+    refutation = refute(**table(3), classes=4, delta=0.1)
+    total = proportion_confint(sum(refutation.refuted), sum(refutation.counted), 0.1, method="beta")
+    assert (refutation.overall.low, refutation.overall.high) == pytest.approx(total)
+    for share, k, n in zip(refutation.classes, refutation.refuted, refutation.counted, strict=True):
         assert (share.low, share.high) == pytest.approx(proportion_confint(k, n, 0.1 / 4, method="beta"))
 
 
@@ -67,10 +71,10 @@ def test_a_distance_equal_to_the_claim_refutes_nothing() -> None:
 
 
 def test_a_class_without_correct_samples_is_undefined_and_costs_no_level() -> None:
-    found = refute([1.0, 1.0], [0.5, 0.0], [1, 0], [0, 0], [0, 1], classes=3)
-    assert [share.value for share in found.classes] == [1.0, None, None]
-    assert found.classes[1].reason == "no correctly classified sample"
-    assert found.classes[0] == found.overall
+    refutation = refute([1.0, 1.0], [0.5, 0.0], [1, 0], [0, 0], [0, 1], classes=3)
+    assert [share.value for share in refutation.classes] == [1.0, None, None]
+    assert refutation.classes[1].reason == "no correctly classified sample"
+    assert refutation.classes[0] == refutation.overall
     assert refute([], [], [], [], [], classes=2).overall.value is None
 
 
@@ -91,7 +95,7 @@ def test_wrong_input(change: dict[str, Any], message: str) -> None:
 
 def test_a_refutation_whole() -> None:
     """Three classes: two of three beaten and one untested; none right; one right and not beaten."""
-    found = refute(
+    refutation = refute(
         scores=[0.5, 0.5, 0.9, 0.5, 0.9, 0.2],
         distances=[0.4, 0.5, 0.3, 0.1, 0.8, 0.8],
         correct=[1, 1, 1, 0, 1, 1],
@@ -101,7 +105,7 @@ def test_a_refutation_whole() -> None:
         delta=0.1,
     )
     of_class, overall = proportion_confint(2, 4, 0.05, method="beta"), proportion_confint(2, 5, 0.1, method="beta")
-    assert found == Refutation(
+    assert refutation == Refutation(
         overall=Estimate(0.4, pytest.approx(overall[0]), pytest.approx(overall[1])),
         classes=(
             Estimate(0.5, pytest.approx(of_class[0]), pytest.approx(of_class[1])),
@@ -113,7 +117,7 @@ def test_a_refutation_whole() -> None:
         untested=(1, 0, 0),
         delta=0.1,
     )
-    assert type(found.counted[0]) is int and type(found.overall.low) is float
+    assert type(refutation.counted[0]) is int and type(refutation.overall.low) is float
 
 
 def test_a_refutation_of_nothing_whole_at_the_usual_level() -> None:

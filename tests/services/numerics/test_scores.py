@@ -50,10 +50,10 @@ def sample(seed: int, n: int = 400, k: int = 10) -> tuple[np.ndarray, np.ndarray
 @pytest.mark.parametrize("temperature", [0.1, 1.0, 2.7, 10.0])
 def test_equals_the_naive_loop(activation: str, temperature: float) -> None:
     logits, labels = sample(1)
-    found = great_scores(logits, labels, temperature=temperature, activation=activation)
-    np.testing.assert_allclose(found.scores, naive(logits, labels, temperature, activation), atol=1e-14)
+    great = great_scores(logits, labels, temperature=temperature, activation=activation)
+    np.testing.assert_allclose(great.scores, naive(logits, labels, temperature, activation), atol=1e-14)
     np.testing.assert_array_equal(predictions(logits), logits.argmax(axis=1))
-    np.testing.assert_array_equal(found.correct, logits.argmax(axis=1) == labels)
+    np.testing.assert_array_equal(great.correct, logits.argmax(axis=1) == labels)
 
 
 @pytest.mark.parametrize(("a", "b"), [(30.0, 25.0), (1.0, 1.0 - 2**-20), (-25.0, -30.0), (700.0, 0.0), (40.0, -40.0)])
@@ -70,18 +70,18 @@ def test_does_not_cancel(a: float, b: float) -> None:
         return total
 
     exact = 1 / (1 + exp(Fraction(-a))) - 1 / (1 + exp(Fraction(-b)))
-    found = great_scores(np.array([[a, b]]), np.array([0]), temperature=1.0, activation="sigmoid").scores[0]
-    assert found == pytest.approx(GREAT_BOUND * float(exact), rel=4e-15 * max(1.0, abs(a)))
-    assert found > 0
+    result = great_scores(np.array([[a, b]]), np.array([0]), temperature=1.0, activation="sigmoid").scores[0]
+    assert result == pytest.approx(GREAT_BOUND * float(exact), rel=4e-15 * max(1.0, abs(a)))
+    assert result > 0
 
 
 def test_float32_evaluation_loses_what_is_kept_and_the_sample_is_called_saturated() -> None:
     z = np.array([[30.0, 25.0]], dtype=np.float32)
     single = np.float32(1) / (np.float32(1) + np.exp(-z))
     assert single[0, 0] - single[0, 1] == 0.0
-    found = great_scores(z, np.array([0]), temperature=1.0, activation="sigmoid")
-    assert 1e-11 < found.scores[0] < 2e-11
-    assert found.saturated[0]
+    great = great_scores(z, np.array([0]), temperature=1.0, activation="sigmoid")
+    assert 1e-11 < great.scores[0] < 2e-11
+    assert great.saturated[0]
 
 
 def test_saturated_wherever_float32_gives_the_ends() -> None:
@@ -90,13 +90,13 @@ def test_saturated_wherever_float32_gives_the_ends() -> None:
     z = -np.sort(-z, axis=1)
     single = np.float32(1) / (np.float32(1) + np.exp(-z))
     margin = single[:, 0] - single[:, 1]
-    found = great_scores(z, np.zeros(3000, dtype=int), temperature=1.0, activation="sigmoid")
-    at_end = found.correct & ((margin == 0) | (margin == 1))
+    great = great_scores(z, np.zeros(3000, dtype=int), temperature=1.0, activation="sigmoid")
+    at_end = great.correct & ((margin == 0) | (margin == 1))
     assert at_end.sum() > 50
-    assert found.saturated[at_end].all()
+    assert great.saturated[at_end].all()
     np.testing.assert_array_equal(
-        found.saturated,
-        (found.scores <= GREAT_BOUND * SATURATION) & found.correct | (found.scores >= GREAT_BOUND * (1 - SATURATION)),
+        great.saturated,
+        (great.scores <= GREAT_BOUND * SATURATION) & great.correct | (great.scores >= GREAT_BOUND * (1 - SATURATION)),
     )
     assert not great_scores(
         np.array([[2.0, 0.0]]), np.array([0]), temperature=1.0, activation="sigmoid"
@@ -106,23 +106,23 @@ def test_saturated_wherever_float32_gives_the_ends() -> None:
 def test_ties_mistakes_and_non_finite_logits_score_nothing() -> None:
     z = np.array([[1, 1, 0], [0, 2, 1], [np.nan, 0, 5], [np.inf, 0, 0], [3, -np.inf, 0], [3, 1, 0]], dtype=np.float32)
     for activation in ACTIVATIONS:
-        found = great_scores(z, np.zeros(6, dtype=int), temperature=1.0, activation=activation)
-        np.testing.assert_array_equal(found.correct, [False] * 5 + [True])
-        np.testing.assert_array_equal(found.finite, [True, True, False, False, False, True])
+        great = great_scores(z, np.zeros(6, dtype=int), temperature=1.0, activation=activation)
+        np.testing.assert_array_equal(great.correct, [False] * 5 + [True])
+        np.testing.assert_array_equal(great.finite, [True, True, False, False, False, True])
         np.testing.assert_array_equal(predictions(z), [0, 1, -1, -1, -1, 0])
-        assert (found.scores[:5] == 0).all()
-        assert found.scores[5] > 0
-        assert not found.saturated[:5].any()
+        assert (great.scores[:5] == 0).all()
+        assert great.scores[5] > 0
+        assert not great.saturated[:5].any()
 
 
 def test_extreme_temperatures_and_logits_stay_in_range() -> None:
     z = np.array([[3e38, -3e38], [1e-30, 0.0], [-700.0, -800.0], [800.0, 710.0], [3e38, 2.9e38]])
     for activation in ACTIVATIONS:
         for temperature in (1e-3, 1.0, 1e6):
-            found = great_scores(z, np.zeros(5, dtype=int), temperature=temperature, activation=activation)
-            assert np.isfinite(found.scores).all()
-            assert ((found.scores >= 0) & (found.scores <= GREAT_BOUND)).all()
-            assert found.correct.all()
+            great = great_scores(z, np.zeros(5, dtype=int), temperature=temperature, activation=activation)
+            assert np.isfinite(great.scores).all()
+            assert ((great.scores >= 0) & (great.scores <= GREAT_BOUND)).all()
+            assert great.correct.all()
 
 
 @given(st.integers(0, 10**6), st.sampled_from(ACTIVATIONS), st.floats(0.02, 20), st.floats(-50, 50))
@@ -163,8 +163,8 @@ def test_many_classes_are_chunked_alike() -> None:
 
 
 def test_no_samples_give_no_scores() -> None:
-    found = great_scores(np.zeros((0, 3)), np.zeros(0, dtype=int), temperature=1.0, activation="sigmoid")
-    assert found.scores.shape == found.correct.shape == (0,)
+    great = great_scores(np.zeros((0, 3)), np.zeros(0, dtype=int), temperature=1.0, activation="sigmoid")
+    assert great.scores.shape == great.correct.shape == (0,)
 
 
 @pytest.mark.parametrize(
@@ -189,23 +189,23 @@ def test_scores_whole() -> None:
     """Right, wrong, tied, not finite; types of all five columns."""
     z = np.array([[2.0, 0.0, 1.0], [0.0, 1.0, 3.0], [1.0, 1.0, 0.0], [np.nan, 0.0, 0.0]])
     for dtype in (np.float64, np.float32, np.float16):
-        found = great_scores(z.astype(dtype), np.array([0, 0, 1, 1]), temperature=1.0, activation="sigmoid")
+        great = great_scores(z.astype(dtype), np.array([0, 0, 1, 1]), temperature=1.0, activation="sigmoid")
         margin = 1 / (1 + math.exp(-2)) - 1 / (1 + math.exp(-1))
-        np.testing.assert_allclose(found.scores, [GREAT_BOUND * margin, 0, 0, 0], rtol=1e-14)
-        assert found.correct.tolist() == [True, False, False, False]
+        np.testing.assert_allclose(great.scores, [GREAT_BOUND * margin, 0, 0, 0], rtol=1e-14)
+        assert great.correct.tolist() == [True, False, False, False]
         assert predictions(z.astype(dtype)).tolist() == [0, 2, 0, -1]
-        assert found.finite.tolist() == [True, True, True, False]
-        assert found.saturated.tolist() == [False] * 4
-        kinds = [getattr(found, name).dtype for name in ("scores", "correct", "saturated", "finite")]
+        assert great.finite.tolist() == [True, True, True, False]
+        assert great.saturated.tolist() == [False] * 4
+        kinds = [getattr(great, name).dtype for name in ("scores", "correct", "saturated", "finite")]
         assert kinds == [np.float64, np.bool_, np.bool_, np.bool_]
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_no_samples_whole(activation: str) -> None:
-    found = great_scores(np.zeros((0, 3)), np.zeros(0, dtype=int), temperature=1.0, activation=activation)
-    kinds = [getattr(found, name).dtype for name in ("scores", "correct", "saturated", "finite")]
+    great = great_scores(np.zeros((0, 3)), np.zeros(0, dtype=int), temperature=1.0, activation=activation)
+    kinds = [getattr(great, name).dtype for name in ("scores", "correct", "saturated", "finite")]
     assert kinds == [np.float64, np.bool_, np.bool_, np.bool_]
-    assert {getattr(found, name).shape for name in ("scores", "correct", "saturated", "finite")} == {(0,)}
+    assert {getattr(great, name).shape for name in ("scores", "correct", "saturated", "finite")} == {(0,)}
     free = offset_free_scores(np.zeros((0, 3)), np.zeros(0, dtype=int), temperature=1.0, activation=activation)
     assert free.shape == (0,)
 
@@ -242,12 +242,12 @@ def test_margins_whole() -> None:
     logits = np.array(
         [[1, 3, 2], [5, 1, 5], [0, 1, 2], [np.inf, 0, 1], [4, 0, -np.inf], [0, np.nan, 1]], dtype=np.float32
     )
-    found = margins(logits, np.array([1, 0, 0, 1, 0, 0]))
-    assert found.own.tolist()[:5] == [3, 5, 0, 0, 4]
-    assert found.rival.tolist()[:5] == [2, 5, 2, np.inf, 0]
-    assert found.correct.tolist() == [True, False, False, False, False, False]
-    assert found.finite.tolist() == [True, True, True, False, False, False]
-    assert (found.own.dtype, found.rival.dtype) == (np.float64, np.float64)
+    split = margins(logits, np.array([1, 0, 0, 1, 0, 0]))
+    assert split.own.tolist()[:5] == [3, 5, 0, 0, 4]
+    assert split.rival.tolist()[:5] == [2, 5, 2, np.inf, 0]
+    assert split.correct.tolist() == [True, False, False, False, False, False]
+    assert split.finite.tolist() == [True, True, True, False, False, False]
+    assert (split.own.dtype, split.rival.dtype) == (np.float64, np.float64)
     before = logits.copy()
     margins(logits, np.array([1, 0, 0, 1, 0, 0]))
     np.testing.assert_array_equal(logits, before)
@@ -274,26 +274,26 @@ def test_what_saturates_at_the_last_bit() -> None:
 
 def test_softmax_margins_by_hand() -> None:
     logits = np.array([[2.0, 0.0, 1.0], [500.0, 0.0, -500.0]])
-    found = softmax_margin(logits, np.array([2.0, 500.0]), np.array([1.0, 0.0]), 2.0)
+    result = softmax_margin(logits, np.array([2.0, 500.0]), np.array([1.0, 0.0]), 2.0)
     e = np.exp(logits[0] / 2)
-    assert found[0] == pytest.approx((e[0] - e[2]) / e.sum(), rel=1e-14)
-    assert found[1] == 1.0
+    assert result[0] == pytest.approx((e[0] - e[2]) / e.sum(), rel=1e-14)
+    assert result[1] == 1.0
     huge = softmax_margin(np.array([[1e308, -1e308]]), np.array([1e308]), np.array([-1e308]), 1.0)
     assert huge.tolist() == [1.0]
 
 
 def test_logits_of_half_precision_are_taken_as_single() -> None:
-    found, labels = check_logits(np.zeros((2, 3), dtype=np.float16), np.array([0, 1], dtype=np.uint8))
-    assert (found.dtype, labels.dtype) == (np.float32, np.int64)
+    result, labels = check_logits(np.zeros((2, 3), dtype=np.float16), np.array([0, 1], dtype=np.uint8))
+    assert (result.dtype, labels.dtype) == (np.float32, np.int64)
     assert check_logits(np.zeros((2, 2)), np.array([0, 1]))[0].dtype == np.float64
     assert check_logits([[0.0, 1.0]], [0])[0].shape == (1, 2)  # type: ignore[arg-type]
 
 
 def test_offset_free_scores_by_hand() -> None:
     z = np.array([[5.0, 4.0, 3.0], [np.inf, 0.0, 0.0]], dtype=np.float32)
-    found = offset_free_scores(z, np.array([0, 0]), temperature=2.0, activation="sigmoid")
-    assert found[0] == pytest.approx(GREAT_BOUND * (1 / (1 + math.exp(-0.5)) - 0.5), rel=1e-14)
-    assert found[1] == 0.0
+    result = offset_free_scores(z, np.array([0, 0]), temperature=2.0, activation="sigmoid")
+    assert result[0] == pytest.approx(GREAT_BOUND * (1 / (1 + math.exp(-0.5)) - 0.5), rel=1e-14)
+    assert result[1] == 0.0
     huge = offset_free_scores(np.full((1, 3), 1e308), np.array([0]), temperature=1.0, activation="sigmoid")
     assert huge.tolist() == [0.0]
     logits, labels = sample(9, 20, 5)
@@ -306,6 +306,6 @@ def test_offset_free_scores_by_hand() -> None:
 
 def test_predictions_whole() -> None:
     z = np.array([[1, 3, 2], [5, 1, 5], [0, 1, 2], [np.inf, 0, 1], [4, 0, -np.inf], [0, np.nan, 1]], dtype=np.float32)
-    found = predictions(z)
-    assert found.tolist() == [1, 0, 2, -1, -1, -1] and found.dtype == np.int64
+    result = predictions(z)
+    assert result.tolist() == [1, 0, 2, -1, -1, -1] and result.dtype == np.int64
     assert predictions(np.zeros((0, 3))).tolist() == []

@@ -13,35 +13,35 @@ from services.records import Estimate
 
 def test_mean_spread_and_the_t_interval_of_scipy() -> None:
     values = [0.50, 0.52, 0.57]
-    found = over_seeds([Estimate(value, value, value) for value in values])
+    result = over_seeds([Estimate(value, value, value) for value in values])
     low, high = stats.t.interval(0.95, 2, loc=np.mean(values), scale=stats.sem(values))
-    assert (found.mean.value, found.spread) == (pytest.approx(np.mean(values)), pytest.approx(np.std(values, ddof=1)))
-    assert (found.mean.low, found.mean.high) == (pytest.approx(low), pytest.approx(high))
+    assert (result.mean.value, result.spread) == (pytest.approx(np.mean(values)), pytest.approx(np.std(values, ddof=1)))
+    assert (result.mean.low, result.mean.high) == (pytest.approx(low), pytest.approx(high))
 
 
 def test_the_networks_own_intervals_are_added() -> None:
-    found = over_seeds([Estimate(0.5, 0.4, 0.65), Estimate(0.5, 0.4, 0.65)]).mean
-    assert (found.low, found.value, found.high) == (pytest.approx(0.4), 0.5, pytest.approx(0.65))
+    result = over_seeds([Estimate(0.5, 0.4, 0.65), Estimate(0.5, 0.4, 0.65)]).mean
+    assert (result.low, result.value, result.high) == (pytest.approx(0.4), 0.5, pytest.approx(0.65))
 
 
 def test_one_network_keeps_its_interval_and_has_no_spread() -> None:
-    one = Estimate(0.5, 0.4, 0.6)
-    assert over_seeds([one]).mean is one and over_seeds([one]).spread is None
+    first = Estimate(0.5, 0.4, 0.6)
+    assert over_seeds([first]).mean is first and over_seeds([first]).spread is None
 
 
 def test_a_network_without_a_value_leaves_the_mean_undefined() -> None:
-    found = over_seeds([Estimate(0.5), Estimate(None, reason="all scores 0")])
-    assert found.mean == Estimate(None, reason="undefined for 1 of 2 networks: all scores 0") and found.spread is None
+    result = over_seeds([Estimate(0.5), Estimate(None, reason="all scores 0")])
+    assert result.mean == Estimate(None, reason="undefined for 1 of 2 networks: all scores 0") and result.spread is None
 
 
 def test_a_side_that_one_network_lacks_is_unknown() -> None:
-    found = over_seeds([Estimate(0.5, 0.4), Estimate(0.6, 0.5, 0.7)]).mean
-    assert found.high is None and found.low is not None
+    result = over_seeds([Estimate(0.5, 0.4), Estimate(0.6, 0.5, 0.7)]).mean
+    assert result.high is None and result.low is not None
 
 
 def test_limits_stay_in_the_range_of_the_metric() -> None:
-    found = over_seeds([Estimate(0.95, 0.9, 0.99), Estimate(0.99, 0.94, 1.0)], least=0.0, most=1.0).mean
-    assert found.high == 1.0 and 0.0 < found.low < 0.95
+    result = over_seeds([Estimate(0.95, 0.9, 0.99), Estimate(0.99, 0.94, 1.0)], least=0.0, most=1.0).mean
+    assert result.high == 1.0 and 0.0 < result.low < 0.95
 
 
 def test_no_network_is_refused() -> None:
@@ -54,21 +54,23 @@ def test_the_limits_cover_the_mean_over_all_seeds() -> None:
     inside = 0
     for _ in range(400):
         values = draw.normal(0.6, 0.02, 3)
-        found = over_seeds([Estimate(float(value), float(value), float(value)) for value in values]).mean
-        inside += bool(found.low <= 0.6 <= found.high)
+        result = over_seeds([Estimate(float(value), float(value), float(value)) for value in values]).mean
+        inside += bool(result.low <= 0.6 <= result.high)
     assert 364 <= inside <= 396, "95 % of 400 within four standard deviations"
 
 
 def test_means_over_seeds_whole() -> None:
     networks = [Estimate(0.5, 0.45, 0.55), Estimate(0.6, 0.5, 0.7), Estimate(0.7, 0.65, 0.8)]
     margin = stats.t.ppf(0.95, 2) * 0.1 / 3**0.5
-    found = over_seeds(networks, delta=0.1)
-    assert found.spread == pytest.approx(0.1)
-    assert found.mean == Estimate(pytest.approx(0.6), pytest.approx(1.6 / 3 - margin), pytest.approx(2.05 / 3 + margin))
+    result = over_seeds(networks, delta=0.1)
+    assert result.spread == pytest.approx(0.1)
+    assert result.mean == Estimate(
+        pytest.approx(0.6), pytest.approx(1.6 / 3 - margin), pytest.approx(2.05 / 3 + margin)
+    )
     assert over_seeds(networks) == over_seeds(networks, delta=0.05)
     assert over_seeds(networks, least=0.4, most=0.8).mean == Estimate(pytest.approx(0.6), 0.4, 0.8)
-    assert over_seeds(networks, delta=0.1, least=0.3, most=0.9).mean == found.mean
-    assert {type(part) for part in (found.spread, found.mean.value)} == {float}
+    assert over_seeds(networks, delta=0.1, least=0.3, most=0.9).mean == result.mean
+    assert {type(part) for part in (result.spread, result.mean.value)} == {float}
 
 
 def test_undefined_networks_whole() -> None:
@@ -79,7 +81,7 @@ def test_undefined_networks_whole() -> None:
     )
     assert over_seeds([Estimate(None), Estimate(0.1)]).mean.reason == "undefined for 1 of 2 networks"
     assert over_seeds([Estimate(None)]) == Seeds(Estimate(None), None)
-    one = Estimate(0.5, 0.4, 0.6)
-    assert over_seeds([one]) == Seeds(one, None)
+    first = Estimate(0.5, 0.4, 0.6)
+    assert over_seeds([first]) == Seeds(first, None)
     sides = over_seeds([Estimate(0.5, None, 0.6), Estimate(0.5, 0.4, 0.6)]).mean
     assert (sides.low, sides.high) == (None, pytest.approx(0.6))

@@ -76,9 +76,9 @@ def test_interpolated_means_equal_direct_evaluation(case: str, activation: str) 
 def test_any_temperatures_in_any_order() -> None:
     logits, labels = CASES["ordinary"]
     for temperatures in ([3.0, 0.7, 0.35, 6.0, 1.0, 0.7], [2.0**i for i in range(-6, 5)], [0.3], []):
-        found = class_sums(logits, labels, 10, temperatures=np.array(temperatures), activation="softmax")
+        sums = class_sums(logits, labels, 10, temperatures=np.array(temperatures), activation="softmax")
         exact = direct(logits, labels, 10, np.array(temperatures), "softmax").reshape(len(temperatures), 10)
-        np.testing.assert_allclose(found, exact, atol=1e-5)
+        np.testing.assert_allclose(sums, exact, atol=1e-5)
 
 
 @settings(max_examples=15, deadline=None)
@@ -111,8 +111,8 @@ def test_limits_of_the_temperature() -> None:
 def test_wrong_and_non_finite_samples_add_nothing() -> None:
     logits = np.array([[0, 1, 2], [np.nan, 5, 0], [1, 1, 0], [2, 0, 0]], dtype=np.float32)
     for activation in ("sigmoid", "softmax"):
-        found = class_sums(logits, np.array([0, 1, 1, 2]), 3, temperatures=np.array([0.5, 1]), activation=activation)
-        assert (found == 0).all()
+        sums = class_sums(logits, np.array([0, 1, 1, 2]), 3, temperatures=np.array([0.5, 1]), activation=activation)
+        assert (sums == 0).all()
 
 
 def test_nodes_double_exactly_and_interpolate_polynomials() -> None:
@@ -174,9 +174,9 @@ def lagrange(nodes: TemperatureNodes, temperature: float) -> list[float]:
 def test_interpolation_is_that_of_lagrange_also_at_the_nodes_and_the_ends() -> None:
     nodes = TemperatureNodes(0.5, 3, 5)
     probe = [0.5, 0.55, 0.999, 1.0, 1.001, 1.9, 2.0, 3.9, 4.0, float(nodes.temperatures[7])]
-    found = nodes.interpolation(np.array(probe))
-    assert found.shape == (10, 15)
-    np.testing.assert_allclose(found, [lagrange(nodes, t) for t in probe], atol=1e-12)
+    result = nodes.interpolation(np.array(probe))
+    assert result.shape == (10, 15)
+    np.testing.assert_allclose(result, [lagrange(nodes, t) for t in probe], atol=1e-12)
     beyond = [0.5 * (1 - 5e-10), 4 * (1 + 5e-10)]
     np.testing.assert_allclose(nodes.interpolation(beyond), [lagrange(nodes, t) for t in beyond], atol=1e-12)  # type: ignore[arg-type]
     np.testing.assert_array_equal(nodes.interpolation([1, 2]), nodes.interpolation(np.array([1.0, 2.0])))  # type: ignore[arg-type]
@@ -220,10 +220,10 @@ def test_partition_functions_are_sums_of_exponentials() -> None:
     right = np.flatnonzero(logits.argmax(axis=1) == labels)
     logits, labels = logits[right], labels[right]
     grid = np.array([8.0, 4.0, 2.0, 1.0, 0.5, 0.25, 0.125, 0.0625, 0.03125, 3.0, 0.7, 1.0])
-    found = partition_functions(logits, labels, grid)
+    result = partition_functions(logits, labels, grid)
     gaps = logits.astype(np.float64) - logits[np.arange(len(labels)), labels][:, None]
-    np.testing.assert_allclose(found, [np.exp(gaps / t).sum(axis=1) for t in grid], rtol=1e-6)
-    assert found.dtype == np.float64 and found.shape == (12, len(labels))
+    np.testing.assert_allclose(result, [np.exp(gaps / t).sum(axis=1) for t in grid], rtol=1e-6)
+    assert result.dtype == np.float64 and result.shape == (12, len(labels))
 
 
 def test_terms_are_dropped_only_where_they_are_negligible() -> None:
@@ -231,14 +231,14 @@ def test_terms_are_dropped_only_where_they_are_negligible() -> None:
     limit = 20.0 + math.log(2)
     for gap, kept in ((limit * 0.999, True), (limit * 1.001, False)):
         logits = np.array([[0.0, -gap]], dtype=np.float32)
-        (found,) = partition_functions(logits, np.array([0]), np.array([1.0]))
-        assert (found[0] > 1.0) is np.bool_(kept)
+        (result,) = partition_functions(logits, np.array([0]), np.array([1.0]))
+        assert (result[0] > 1.0) is np.bool_(kept)
 
 
 def test_chains_halve_and_are_cut_hottest_first() -> None:
     grid = np.array([2.0**-k for k in range(8)] + [3.0, 1.5, 0.7])
-    found = [[chain.tolist() for chain in chains] for chains in generations_of(grid)]
-    assert found == [[[8, 9], [0, 1, 2, 3, 4, 5], [10]], [[6, 7]]]
+    results = [[chain.tolist() for chain in chains] for chains in generations_of(grid)]
+    assert results == [[[8, 9], [0, 1, 2, 3, 4, 5], [10]], [[6, 7]]]
     assert generations_of(np.zeros(0)) == []
     twice = [[chain.tolist() for chain in chains] for chains in generations_of(np.array([1.0, 2.0, 1.0]))]
     assert sorted(index for chains in twice for chain in chains for index in chain) == [0, 1, 2]
@@ -248,9 +248,9 @@ def test_a_walk_gives_every_temperature_of_its_chain_from_one_exponential() -> N
     flat = -np.array([0.1, 1.0, 3.0], dtype=np.float32)
     grid = np.array([4.0, 2.0, 1.0, 0.5, 0.25, 0.125])
     for size in range(1, 7):
-        given = {index: terms.copy() for index, terms in walk_down(flat, np.arange(size), grid)}
-        assert sorted(given) == list(range(size))
-        for index, terms in given.items():
+        inputs = {index: terms.copy() for index, terms in walk_down(flat, np.arange(size), grid)}
+        assert sorted(inputs) == list(range(size))
+        for index, terms in inputs.items():
             assert terms.dtype == np.float32
             np.testing.assert_allclose(terms, np.exp(flat.astype(np.float64) / grid[index]), rtol=3e-6)
 
@@ -280,7 +280,7 @@ def test_curves_whole() -> None:
 def test_a_curve_of_no_samples() -> None:
     nodes = TemperatureNodes(1.0, 1, 2)
     for activation in ("sigmoid", "softmax"):
-        found = ClassCurve.from_logits(np.zeros((0, 3)), np.zeros(0, int), 3, nodes=nodes, activation=activation)
-        assert found.sums.tolist() == [[0.0] * 3] * 2
-        assert found.counts.tolist() == found.correct.tolist() == [0, 0, 0]
-        assert found.counts.dtype == found.correct.dtype == np.int64
+        result = ClassCurve.from_logits(np.zeros((0, 3)), np.zeros(0, int), 3, nodes=nodes, activation=activation)
+        assert result.sums.tolist() == [[0.0] * 3] * 2
+        assert result.counts.tolist() == result.correct.tolist() == [0, 0, 0]
+        assert result.counts.dtype == result.correct.dtype == np.int64

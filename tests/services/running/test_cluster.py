@@ -68,19 +68,19 @@ def test_actors_and_this_process_give_the_same_numbers(tmp_path: Path) -> None:
     assert sum(r.forwards for r in receipts if isinstance(r, Receipt)) == 800
     with LocalRunner(Worker("cpu", 1, FACTORIES)) as local:
         list(local.run(tasks(tmp_path / "local")))
-    for one, other in zip(logits(tmp_path / "ray"), logits(tmp_path / "local"), strict=True):
-        assert one.tobytes() == other.tobytes()
+    for each, other in zip(logits(tmp_path / "ray"), logits(tmp_path / "local"), strict=True):
+        assert each.tobytes() == other.tobytes()
 
 
 def test_a_killed_worker_is_replaced_and_nothing_is_done_twice_or_lost(tmp_path: Path) -> None:
     with RayRunner(ASK) as runner:
-        seen = []
+        observed = []
         for receipt in runner.run(tasks(tmp_path, models=2, shards=4)):
-            seen.append(receipt.task)
-            if len(seen) == 1:
+            observed.append(receipt.task)
+            if len(observed) == 1:
                 pids = [ray.get(slot.actor.__ray_call__.remote(lambda worker: os.getpid())) for slot in runner.slots]
                 os.kill(pids[0], signal.SIGKILL)
-    assert sorted(seen, key=str) == sorted(tasks(tmp_path), key=str)
+    assert sorted(observed, key=str) == sorted(tasks(tmp_path), key=str)
     assert all(len(table) == 400 for table in logits(tmp_path))
 
 
@@ -97,13 +97,13 @@ def test_a_model_that_fails_is_told_and_the_others_go_on(tmp_path: Path) -> None
 
 def test_a_result_that_is_lost_without_a_death_is_made_again(tmp_path: Path) -> None:
     with RayRunner(ASK) as runner:
-        seen = []
+        observed = []
         for receipt in runner.run(tasks(tmp_path)):
-            seen.append(receipt.task)
-            if len(seen) == 1:
+            observed.append(receipt.task)
+            if len(observed) == 1:
                 for ref in [ref for slot in runner.slots for ref in slot.pending]:
                     ray.cancel(ref)
-    assert sorted(seen, key=str) == sorted(tasks(tmp_path), key=str)
+    assert sorted(observed, key=str) == sorted(tasks(tmp_path), key=str)
 
 
 def test_a_run_closed_early_leaves_nothing_to_the_next(tmp_path: Path) -> None:

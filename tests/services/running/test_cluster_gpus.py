@@ -66,10 +66,10 @@ def until(true: Callable[[], bool], seconds: float = 20.0) -> None:
 def test_a_share_packs_a_gpu_a_whole_one_pins_it_and_no_core_is_held(cards: None, share: float, workers: int) -> None:
     with RayRunner(Ask(gpus=share, wait_seconds=120)) as runner:
         assert runner.workers == workers
-        found = [result.facts for result in runner.run(tasks(4 * workers)) if isinstance(result, Receipt)]
-        assert len(found) == 4 * workers
-        assert {facts["device"] for facts in found} == {"cuda"}
-        of_worker = {facts["pid"]: facts["cards"] for facts in found}
+        results = [result.facts for result in runner.run(tasks(4 * workers)) if isinstance(result, Receipt)]
+        assert len(results) == 4 * workers
+        assert {facts["device"] for facts in results} == {"cuda"}
+        of_worker = {facts["pid"]: facts["cards"] for facts in results}
         pinned = Counter(card for held in of_worker.values() for card in held.split(","))
         assert pinned == {"0": max(1, round(1 / share)), "1": max(1, round(1 / share))}
         left = {"CPU": 1.0}  # else four workers would have starved on one core

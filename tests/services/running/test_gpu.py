@@ -58,12 +58,12 @@ def test_attacks_and_draws_on_the_gpu_end_as_on_the_cpu() -> None:
     samples = open_samples(SampleSpec("sklearn:digits?split=test"))
     images, labels = torch.from_numpy(samples.images(0, 300)), torch.from_numpy(samples.labels[:300])
     for measure in (Pgd(epsilons=(0.05, 0.1)), Pr(radii=(0.2,), draws=50), Radius(draws=500)):
-        found = []
+        results = []
         for device in ("cuda", "cpu"):
             moved = network.to(device)
-            found.append(measure.from_model(moved, images.to(device), labels.to(device), np.arange(300), seed=0))
+            results.append(measure.from_model(moved, images.to(device), labels.to(device), np.arange(300), seed=0))
         for series in measure.series():
-            gpu, cpu = (columns[series.key].astype(float) for columns in found)
+            gpu, cpu = (columns[series.key].astype(float) for columns in results)
             assert (np.abs(gpu - cpu) > 0.03 * series.bound).mean() <= 0.02, series.key
             assert 0 < cpu.mean() < series.bound
 

@@ -87,9 +87,9 @@ def kill_one(kind: str) -> None:
 def processes(kind: str) -> list[int]:
     """Worker processes of this cluster by their title, one at least; others may run Ray on this machine too."""
     entries = [entry for entry in Path("/proc").iterdir() if entry.name.isdigit() and _title(entry).startswith(kind)]
-    found = [int(entry.name) for entry in entries if _descends(int(entry.name), os.getpid())]
-    assert found, f"no process {kind}"
-    return found
+    results = [int(entry.name) for entry in entries if _descends(int(entry.name), os.getpid())]
+    assert results, f"no process {kind}"
+    return results
 
 
 def _title(entry: Path) -> str:
@@ -121,14 +121,14 @@ def test_a_killed_trial_goes_on_from_its_last_epoch_to_the_same_weights(
         assert len(runner.data_refs) == 1
     begins = sorted(len([event for event in events if isinstance(event, Begun)]) for events in heard.values())
     assert begins == [1, 2]
-    for one in tasks:
-        events = heard[one.name]
+    for each in tasks:
+        events = heard[each.name]
         assert [event.point.epoch for event in events if isinstance(event, EpochDone)] == [0, 1, 2]
         again = [index for index, event in enumerate(events) if isinstance(event, Begun)][-1]
         assert events[again].done == sum(isinstance(event, EpochDone) for event in events[:again])
         assert isinstance(events[-1], TrialDone) and events[-1].report.state == "finished"
-        expected = in_process(one, data, tmp_path)
-        assert all(torch.equal(value, expected[name]) for name, value in weights(one).items())
+        expected = in_process(each, data, tmp_path)
+        assert all(torch.equal(value, expected[name]) for name, value in weights(each).items())
 
 
 def test_a_mapper_runs_beside_a_network_and_goes_on_when_its_worker_is_killed(
@@ -177,8 +177,8 @@ def test_a_trial_that_keeps_killing_its_workers_is_dropped_and_the_others_go_on(
     with RaySweep(ASK, data) as runner:
         events = list(runner.run(tasks))
     (failure,) = [event for event in events if isinstance(event, TaskFailure)]
-    where, _, found, remedy = failure.problems[0]
-    assert (failure.task.name, where, found) == ("deadly", "deadly", "3 workers that died on it")
+    where, _, result, remedy = failure.problems[0]
+    assert (failure.task.name, where, result) == ("deadly", "deadly", "3 workers that died on it")
     assert remedy == "look for the out-of-memory killer; lower recipe.batch or resources.trials"
     assert (tmp_path / "begins").read_text() == "0 1 1 "
     assert [event.task.name for event in events if isinstance(event, TrialDone)] == ["good"]
@@ -189,10 +189,10 @@ def test_two_workers_train_as_one_with_the_same_batch(tmp_path: Path, data: dict
     with RaySweep(replace(ASK, workers=1, gang=2), data) as runner:
         events = list(runner.run([shared]))
     assert [type(event).__name__ for event in events] == ["Begun", *["EpochDone"] * 3, "TrialDone"]
-    expected, found = in_process(shared, data, tmp_path), weights(shared)
-    for name, value in found.items():
+    expected, result = in_process(shared, data, tmp_path), weights(shared)
+    for name, value in result.items():
         assert torch.allclose(value, expected[name], atol=1e-4), name
-    moved = max(float((value - expected[name]).abs().max()) for name, value in found.items())
+    moved = max(float((value - expected[name]).abs().max()) for name, value in result.items())
     assert moved > 0, "sums in another order round otherwise"
     assert sorted(path.name for path in Path(shared.folder).iterdir()) == [MODEL, "progress.safetensors"]
 

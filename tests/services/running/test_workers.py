@@ -123,7 +123,7 @@ def hungry_onnx(path: Path) -> ModelSpec:
     values = {"start": (whole, [0]), "stop": (whole, [10]), "axis": (whole, [1]), "first": (whole, [0])}
     values |= {"three": (real, [3.0]), "most": (real, [48.0]), "two": (real, [2.0])}
     graph = helper.make_graph(
-        [helper.make_node(kind, given, made, **dict(*more)) for kind, given, made, *more in nodes],
+        [helper.make_node(kind, inputs, made, **dict(*more)) for kind, inputs, made, *more in nodes],
         "hungry",
         [helper.make_tensor_value_info("x", real, ["n", 1, 8, 8])],
         [helper.make_tensor_value_info("y", real, ["n", 10])],

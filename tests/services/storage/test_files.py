@@ -52,10 +52,10 @@ def test_a_missing_file_and_an_unknown_protocol_are_named(tmp_path: Path) -> Non
 @pytest.mark.parametrize("below", ["", "/a", "/a/b"])
 def test_a_file_where_a_folder_is_needed_is_told_in_plain_words(tmp_path: Path, below: str) -> None:
     (tmp_path / "file").write_text("x")
-    told = "found a file stands where a folder is needed; move that file, or name another folder"
-    with pytest.raises(StorageError, match=told):
+    message = "found a file stands where a folder is needed; move that file, or name another folder"
+    with pytest.raises(StorageError, match=message):
         files.require_writable(f"{tmp_path}/file{below}", "storage")
-    with pytest.raises(StorageError, match=told):
+    with pytest.raises(StorageError, match=message):
         files.write_bytes(f"{tmp_path}/file{below}/x.bin", b"1")
     with pytest.raises(StorageError, match=r"expected a readable file, found (Not a directory|No such file)"):
         files.read_bytes(f"{tmp_path}/file/x.bin")

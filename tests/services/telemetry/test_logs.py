@@ -50,10 +50,10 @@ def test_planted_secrets_appear_in_no_line(form: logs.Form, capsys: pytest.Captu
 
 
 def test_paths_modes_and_short_values_are_no_secrets() -> None:
-    found = secrets_of(PLANTED)
-    assert "/etc/ray/token" not in found
-    assert not {"token", "1", ""} & set(found)
-    assert {"hunter2-swordfish", "p@ss-w0rd", "p%40ss-w0rd"} <= set(found)
+    result = secrets_of(PLANTED)
+    assert "/etc/ray/token" not in result
+    assert not {"token", "1", ""} & set(result)
+    assert {"hunter2-swordfish", "p@ss-w0rd", "p%40ss-w0rd"} <= set(result)
 
 
 def test_a_json_line_is_one_object_with_its_context(capsys: pytest.CaptureFixture[str]) -> None:
@@ -62,10 +62,10 @@ def test_a_json_line_is_one_object_with_its_context(capsys: pytest.CaptureFixtur
         logs.event(LOG, logging.INFO, "two\nlines", shards=3)
         LOG.debug("not at this level")
     LOG.info("outside")
-    one, two = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
-    time = one.pop("time")
+    first, two = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    time = first.pop("time")
     assert time.endswith("+00:00")
-    assert one == {
+    assert first == {
         "level": "info",
         "logger": "classwise.test",
         "message": "two\nlines",

@@ -73,9 +73,9 @@ def test_hostile_texts_cost_no_time() -> None:
 
 
 def test_a_message_is_of_bounded_length_and_turns_no_text_around() -> None:
-    told = Problem("a\x1b[2J", "b\u202egnp", "c" * 5_000, "d\ne")
-    assert (told.where, told.expected, told.remedy) == ("a\\x1b[2J", "b\\u202egnp", "d\ne")
-    assert len(told.found) == MOST
+    output = Problem("a\x1b[2J", "b\u202egnp", "c" * 5_000, "d\ne")
+    assert (output.where, output.expected, output.remedy) == ("a\\x1b[2J", "b\\u202egnp", "d\ne")
+    assert len(output.found) == MOST
 
 
 def test_a_password_that_a_library_quotes_without_its_scheme() -> None:

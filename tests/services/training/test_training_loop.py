@@ -156,9 +156,9 @@ def test_a_run_stopped_between_epochs_goes_on_to_the_same_weights(name: str, ave
 
 def trajectory(**options: Any) -> tuple[TrainReport, list[dict[str, torch.Tensor]], nn.Module]:
     """A run, its own weights after each epoch, and the network with the weights that it returned."""
-    net, seen = network(norm=True), []
-    report = run(net, on_epoch=lambda _: seen.append(weights(net)), epochs=5, **options)
-    return report, seen, net
+    net, observed = network(norm=True), []
+    report = run(net, on_epoch=lambda _: observed.append(weights(net)), epochs=5, **options)
+    return report, observed, net
 
 
 HELD: dict[str, Any] = {"validation": samples(80, 1), "attack": {"epsilon": 0.12, "step": 0.04, "steps": 4}, "lr": 0.3}
@@ -339,9 +339,9 @@ def test_selected_weights_that_cannot_be_read_just_now_cost_no_progress(tmp_path
     path = tmp_path / checkpoints.MODEL
     kept = path.rename(tmp_path / "kept")
     path.symlink_to(path)  # root reads whatever the permissions; nobody opens a link to itself
-    with pytest.raises(StorageError, match="a readable file") as told:
+    with pytest.raises(StorageError, match="a readable file") as output:
         run(network(), epochs=1, storage=str(tmp_path))
-    assert not told.value.problems[0].remedy
+    assert not output.value.problems[0].remedy
     kept.replace(path)
     assert run(network(), epochs=1, storage=str(tmp_path)).resumed_at == 1
 
@@ -376,7 +376,7 @@ def test_malformed_data_is_named_before_training(change: Any, match: str) -> Non
 
 def test_bfloat16_and_channels_last_train_close_to_plain() -> None:
     knobs: list[dict[str, Any]] = [{}, {"precision": "bfloat16"}, {"channels_last": True}]
-    losses = [run(network(), epochs=1, **one).records[0].loss_sum for one in knobs]
+    losses = [run(network(), epochs=1, **each).records[0].loss_sum for each in knobs]
     assert losses[1] == pytest.approx(losses[0], rel=0.05) and losses[1] != losses[0]
     assert losses[2] == pytest.approx(losses[0], rel=1e-3)
 

@@ -27,10 +27,10 @@ def test_the_parts_of_a_batch_are_the_batch_of_one_worker(count: int, batch: int
 
 
 def test_counts_of_workers_are_added_and_unknown_stays_unknown() -> None:
-    one = ClassCounts((2, 3), (1, 2), None, (0.5, 0.25))
+    first = ClassCounts((2, 3), (1, 2), None, (0.5, 0.25))
     two = ClassCounts((1, 0), (1, 0), (0, 0), (0.5, 0.0))
-    assert added([one, two]) == ClassCounts((3, 3), (2, 2), None, (1.0, 0.25))
-    assert added([one]) is one
+    assert added([first, two]) == ClassCounts((3, 3), (2, 2), None, (1.0, 0.25))
+    assert added([first]) is first
 
 
 def test_one_worker_averages_with_nobody() -> None:

@@ -80,12 +80,12 @@ def test_evar_is_the_minimum_over_the_tilt(values: list[float], tail: float) -> 
         t = math.exp(log_t)
         return float(np.logaddexp.reduce(t * row) - math.log(len(row)) - math.log(tail)) / t
 
-    found = min(
+    result = min(
         optimize.minimize_scalar(bound, bounds=(low, low + 6), method="bounded", options={"xatol": 1e-10}).fun
         for low in range(-12, 12, 4)
     )
-    assert evar(values, tail) == pytest.approx(found, abs=1e-4)
-    assert evar(values, tail) <= found + 1e-6
+    assert evar(values, tail) == pytest.approx(result, abs=1e-4)
+    assert evar(values, tail) <= result + 1e-6
 
 
 @settings(max_examples=30, deadline=None)
@@ -115,7 +115,7 @@ def test_the_ball_is_kept_and_met_where_it_binds(values: list[float], radius: fl
 )
 def test_the_worst_distribution_beats_every_other_in_the_ball(ball: Any, spent: Any) -> None:
     values, radius = np.array([0.3, -0.2, 1.4, 0.9, 0.1]), 0.4
-    found = optimize.minimize(
+    result = optimize.minimize(
         lambda q: -q @ values,
         np.full(5, 0.2),
         bounds=[(1e-9, 1)] * 5,
@@ -126,7 +126,7 @@ def test_the_worst_distribution_beats_every_other_in_the_ball(ball: Any, spent: 
         options={"ftol": 1e-13, "maxiter": 500},
     )
     row = torch.from_numpy(values)[None]
-    assert total(ball(row, radius), row) == pytest.approx(-found.fun, abs=1e-6)
+    assert total(ball(row, radius), row) == pytest.approx(-result.fun, abs=1e-6)
 
 
 @pytest.mark.parametrize("radius", [0.0, 0.1, 0.5, 2.0])

@@ -83,7 +83,7 @@ def traversal(dimensions: int = 3) -> Traversal:
 @pytest.fixture
 def audit(gf_audit: AuditResult) -> AuditResult:
     """The published models, the first two with attributes."""
-    one, two = (
+    first, two = (
         replace(
             model,
             fairness=(gaps("sex", (0.1, 0.4, None)), gaps("age", (None, None))),
@@ -92,15 +92,15 @@ def audit(gf_audit: AuditResult) -> AuditResult:
         )
         for model in gf_audit.models[:2]
     )
-    return replace(gf_audit, models=(one, two, *gf_audit.models[2:4]))
+    return replace(gf_audit, models=(first, two, *gf_audit.models[2:4]))
 
 
 def test_metrics_carry_the_worst_decision_and_what_is_undefined_is_told(audit: AuditResult) -> None:
-    found = attribute_metrics(audit.models[0])
-    assert found["fairness/by-sex/eodd"] == 0.4 and found["fairness/by-sex/eodd_high"] == 1.0
-    assert not any(key.startswith("fairness/by-age") for key in found)
-    assert found["projection/tol/d002"] == pytest.approx(1.3) and found["projection/dev_high"] == 0.2
-    assert "projection/cou" not in found
+    result = attribute_metrics(audit.models[0])
+    assert result["fairness/by-sex/eodd"] == 0.4 and result["fairness/by-sex/eodd_high"] == 1.0
+    assert not any(key.startswith("fairness/by-age") for key in result)
+    assert result["projection/tol/d002"] == pytest.approx(1.3) and result["projection/dev_high"] == 0.2
+    assert "projection/cou" not in result
     content = child_content(audit, 0)
     assert content.metrics["generated_minus_test/great"] == 0.1 and content.metrics["generated/great"] == 0.5
     assert "fairness/by-age/dp: no samples that it needs in b" in content.tags["classwise.undefined"]
@@ -146,10 +146,10 @@ def test_names_are_escaped(audit: AuditResult) -> None:
 
 
 def test_pictures_of_attributes_are_drawn(audit: AuditResult) -> None:
-    found = pictures.attribute_charts(audit)
-    assert set(found) == {"fairness/by-sex", "projection"}  # of age nothing is defined
-    assert set(found["projection"]) == {"attribute_radar", "tolerance"}
-    dots = found["fairness/by-sex"]["gaps"]
+    result = pictures.attribute_charts(audit)
+    assert set(result) == {"fairness/by-sex", "projection"}  # of age nothing is defined
+    assert set(result["projection"]) == {"attribute_radar", "tolerance"}
+    dots = result["fairness/by-sex"]["gaps"]
     assert isinstance(dots, Dots) and len(dots.panels) == 4 and len(dots.categories) == 2
     own = pictures.model_attribute_charts(audit.models[0])
     heat, flips = own["task_by_attribute"], own["boundaries_projection"]
@@ -158,7 +158,7 @@ def test_pictures_of_attributes_are_drawn(audit: AuditResult) -> None:
     assert heat.values[2][0] is None
     assert isinstance(flips, Heatmap) and flips.columns == ("-1.0", "-0.5", "+0.5", "+1.0")
     assert flips.rows[0] == "d002" and flips.values[0] == (20.0, 10.0, 30.0, 0.0)
-    for chart in (*found["projection"].values(), dots, *own.values()):
+    for chart in (*result["projection"].values(), dots, *own.values()):
         assert png_bytes(chart).startswith(b"\x89PNG")
 
 
@@ -192,11 +192,11 @@ def test_strips_mark_other_labels_and_the_flip_point(audit: AuditResult) -> None
 
 
 def test_a_traversal_comes_back_from_its_file_and_a_damaged_one_is_named() -> None:
-    given = traversal()
-    back = Traversal.from_bytes(given.to_bytes(), "t.npz")
+    inputs = traversal()
+    back = Traversal.from_bytes(inputs.to_bytes(), "t.npz")
     for name in ("dimensions", "positions", "images", "labels", "moves", "censored"):
-        np.testing.assert_array_equal(getattr(back, name), getattr(given, name))
-    for data in (b"", b"PK\x03\x04 broken", given.to_bytes()[:-40]):
+        np.testing.assert_array_equal(getattr(back, name), getattr(inputs, name))
+    for data in (b"", b"PK\x03\x04 broken", inputs.to_bytes()[:-40]):
         with pytest.raises(StorageError, match=r"t\.npz: expected a traversal"):
             Traversal.from_bytes(data, "t.npz")
 

@@ -96,6 +96,6 @@ def test_only_complete_audits_are_listed(small_audit: AuditResult, tmp_path: Pat
     for audit_id in ids:
         bundle.write_bundle(replace(small_audit, audit_id=audit_id), bundle.folder_of(base, "my fleet", audit_id))
     Path(bundle.folder_of(base, "my fleet", "20261130T000000Z-c")).mkdir(parents=True)
-    found = [bundle.read_bundle(folder).audit_id for folder in bundle.list_bundles(base, "my fleet")]
-    assert found == sorted(ids)
+    results = [bundle.read_bundle(folder).audit_id for folder in bundle.list_bundles(base, "my fleet")]
+    assert results == sorted(ids)
     assert bundle.list_bundles(base, "my-fleet") == []

@@ -21,11 +21,11 @@ from tracking.report.data import class_table
 
 def test_a_bundle_has_its_overview_beside_it(attacked_audit: AuditResult, tmp_path: Path) -> None:
     path = Path(bundle.write_bundle(attacked_audit, str(tmp_path)))
-    found = parsed_overview((tmp_path / OVERVIEW).read_bytes())
-    assert found is not None and found == overview_of(attacked_audit, path.stat().st_size)
-    assert list(found.lenses) == lenses(attacked_audit)
-    assert found.verdict == verdict_words(attacked_audit) and found.words == tuple(fleet_words(attacked_audit))
-    model, made = attacked_audit.models[0], found.models[0]
+    result = parsed_overview((tmp_path / OVERVIEW).read_bytes())
+    assert result is not None and result == overview_of(attacked_audit, path.stat().st_size)
+    assert list(result.lenses) == lenses(attacked_audit)
+    assert result.verdict == verdict_words(attacked_audit) and result.words == tuple(fleet_words(attacked_audit))
+    model, made = attacked_audit.models[0], result.models[0]
     assert (made.name, made.outcome, made.gates) == (model.spec.name, model.outcome, model.gates)
     series = made.find("great")
     assert series is not None and series.metrics == model.series[0].metrics and series.worst == model.series[0].worst
@@ -44,8 +44,8 @@ def test_its_size_does_not_grow_with_the_classes(make_audit: Callable[..., Audit
 
 def test_groups_come_back_from_the_table(hostile_audit: AuditResult, tmp_path: Path) -> None:
     bundle.write_bundle(hostile_audit, str(tmp_path))
-    found = overview_of(hostile_audit, 0)
-    for model, made in zip(hostile_audit.models, found.models, strict=True):
+    result = overview_of(hostile_audit, 0)
+    for model, made in zip(hostile_audit.models, result.models, strict=True):
         series = made.series[0]
         rows = read_groups(files.join(str(tmp_path), "tables", made.table), series.key, series.grouping)
         assert [row.group.score for row in rows] == [group.score for group in model.series[0].groups]
@@ -54,7 +54,7 @@ def test_groups_come_back_from_the_table(hostile_audit: AuditResult, tmp_path: P
         assert [row.close for row in rows] == [
             bool(flags & 2) for *_, flags in class_table(hostile_audit)["rows"][: len(rows)]
         ] or model is not hostile_audit.models[0]
-    assert read_groups(files.join(str(tmp_path), "tables", found.models[0].table), "none", "class") == []
+    assert read_groups(files.join(str(tmp_path), "tables", result.models[0].table), "none", "class") == []
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"schema_version": 1}'])

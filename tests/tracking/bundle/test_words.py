@@ -27,9 +27,9 @@ def test_the_published_fleet_in_words(gf_audit: AuditResult) -> None:
 
 
 def test_a_weakest_class_of_one_model_is_not_told_as_shared(gf_audit: AuditResult) -> None:
-    one = gf_audit.models[0]
+    first = gf_audit.models[0]
     (other,) = [model for model in gf_audit.models if "cat" not in model.series[0].worst][:1]
-    assert "no two models share their weakest class" in " ".join(fleet_words(replace(gf_audit, models=(one, other))))
+    assert "no two models share their weakest class" in " ".join(fleet_words(replace(gf_audit, models=(first, other))))
 
 
 def test_names_of_several_words_are_quoted(gf_audit: AuditResult) -> None:
@@ -38,9 +38,9 @@ def test_names_of_several_words_are_quoted(gf_audit: AuditResult) -> None:
 
 
 def test_few_models_prove_no_correlation(gf_audit: AuditResult) -> None:
-    for count, told in ((4, False), (5, True)):
+    for count, message in ((4, False), (5, True)):
         few = replace(gf_audit, models=gf_audit.models[:count])
-        assert ("Spearman" in " ".join(fleet_words(few))) is told
+        assert ("Spearman" in " ".join(fleet_words(few))) is message
         assert "edge of the grid" in " ".join(fleet_words(few))
 
 
@@ -68,9 +68,9 @@ def test_a_class_that_is_never_right_is_not_said_to_have_no_samples(gf_audit: Au
     groups = (replace(result.groups[0], n=0, score=empty), replace(result.groups[1], n=0, n_all=0, score=empty))
     names = tuple(group.name for group in groups)
     series, groups = replace(result.series, conditional=True), (*groups, *result.groups[2:])
-    found = list(series_words(replace(result, series=series, groups=groups, missing=names)))
-    (without,) = [sentence for sentence in found if "No samples of" in sentence]
-    (wrong,) = [sentence for sentence in found if "correctly" in sentence]
+    items = list(series_words(replace(result, series=series, groups=groups, missing=names)))
+    (without,) = [sentence for sentence in items if "No samples of" in sentence]
+    (wrong,) = [sentence for sentence in items if "correctly" in sentence]
     assert names[1] in without and names[0] not in without and names[0] in wrong
 
 
@@ -88,8 +88,8 @@ def test_a_class_that_is_never_right_is_not_said_to_have_no_samples(gf_audit: Au
     ],
 )
 def test_gates_spelled_out(threshold: Any, words: str, gf_audit: AuditResult) -> None:
-    asked = Threshold(*threshold) if threshold else None
-    assert gate_words(gf_audit, GateResult("", Outcome.PASS, Estimate(1.0), "", asked)) == words
+    requested = Threshold(*threshold) if threshold else None
+    assert gate_words(gf_audit, GateResult("", Outcome.PASS, Estimate(1.0), "", requested)) == words
 
 
 def test_shares_in_words() -> None:
@@ -133,6 +133,6 @@ def test_intervals_in_words(estimate: Estimate, text: str) -> None:
 
 
 def test_an_undefined_temperature_has_its_reason() -> None:
-    found = CalibrationResult("fleet-accuracy", None, reason="two models only")
-    assert list(calibration_words(found)) == ["No temperature was chosen (fleet-accuracy): two models only."]
+    calibration = CalibrationResult("fleet-accuracy", None, reason="two models only")
+    assert list(calibration_words(calibration)) == ["No temperature was chosen (fleet-accuracy): two models only."]
     assert not list(calibration_words(CalibrationResult("fixed", None, reason="no GREAT score is measured")))

@@ -129,8 +129,8 @@ def test_models_of_different_threat_models_are_marked_in_the_reranking(small_aud
     first, *others = small_audit.models
 
     def drawn(*threats: ThreatModel | None) -> Lines:
-        given = zip(small_audit.models, [*threats, None, None, None], strict=False)
-        models = tuple(replace(one, spec=replace(one.spec, threat_model=threat)) for one, threat in given)
+        inputs = zip(small_audit.models, [*threats, None, None, None], strict=False)
+        models = tuple(replace(each, spec=replace(each.spec, threat_model=threat)) for each, threat in inputs)
         chart = views.reranking(replace(small_audit, models=models), "great")
         assert isinstance(chart, Lines)
         return chart
@@ -168,7 +168,7 @@ def test_counts_and_ranks_have_whole_ticks(gf_audit: AuditResult) -> None:
 
 def test_headings_of_groups_say_the_attribute_once(small_audit: AuditResult) -> None:
     models = [
-        replace(model, series=tuple(replace(one, grouping="brightness") for one in model.series))
+        replace(model, series=tuple(replace(each, grouping="brightness") for each in model.series))
         for model in small_audit.models
     ]
     chart = views.heatmap(replace(small_audit, models=tuple(models)), "great/by-brightness")

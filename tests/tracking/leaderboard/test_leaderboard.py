@@ -145,8 +145,8 @@ def test_marks_tell_front_separation_and_source(make_board: Make) -> None:
     entries = (*board.entries[:3], replace(board.entries[3], source="others"))
     marks = ((1, True, True), (2, None, False), (3, False, True), (None, None, None))
     standings = tuple(
-        replace(one, place=place, with_leader=near, front=front)
-        for one, (place, near, front) in zip(board.standings, marks, strict=True)
+        replace(each, place=place, with_leader=near, front=front)
+        for each, (place, near, front) in zip(board.standings, marks, strict=True)
     )
     lines = printed(replace(board, entries=entries, standings=standings))
     firsts = [line.split()[0] for line in lines if " model 0" in line]

@@ -42,9 +42,9 @@ class Page(HTMLParser):
 
 
 def embedded(text: str) -> dict[str, Any]:
-    found = re.search(r'id="data">(.*?)</script>', text, re.S)
-    assert found
-    data: dict[str, Any] = json.loads(found[1])
+    rows = re.search(r'id="data">(.*?)</script>', text, re.S)
+    assert rows
+    data: dict[str, Any] = json.loads(rows[1])
     return data
 
 
@@ -141,8 +141,8 @@ def by_python(board: Board, entries: Sequence[Entry], weights: Sequence[float]) 
     options = {"names": names, "weights": weights, "lower_is_better": lower}
     scores = composite(table(keys, 0), low=table(keys, 1), high=table(keys, 2), **options).scores
     front = pareto_front(table(board.criteria, 0), [False] * len(board.criteria))
-    told = zip(entries, scores, places(scores), with_leader(scores), front, strict=True)
-    return {entry.name: tuple(rest) for entry, *rest in told}
+    output = zip(entries, scores, places(scores), with_leader(scores), front, strict=True)
+    return {entry.name: tuple(rest) for entry, *rest in output}
 
 
 def agree(rows: list[dict[str, Any]], expected: dict[str, tuple[Any, ...]]) -> None:
@@ -192,18 +192,18 @@ def test_the_scale_is_that_of_the_rows_shown(quiet: Any, make_board: Make, tmp_p
 def test_a_range_wider_than_the_scale_is_told_as_that(quiet: Any, make_board: Make, tmp_path: Path) -> None:
     board = make_board(2, metrics=1)
     close = [
-        replace(one, numbers={**one.numbers, "clean/aggregate": Estimate(0.5 + place / 1e4, 0.4, 0.6)})
-        for place, one in enumerate(board.entries)
+        replace(each, numbers={**each.numbers, "clean/aggregate": Estimate(0.5 + place / 1e4, 0.4, 0.6)})
+        for place, each in enumerate(board.entries)
     ]
     opened(quiet, [replace(board, entries=tuple(close))], tmp_path)
-    told = (
+    message = (
         "return [...document.querySelectorAll('#rows .score')]"
         ".map(c => [c.querySelector('.remark').textContent, c.querySelector('.range').className])"
     )
-    assert quiet.execute_script(told) == [["wider than the scale", "range below above"]] * 2
+    assert quiet.execute_script(message) == [["wider than the scale", "range below above"]] * 2
     assert "const SAME" in (text := quiet.page_source) and f"SCALE = [{SCALE[0]}, {SCALE[1]}]" in text
     opened(quiet, [make_board(2, metrics=1)], tmp_path)
-    assert all(" to " in remark for remark, _ in quiet.execute_script(told))
+    assert all(" to " in remark for remark, _ in quiet.execute_script(message))
 
 
 def test_no_weight_and_one_row_are_said_and_not_ranked(quiet: Any, make_board: Make, tmp_path: Path) -> None:
@@ -222,10 +222,10 @@ def test_no_weight_and_one_row_are_said_and_not_ranked(quiet: Any, make_board: M
 def test_columns_sort_both_ways_with_gaps_last(quiet: Any, make_board: Make, tmp_path: Path) -> None:
     opened(quiet, [make_board(12)], tmp_path)
     press = "document.querySelectorAll('#rows thead button')[arguments[0]].click()"
-    told = "return [...document.querySelectorAll('#rows thead th')].map(th => th.getAttribute('aria-sort'))"
+    message = "return [...document.querySelectorAll('#rows thead th')].map(th => th.getAttribute('aria-sort'))"
     quiet.execute_script(press, 4)
     values = [row["numbers"][1] for row in quiet.execute_script(ROWS)]
-    assert values[-1] == "" and quiet.execute_script(told)[4] == "descending"
+    assert values[-1] == "" and quiet.execute_script(message)[4] == "descending"
     assert (down := [float(value) for value in values[:-1]]) == sorted(down, reverse=True)
     quiet.execute_script(press, 4)
     values = [row["numbers"][1] for row in quiet.execute_script(ROWS)]
@@ -257,19 +257,19 @@ def test_the_scatter_draws_every_known_point_with_its_interval_and_the_front(
         "return [...document.querySelectorAll('#scatter .mark')].map(m => [m.getAttribute('aria-label'),"
         "m.querySelectorAll('line').length, m.tabIndex, m.querySelector('path').getAttribute('fill')])"
     )
-    found = quiet.execute_script(marks)
+    value = quiet.execute_script(marks)
     front = by_python(board, board.entries, [1.0] * 3)
-    assert len(found) == 8 and {mark[1] for mark in found} == {2} and {mark[2] for mark in found} == {0}
-    for label, _, _, fill in found:
+    assert len(value) == 8 and {mark[1] for mark in value} == {2} and {mark[2] for mark in value} == {0}
+    for label, _, _, fill in value:
         assert (fill != "var(--bg)") == (front[label.split(":")[0]][3] is True)
     corners = quiet.execute_script(
         "const path = document.querySelector('#scatter .front').getAttribute('d');"
         "return [...path.matchAll(/H([\\d.]+) V/g)].length"
     )
     xy = np.array([[e.numbers[key].value for key in board.criteria[:2]] for e in board.entries[:8]], dtype=float)
-    assert corners == sum(one is True for one in pareto_front(xy, [False, False]))
+    assert corners == sum(each is True for each in pareto_front(xy, [False, False]))
     quiet.execute_script("document.querySelector('#scatter .mark').dispatchEvent(new Event('focus'))")
-    assert quiet.find_element("id", "point").text in {mark[0] for mark in found}
+    assert quiet.find_element("id", "point").text in {mark[0] for mark in value}
     assert quiet.execute_script("return document.querySelectorAll('#rows tr.lit').length") == 1
     quiet.execute_script(
         "const s = document.getElementById('up'); s.value = 'pr'; s.dispatchEvent(new Event('change'))"

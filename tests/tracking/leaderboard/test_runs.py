@@ -45,17 +45,17 @@ def store(
 
 
 def test_the_newest_run_of_each_model_in_each_setting_counts(store: str) -> None:
-    found = read_models(store)
-    told = {(m.experiment, m.name, m.digest[:2], m.audit_id) for m in found.models}
-    assert told == {
+    reading = read_models(store)
+    distinct = {(m.experiment, m.name, m.digest[:2], m.audit_id) for m in reading.models}
+    assert distinct == {
         ("robust", "erm", "5a", "2026-b"),
         ("robust", "pgd", "5a", "2026-b"),
         ("robust", "erm", "77", "2026-c"),
         ("other", "erm", "5a", "2026-d"),
     }
-    assert found.runs == 4, "the audit that a newer one of the same models replaces is not read"
-    assert set(found.experiments) >= {"robust", "other"}
-    assert next(m for m in found.models if m.audit_id == "2026-b" and m.name == "erm").numbers[
+    assert reading.runs == 4, "the audit that a newer one of the same models replaces is not read"
+    assert set(reading.experiments) >= {"robust", "other"}
+    assert next(m for m in reading.models if m.audit_id == "2026-b" and m.name == "erm").numbers[
         "clean/aggregate"
     ] == Estimate(0.8, pytest.approx(0.78), pytest.approx(0.82))
 
@@ -159,8 +159,8 @@ def test_filters(store: str, filters: dict[str, list[str]], names: set[str]) -> 
 
 
 def test_the_values_that_a_filter_could_have_asked_for(store: str) -> None:
-    found = read_values(store, ["method", "threat_model", "nothing"])
-    assert found == {"method": ["ERM", "PGD"], "threat_model": ["Linf 0.0313725", "not declared"], "nothing": []}
+    result = read_values(store, ["method", "threat_model", "nothing"])
+    assert result == {"method": ["ERM", "PGD"], "threat_model": ["Linf 0.0313725", "not declared"], "nothing": []}
 
 
 def test_runs_that_are_not_complete_or_not_of_models_are_left_out(
@@ -175,14 +175,14 @@ def test_runs_that_are_not_complete_or_not_of_models_are_left_out(
         client.create_run(experiment, tags=tags)
     deleted = client.create_run(experiment, tags={"classwise.role": "model", "classwise.complete": "true"})
     client.delete_run(deleted.info.run_id)
-    found = read_models(uri)
-    assert (found.models, found.runs) == ((), 0)
+    reading = read_models(uri)
+    assert (reading.models, reading.runs) == ((), 0)
 
 
 def test_the_measures_of_each_audit(store: str) -> None:
-    found = read_models(store).measures
-    assert found["2026-b"] == ["clean", {"name": "pgd", "restarts": 2}]
-    assert set(found) == {"2026-b", "2026-c", "2026-d"}
+    result = read_models(store).measures
+    assert result["2026-b"] == ["clean", {"name": "pgd", "restarts": 2}]
+    assert set(result) == {"2026-b", "2026-c", "2026-d"}
 
 
 def test_an_unknown_experiment_is_an_error_that_lists_those_that_exist(store: str) -> None:
@@ -219,8 +219,8 @@ def test_what_is_no_number_has_no_place() -> None:
 
 def test_an_undefined_number_keeps_its_reason_unless_there_is_one_after_all() -> None:
     undefined = {"a/nrgc": "all scores are 0", "a/wcr": "late", "a/class/c001_x": "no samples"}
-    found = by_keys({"a/wcr": 0.5}, undefined)
-    assert found == {"a/nrgc": Estimate(None, reason="all scores are 0"), "a/wcr": Estimate(0.5)}
+    numbers = by_keys({"a/wcr": 0.5}, undefined)
+    assert numbers == {"a/nrgc": Estimate(None, reason="all scores are 0"), "a/wcr": Estimate(0.5)}
 
 
 def test_what_is_known_between_two_shares_is_one_number() -> None:
@@ -231,16 +231,16 @@ def test_what_is_known_between_two_shares_is_one_number() -> None:
         "ge/probacc/u/certified/aggregate": 0.1,
         "ge/probacc/u/possible/aggregate": 0.1,
     }
-    found = by_keys(metrics)
-    assert found["probacc/u/aggregate"] == Estimate(0.7, 0.65, 0.8)
-    assert "ge/probacc/u/aggregate" not in found
+    numbers = by_keys(metrics)
+    assert numbers["probacc/u/aggregate"] == Estimate(0.7, 0.65, 0.8)
+    assert "ge/probacc/u/aggregate" not in numbers
     both = by_keys({**metrics, "probacc/u/possible/aggregate_high": 0.85})
     assert both["probacc/u/aggregate"].high == 0.85
 
 
 def test_a_series_whose_name_ends_like_a_limit_is_no_limit() -> None:
-    found = by_keys({"ge/mine_low": 0.1, "ge/other": 0.2, "ge/other_low": 0.1})
-    assert found == {"ge/mine_low": Estimate(0.1), "ge/other": Estimate(0.2, 0.1)}
+    numbers = by_keys({"ge/mine_low": 0.1, "ge/other": 0.2, "ge/other_low": 0.1})
+    assert numbers == {"ge/mine_low": Estimate(0.1), "ge/other": Estimate(0.2, 0.1)}
 
 
 def test_the_weakest_class_is_read_from_the_keys() -> None:

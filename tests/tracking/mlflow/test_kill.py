@@ -51,8 +51,8 @@ def test_a_killed_driver_is_closed_later_and_a_terminated_one_closes_itself(
     client = MlflowClient(uri)
 
     def states(experiment: str) -> set[str]:
-        found = client.get_experiment_by_name(experiment)
-        return {run.info.status for run in client.search_runs([found.experiment_id])}
+        result = client.get_experiment_by_name(experiment)
+        return {run.info.status for run in client.search_runs([result.experiment_id])}
 
     assert close_stale_runs(uri, "killed") == []
     killed.kill()
@@ -79,5 +79,5 @@ def test_a_driver_killed_while_it_makes_the_store_does_not_break_it(tmp_path: Pa
     process.kill()
     process.wait(30)
     assert [path.name for path in tmp_path.glob("*mlflow.db.new")] == [".mlflow.db.new"]
-    assert [found.name for found in connect(uri).search_experiments()] == ["Default"]
+    assert [each.name for each in connect(uri).search_experiments()] == ["Default"]
     assert list(tmp_path.glob("*mlflow.db.new*")) == []

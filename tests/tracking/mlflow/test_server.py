@@ -80,7 +80,7 @@ def test_a_leaderboard_is_read_from_the_server_and_from_its_database(
     models = {name: (tags if name == "a" else {}, {"clean": 0.9, "pgd20/linf-0.03137": 0.4}) for name in "abc"}
     runs = log_board(board_audit("board", models, fleet="board"), server, {"a": {"ge/clean": 0.1}})
     for uri in (server, postgres):
-        found = read_models(uri, experiments=["board"], page=2)
-        assert {model.run_id for model in found.models} == set(runs) and found.runs == 3
-        (one,) = read_models(uri, filters={"method": ["it's"], "dataset": ["mnist"]}).models
-        assert one.name == "a" and one.numbers["ge/clean"].value == 0.1 and one.count == 150
+        reading = read_models(uri, experiments=["board"], page=2)
+        assert {model.run_id for model in reading.models} == set(runs) and reading.runs == 3
+        (first,) = read_models(uri, filters={"method": ["it's"], "dataset": ["mnist"]}).models
+        assert first.name == "a" and first.numbers["ge/clean"].value == 0.1 and first.count == 150

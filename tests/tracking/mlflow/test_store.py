@@ -52,16 +52,16 @@ def test_parent_and_children_are_finished_and_linked(logged: LoggedRuns, client:
 
 def test_the_samples_are_a_dataset_with_their_digest(logged: LoggedRuns, client: Any, audit: AuditResult) -> None:
     for run_id in (logged.parent_run_id, *logged.child_run_ids):
-        (found,) = client.get_run(run_id).inputs.dataset_inputs
-        assert (found.dataset.name, found.dataset.digest) == (audit.samples.uri, audit.samples.digest)
-        assert json.loads(found.dataset.profile)["num_rows"] == audit.samples.count
+        (result,) = client.get_run(run_id).inputs.dataset_inputs
+        assert (result.dataset.name, result.dataset.digest) == (audit.samples.uri, audit.samples.digest)
+        assert json.loads(result.dataset.profile)["num_rows"] == audit.samples.count
 
 
 def paths(client: Any, run_id: str, folder: str = "") -> set[str]:
-    found: set[str] = set()
+    distinct: set[str] = set()
     for entry in client.list_artifacts(run_id, folder or None):
-        found |= paths(client, run_id, entry.path) if entry.is_dir else {entry.path}
-    return found
+        distinct |= paths(client, run_id, entry.path) if entry.is_dir else {entry.path}
+    return distinct
 
 
 def test_children_have_the_same_artifact_paths(logged: LoggedRuns, client: Any) -> None:
@@ -170,12 +170,12 @@ def test_no_run_stays_running_and_a_repeat_completes_it(
         patch.setattr(artifacts, "child_files", fail)
         with pytest.raises(type(fault)):
             log(broken, str(tmp_path), store)
-    found = runs_of(client, broken)
-    assert [run.info.status for run in found] == [status, status]
+    result = runs_of(client, broken)
+    assert [run.info.status for run in result] == [status, status]
     done = log(broken, str(tmp_path), store)
     after = runs_of(client, broken)
     assert len(after) == 3 and {run.info.status for run in after} == {"FINISHED"}
-    assert {run.info.run_id for run in found} <= {done.parent_run_id, *done.child_run_ids}
+    assert {run.info.run_id for run in result} <= {done.parent_run_id, *done.child_run_ids}
 
 
 @pytest.mark.usefixtures("no_artifacts")
@@ -218,8 +218,8 @@ def test_searches_go_on_after_the_first_page(audit: AuditResult, client: Any, st
     experiment = client.create_experiment("crowded")
     for index in range(12):
         client.create_run(experiment, tags={"classwise.audit_id": "many", "classwise.model_index": str(index)})
-    found = list(search(client, [experiment], "tags.`classwise.audit_id` = 'many'", page=5))
-    assert len({run.info.run_id for run in found}) == 12
+    items = list(search(client, [experiment], "tags.`classwise.audit_id` = 'many'", page=5))
+    assert len({run.info.run_id for run in items}) == 12
 
 
 @pytest.mark.usefixtures("no_artifacts")
@@ -233,9 +233,9 @@ def test_a_deleted_experiment_is_an_error_with_the_remedy(
 
 @pytest.mark.usefixtures("no_artifacts")
 def test_progress_counts_every_run(audit: AuditResult, store: str, tmp_path: Path) -> None:
-    seen: list[tuple[int, int]] = []
-    log(replace(audit, audit_id="progress"), str(tmp_path), store, on_progress=lambda *step: seen.append(step))
-    assert seen == [(1, 3), (2, 3), (3, 3)]
+    observed: list[tuple[int, int]] = []
+    log(replace(audit, audit_id="progress"), str(tmp_path), store, on_progress=lambda *step: observed.append(step))
+    assert observed == [(1, 3), (2, 3), (3, 3)]
 
 
 @pytest.mark.usefixtures("no_artifacts")

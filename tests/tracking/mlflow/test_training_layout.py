@@ -78,7 +78,7 @@ def test_every_epoch_has_its_step_and_undefined_values_are_left_out() -> None:
         *("validation/clean", "validation/robust", "validation/worst_class"),
         *(f"validation/class/c00{k}_kind_{k}" for k in (0, 2, 3)),
     }
-    assert all(found == [0, 1] for found in steps.values())
+    assert all(each == [0, 1] for each in steps.values())
     alone = {key for key, _, _ in curves(trial(), [point(0, 4, held=False)])}
     assert not any(key.startswith("validation/") for key in alone)
 
@@ -101,8 +101,8 @@ def mapper_trial(**changes: object) -> TrialResult:
 
 
 def test_a_mapper_is_told_by_its_reconstruction_its_latents_and_its_gaps() -> None:
-    found = mapper_trial()
-    content = trial_content(found)
+    result = mapper_trial()
+    content = trial_content(result)
     assert content.params["mapper.name"] == "conditional_gan" and content.params["mapper.width"] == "0.5"
     assert not any(key.startswith(("method.", "architecture.")) for key in content.params)
     assert content.tags["classwise.kind"] == "mapper" and content.tags["classwise.faithful"] == "false"
@@ -111,25 +111,25 @@ def test_a_mapper_is_told_by_its_reconstruction_its_latents_and_its_gaps() -> No
     wanted = {"reconstruction/mse": 0.02, "reconstruction/psnr": 17.0, "reconstruction/explained": 0.4}
     wanted |= {"latents/all": 10.0, "latents/active": 8.0, "mig/mean": 0.4, "mig/slant": 0.4}
     assert {key: content.metrics.get(key) for key in wanted} == wanted and "mig/width" not in content.metrics
-    assert found.chosen is not None
-    assert {key: value for key, value, step in curves(found, [found.chosen]) if step == 1} == {
+    assert result.chosen is not None
+    assert {key: value for key, value, step in curves(result, [result.chosen]) if step == 1} == {
         "train/loss": 0.5,
         "train/critic": 1.25,
         "validation/explained": 0.4,
         "rate": 0.01,
         "seconds": 2.0,
     }
-    row = sweep_rows(sweep(found))[0]
+    row = sweep_rows(sweep(result))[0]
     assert (row["explained"], row["reason"]) == (0.4, "does not reconstruct") and "clean" not in row
     assert trial_content(trial()).tags["classwise.kind"] == "network"
     assert "classwise.faithful" not in trial_content(trial()).tags
 
 
 def test_a_mapper_comes_back_from_disk_and_files_of_before_there_were_any_are_read(tmp_path: Path) -> None:
-    folder, found = str(tmp_path / "m"), mapper_trial()
-    assert found.chosen is not None
-    bundle.write_trial(found, [found.chosen], folder)
-    assert bundle.read_trial(folder) == found and bundle.read_curves(folder) == (found.chosen,)
+    folder, result = str(tmp_path / "m"), mapper_trial()
+    assert result.chosen is not None
+    bundle.write_trial(result, [result.chosen], folder)
+    assert bundle.read_trial(folder) == result and bundle.read_curves(folder) == (result.chosen,)
     bundle.write_trial(trial(), [point(0, 4)], folder)
     path = tmp_path / "m" / "trial.json"
     raw = json.loads(path.read_text())
@@ -141,11 +141,13 @@ def test_a_mapper_comes_back_from_disk_and_files_of_before_there_were_any_are_re
 
 
 def test_the_parent_is_told_once_for_the_same_trials() -> None:
-    one = sweep_content(sweep())
-    assert one.metrics["trials/finished"] == 1.0 and one.params == {}
-    assert one.tags["classwise.content"] == sweep_content(replace(sweep(), finished="later")).tags["classwise.content"]
+    first = sweep_content(sweep())
+    assert first.metrics["trials/finished"] == 1.0 and first.params == {}
+    assert (
+        first.tags["classwise.content"] == sweep_content(replace(sweep(), finished="later")).tags["classwise.content"]
+    )
     failed = sweep(trial(state="failed", chosen=None, selected=None, uri=""))
-    assert sweep_content(failed).tags["classwise.content"] != one.tags["classwise.content"]
+    assert sweep_content(failed).tags["classwise.content"] != first.tags["classwise.content"]
     assert parent_content("zoo").tags == {"classwise.sweep": "zoo", "classwise.role": "sweep"}
     assert sweep_rows(failed)[0] == {
         "trial": "pgd-cnn4-cats-s0",

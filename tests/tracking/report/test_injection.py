@@ -44,10 +44,10 @@ def marked(value: Any, payload: str, field: str = "") -> Any:
         return f"{value}{payload}"
     if is_dataclass(value) and not isinstance(value, type):
         return replace(
-            value, **{one.name: marked(getattr(value, one.name), payload, one.name) for one in fields(value)}
+            value, **{each.name: marked(getattr(value, each.name), payload, each.name) for each in fields(value)}
         )
     if isinstance(value, tuple | list):
-        return type(value)(marked(one, payload, field) for one in value)
+        return type(value)(marked(each, payload, field) for each in value)
     if isinstance(value, dict):
         return {key: marked(inner, payload, field) for key, inner in value.items()}
     return value
@@ -59,8 +59,8 @@ def opened(browser: Any, path: Path) -> dict[str, int]:
     path.write_text(text.replace("<head>", "<head><script>window.hits=0;function hit(){window.hits++}</script>", 1))
     assert path.read_text() != text
     browser.get(path.as_uri())
-    found: dict[str, int] = browser.execute_script(FOUND)
-    return found
+    value: dict[str, int] = browser.execute_script(FOUND)
+    return value
 
 
 def harmless(found: dict[str, int]) -> bool:

@@ -38,9 +38,9 @@ class Page(HTMLParser):
 
 
 def table_data(text: str) -> dict[str, Any]:
-    found = re.search(r'id="table-data">(.*?)</script>', text, re.S)
-    assert found
-    data: dict[str, Any] = json.loads(found[1])
+    rows = re.search(r'id="table-data">(.*?)</script>', text, re.S)
+    assert rows
+    data: dict[str, Any] = json.loads(rows[1])
     return data
 
 

@@ -81,8 +81,8 @@ def judged(small_audit: AuditResult) -> AuditResult:
     gates = tuple(GateResult(f"gate {kind}", kind, Estimate(0.1), f"because {kind}") for kind in kinds)
     first = replace(small_audit.models[0], gates=gates, outcome=Outcome.ERROR)
     crashed = replace(small_audit.models[1], gates=(), series=(), outcome=Outcome.ERROR, reasons=("no weights",))
-    asked = [{"at_least": 0.1}, {"at_most": 0.1}, {"at_least": 0.2}, {"not_worse_than": "accepted"}]
-    return replace(small_audit, models=(first, crashed), config={"gates": asked}, outcome=Outcome.ERROR)
+    requested = [{"at_least": 0.1}, {"at_most": 0.1}, {"at_least": 0.2}, {"not_worse_than": "accepted"}]
+    return replace(small_audit, models=(first, crashed), config={"gates": requested}, outcome=Outcome.ERROR)
 
 
 def test_the_file_is_sarif_with_a_result_a_fault(judged: AuditResult, tmp_path: Path) -> None:
@@ -94,11 +94,11 @@ def test_the_file_is_sarif_with_a_result_a_fault(judged: AuditResult, tmp_path: 
     results = body["runs"][0]["results"]
     places = [each["locations"][0]["physicalLocation"] for each in results]
     assert {place["artifactLocation"]["uri"] for place in places} == {"fleets/my%20fleet.yaml"}
-    found = [
+    result = [
         (each["level"], each["ruleId"], place["region"]["startLine"])
         for each, place in zip(results, places, strict=True)
     ]
-    assert found == [
+    assert result == [
         ("error", "gate/at_least", 23),
         ("error", "gate/not_worse_than", 24),
         ("error", "model/error", 4),

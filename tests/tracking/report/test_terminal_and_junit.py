@@ -62,9 +62,11 @@ def test_long_names_give_way_to_the_numbers(gf_audit: AuditResult) -> None:
     first = gf_audit.models[0]
     series = tuple(
         replace(
-            one, series=replace(one.series, key="probacc-0.1/uniform-0.1/certified"), worst=("automobile", "cat", "dog")
+            each,
+            series=replace(each.series, key="probacc-0.1/uniform-0.1/certified"),
+            worst=("automobile", "cat", "dog"),
         )
-        for one in first.series
+        for each in first.series
     )
     named = replace(first, spec=replace(first.spec, name="trades-resnet18-cifar10-s0"), series=series)
     lines = printed(verdict_text(replace(gf_audit, models=(named,))), 80).splitlines()

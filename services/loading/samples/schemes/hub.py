@@ -18,7 +18,7 @@ def open_hub(uri: SourceUri, *, allowed_factories: tuple[str, ...]) -> Source:
     Raises:
         SourceError: the library is not installed, or the dataset cannot be had.
     """
-    options = uri.options(**OPTIONS, split=str, config=str)
+    options = uri.options(**OPTIONS, config=str)
     try:
         datasets = import_module("datasets")
     except ImportError as error:
@@ -27,6 +27,8 @@ def open_hub(uri: SourceUri, *, allowed_factories: tuple[str, ...]) -> Source:
     try:
         dataset = _dataset(datasets, uri, options)
         undecoded = _undecoded(datasets, dataset)
+    except SourceError:
+        raise
     except Exception as error:
         actual = f"{type(error).__name__}: {one_line(error)}"
         raise SourceError(Problem(uri.text, "a dataset that opens", actual)) from error
@@ -40,7 +42,16 @@ def _dataset(datasets: Any, uri: SourceUri, options: dict[str, Any]) -> Any:
     if not path.is_dir():
         return datasets.load_dataset(uri.rest, options.get("config"), split=split)
     loaded = datasets.load_from_disk(str(path))
-    return loaded[split] if isinstance(loaded, dict) else loaded
+    if isinstance(loaded, dict):
+        if split not in loaded:
+            raise SourceError(Problem(f"{uri.text} (split)", f"one of {', '.join(loaded)}", repr(split)))
+        return loaded[split]
+    saved = str(loaded.split or split)
+    if saved.partition("[")[0] != split:
+        raise SourceError(
+            Problem(f"{uri.text} (split)", f"samples of {split}", saved, f"add ?split={saved} to use them")
+        )
+    return loaded
 
 
 def _undecoded(datasets: Any, dataset: Any) -> Any:

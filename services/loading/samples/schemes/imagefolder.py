@@ -21,11 +21,11 @@ from services.loading.fingerprint import existing
 from services.loading.samples.encoded import EncodedStore, file_bytes
 from services.loading.samples.listing import class_folders, listing
 from services.loading.samples.source import Source
+from services.loading.samples.splits import SPLITS
 from services.loading.uris import Converter, SourceUri, extent, names, one_of
 from services.records.intake import NO_CLASS, suffix_of
 
 METADATA = "metadata.csv"
-SPLITS = frozenset({"train", "training", "val", "valid", "validation", "test"})
 
 
 def open_imagefolder(uri: SourceUri, *, allowed_factories: tuple[str, ...]) -> Source:
@@ -97,7 +97,7 @@ CONVERSIONS: dict[str, Converter] = {
 def _check_classes(classes: tuple[str, ...], folders: tuple[str, ...], where: str) -> None:
     if not folders:
         raise SourceError(Problem(where, "one folder a class", "no folders"))
-    if classes == folders and SPLITS.issuperset(folders):
+    if classes == folders and SPLITS.keys() >= {name.casefold() for name in folders}:
         remedy = f"give the folder of one of them, or ?classes={','.join(folders)} if they are classes"
         raise SourceError(Problem(where, "one folder a class", f"folders of splits: {', '.join(folders)}", remedy))
     absent = [name for name in classes if name not in folders]

@@ -1,4 +1,4 @@
-"""`parquet:FILE|DIR?image=&label=&classes=&mode=&resize=&crop=&size=&orientation=&shape=&scale=`: a table of images.
+"""`parquet:FILE|DIR?split=&image=&label=&classes=&shape=&scale=`, and as for `imagefolder:`: a table of images.
 
 The image column holds encoded bytes, a struct with a field `bytes` (as Hugging Face writes), or fixed-size lists of
 pixels: nested ones have their shape, flat ones need `?shape=HxWxC`. Class names come from `?classes=`, from Hugging
@@ -21,12 +21,14 @@ from services.loading.samples.encoded import EncodedStore
 from services.loading.samples.parquet_rows import read_parquet
 from services.loading.samples.schemes.imagefolder import CONVERSIONS, conversions
 from services.loading.samples.source import Source
+from services.loading.samples.splits import files_of_split
 from services.loading.samples.stores import Store, array_store
 from services.loading.uris import Converter, SourceUri, extent, names, one_of
 from services.registry import did_you_mean
 from services.storage import plainjson
 
 OPTIONS: dict[str, Converter] = {
+    "split": str,
     "image": str,
     "label": str,
     "classes": names,
@@ -37,9 +39,9 @@ OPTIONS: dict[str, Converter] = {
 
 
 def open_parquet(uri: SourceUri, *, allowed_factories: tuple[str, ...]) -> Source:
-    """Open a Parquet file, or all `*.parquet` of a folder in order of name; row ids count through the files."""
+    """Open a Parquet file, or those of one split below a folder in order of name; row ids count through the files."""
     options = uri.options(**OPTIONS)
-    files = _files(uri)
+    files = _files(uri, options.get("split"))
     import pyarrow as pa
 
     try:
@@ -61,11 +63,16 @@ def from_table(table: Any, where: str, options: dict[str, Any], content: str) ->
     return Source(store, _labels(table.column(label), f"{where} ({label})"), classes, columns)
 
 
-def _files(uri: SourceUri) -> list[Path]:
+def _files(uri: SourceUri, split: str | None) -> list[Path]:
     path = uri.path()
-    files = sorted(path.glob("*.parquet")) if path.is_dir() else [existing(path, uri.text)]
-    if not files:
-        raise SourceError(Problem(uri.text, "Parquet files in the folder", "none"))
+    if path.is_dir():
+        files = files_of_split(path, "*.parquet", split, uri.text)
+    elif split is None:
+        files = [existing(path, uri.text)]
+    else:
+        raise SourceError(
+            Problem(f"{uri.text} (split)", "a folder to choose files from", "one file", "leave split out")
+        )
     for file in files:
         if (kind := file_kind(file, str(file.name))) != "parquet":
             raise SourceError(Problem(uri.text, f"a Parquet file {file.name}", f"a file of kind {kind}"))

@@ -9,7 +9,7 @@ from jobs.audit.judging.assemble import Grouping, series_result
 from jobs.fleetfile.reading import validate_fleet
 from jobs.fleetfile.tree import FleetConfig
 from services.errors import MeasureError
-from services.numerics.intervals.metrics import wcr_interval
+from services.numerics.intervals.metrics import weakest_interval
 from tests.typed import series_of
 
 PR = series_of("pr/x", "PR", 1.0, conditional=True)
@@ -23,17 +23,17 @@ def config(**samples: int) -> FleetConfig:
 
 
 def test_a_conditional_series_counts_the_correct_samples_and_keeps_both_counts() -> None:
-    found = series_result(PR, VALUES, {"correct": np.array([0, 0, 1, 1])}, GROUPING, config())
-    assert [(row.n, row.n_all, row.score.value) for row in found.groups] == [(0, 2, None), (2, 2, 0.75), (0, 0, None)]
-    assert [row.score.reason for row in found.groups if not row.n] == ["no correctly classified samples", "no samples"]
-    assert found.missing == ("a", "c")
-    assert found.extras["accuracy_weighted"] == pytest.approx(0.375)
+    series = series_result(PR, VALUES, {"correct": np.array([0, 0, 1, 1])}, GROUPING, config())
+    assert [(row.n, row.n_all, row.score.value) for row in series.groups] == [(0, 2, None), (2, 2, 0.75), (0, 0, None)]
+    assert [row.score.reason for row in series.groups if not row.n] == ["no correctly classified samples", "no samples"]
+    assert series.missing == ("a", "c")
+    assert series.extras["accuracy_weighted"] == pytest.approx(0.375)
 
 
 def test_a_model_that_is_never_right_has_no_conditional_score() -> None:
-    found = series_result(PR, VALUES, {"correct": np.zeros(4)}, GROUPING, config())
-    assert (found.aggregate.value, found.wcr.value, found.metric("rdi").value) == (None, None, None)
-    assert found.aggregate.reason == "no correctly classified samples"
+    series = series_result(PR, VALUES, {"correct": np.zeros(4)}, GROUPING, config())
+    assert (series.aggregate.value, series.wcr.value, series.metric("rdi").value) == (None, None, None)
+    assert series.aggregate.reason == "no correctly classified samples"
 
 
 def test_a_measure_that_does_not_say_which_samples_are_correct_is_told_so() -> None:
@@ -54,11 +54,11 @@ def test_a_measure_that_does_not_say_which_samples_are_correct_is_told_so() -> N
 def test_betting_asks_for_one_mean_which_groups_of_fixed_classes_lack(
     grouping: str, samples: dict[str, int], method: str
 ) -> None:
-    one = Grouping(grouping, GROUPING.codes, GROUPING.names)
+    first = Grouping(grouping, GROUPING.codes, GROUPING.names)
     score = series_of("great", "GREAT", 1.0)
-    assert series_result(score, VALUES, {}, one, config(**samples)).method == method
+    assert series_result(score, VALUES, {}, first, config(**samples)).method == method
     binary = series_of("clean", "clean accuracy", 1.0, binary=True)
-    assert series_result(binary, np.round(VALUES), {}, one, config(**samples)).method == "clopper-pearson"
+    assert series_result(binary, np.round(VALUES), {}, first, config(**samples)).method == "clopper-pearson"
 
 
 @pytest.mark.parametrize(
@@ -68,9 +68,9 @@ def test_betting_asks_for_one_mean_which_groups_of_fixed_classes_lack(
 def test_the_exact_bound_of_the_worst_group_allows_for_classes_of_fixed_sizes(
     grouping: str, samples: dict[str, int], mixed: bool
 ) -> None:
-    one = Grouping(grouping, GROUPING.codes, GROUPING.names)
+    first = Grouping(grouping, GROUPING.codes, GROUPING.names)
     scores = np.ones(4)
-    found = series_result(series_of("clean", "clean accuracy", 1.0, binary=True), scores, {}, one, config(**samples))
-    expected = wcr_interval(1.0, scores, GROUPING.codes, 3, bound=1.0, delta=0.05, binary=True, mixed=mixed)
-    assert found.wcr == expected
-    assert (found.wcr.low < 0.05**0.5 - 1e-4) == mixed
+    series = series_result(series_of("clean", "clean accuracy", 1.0, binary=True), scores, {}, first, config(**samples))
+    expected = weakest_interval(1.0, scores, GROUPING.codes, 3, bound=1.0, delta=0.05, binary=True, mixed=mixed)
+    assert series.wcr == expected
+    assert (series.wcr.low < 0.05**0.5 - 1e-4) == mixed

@@ -20,11 +20,11 @@ from tracking.bundle.scores import read_kept_scores
 
 
 def test_a_crossing_is_every_pair_and_keeps_empty_cells() -> None:
-    one = Grouping("class", np.array([0, 1, 1, 2]), ("a", "b", "c"))
+    first = Grouping("class", np.array([0, 1, 1, 2]), ("a", "b", "c"))
     two = Grouping("size", np.array([1, 0, 1, 1]), ("small", "large"))
-    found = crossing("class*size", one, two)
-    assert found.names == ("a / small", "a / large", "b / small", "b / large", "c / small", "c / large")
-    assert [found.names[code] for code in found.codes] == ["a / large", "b / small", "b / large", "c / large"]
+    crossed = crossing("class*size", first, two)
+    assert crossed.names == ("a / small", "a / large", "b / small", "b / large", "c / small", "c / large")
+    assert [crossed.names[code] for code in crossed.codes] == ["a / large", "b / small", "b / large", "c / large"]
 
 
 def test_an_audit_profiles_by_attribute_and_by_the_crossing_with_small_cells_visible(
@@ -37,9 +37,9 @@ def test_an_audit_profiles_by_attribute_and_by_the_crossing_with_small_cells_vis
         {"measure": "clean", "metric": "wcr", "grouping": "class*width", "at_least": 0.9},
     ]
     model = run_audit(validate_fleet(digits_fleet), Quiet()).result.models[0]
-    found = {s.grouping: s for s in model.series if s.series.key == "clean"}
-    assert list(found) == ["class", "thickness", "class*width", "thickness*width"]
-    cells = found["class*width"]
+    by_name = {s.grouping: s for s in model.series if s.series.key == "clean"}
+    assert list(by_name) == ["class", "thickness", "class*width", "thickness*width"]
+    cells = by_name["class*width"]
     assert len(cells.groups) == 20
     assert sum(row.n for row in cells.groups) == 90
     for digit in range(10):
@@ -101,13 +101,13 @@ def test_every_measure_is_profiled_by_class_attribute_and_crossing(
         "brightness": samples.groups["brightness"].astype(str),
     }
     names["class*brightness"] = np.char.add(np.char.add(names["class"], " / "), names["brightness"])
-    for found in model.series:
-        values = scores[found.series.key]
-        for row in found.groups:
-            member = names[found.grouping] == row.name
+    for each in model.series:
+        values = scores[each.series.key]
+        for row in each.groups:
+            member = names[each.grouping] == row.name
             assert row.n_all == member.sum()
-            if not found.series.conditional and row.n:
-                assert row.score.value == pytest.approx(values[member].mean()), (found.series.key, row.name)
-    keys = {found.series.key for found in model.series}
+            if not each.series.conditional and row.n:
+                assert row.score.value == pytest.approx(values[member].mean()), (each.series.key, row.name)
+    keys = {each.series.key for each in model.series}
     assert keys == set(validate_fleet(digits_fleet).series())
     assert len(model.series) == 3 * len(keys)

@@ -63,9 +63,9 @@ def test_gaps_are_fairlearns_for_every_class_and_attribute_and_survive_the_bundl
                 "aodd": equalized_odds_difference(truth, decision, agg="mean", **by),
             }
             for metric, value in expected.items():
-                found = task.gaps[metric]
-                assert found.value == pytest.approx(value, abs=1e-12)
-                assert found.low <= found.value <= found.high
+                outcome = task.gaps[metric]
+                assert outcome.value == pytest.approx(value, abs=1e-12)
+                assert outcome.low <= outcome.value <= outcome.high
         for metric, worst in result.worst.items():
             values = {task.task: task.gaps[metric].value for task in result.tasks}
             assert worst.value == max(values.values()) == values[result.worst_task[metric]]

@@ -51,12 +51,12 @@ def fleet(last: ThreatModel | None = L2) -> list[ModelResult]:
 
 def test_only_robust_accuracies_of_one_threat_model_make_a_ranking() -> None:
     mixed, same = fleet(LINF), fleet()
-    assert references([one.spec for one in mixed]) == [0.5, 0.6, 0.7, None]
+    assert references([each.spec for each in mixed]) == [0.5, 0.6, 0.7, None]
     assert fleet_checks(mixed)["reference"]["great"] == pytest.approx(1.0)
     assert fleet_checks(same)["reference"]["great"] == pytest.approx(-0.2)
-    told = " ".join(fleet_notes(mixed, FIXED))
-    assert "The models declare different threat models (L2 0.5, Linf 0.03137): rankings across them compare" in told
-    assert "1 declared robust accuracies are of other threat models than most, and in no reference ranking." in told
+    message = " ".join(fleet_notes(mixed, FIXED))
+    assert "The models declare different threat models (L2 0.5, Linf 0.03137): rankings across them compare" in message
+    assert "1 declared robust accuracies are of other threat models than most, and in no reference ranking." in message
     assert "different threat models" not in " ".join(fleet_notes(same, FIXED))
 
 
@@ -73,7 +73,7 @@ def test_the_reference_stands_beside_clean_accuracy_alone() -> None:
 def test_a_model_attacked_in_another_norm_than_it_was_made_for_is_named() -> None:
     attacked = {"great": 0.1, "clean": 0.8, "pgd20/linf-0.03137": 0.2}
     models = [model("a", None, L2, **attacked), model("b", None, LINF, **attacked), model("c", None, None, **attacked)]
-    (told,) = [note for note in fleet_notes(models, FIXED) if "another norm" in note]
-    assert told.startswith("Attacked in another norm only than they were made for: a (L2 0.5). What does not survive")
+    (output,) = [note for note in fleet_notes(models, FIXED) if "another norm" in note]
+    assert output.startswith("Attacked in another norm only than they were made for: a (L2 0.5). What does not survive")
     both = model("a", None, L2, **attacked, **{"pgd20/l2-0.50000": 0.3})
     assert not any("another norm" in note for note in fleet_notes([both], FIXED))

@@ -29,8 +29,8 @@ BALL = "linf-0.03137"
 
 
 def signs(measures: list[Measure], **columns: Any) -> list[tuple[str, str, int]]:
-    found = masking_findings(plan_of(measures), scores_of(measures, columns))
-    return [(key, finding.sign.value, finding.samples) for key, finding in found]
+    findings = masking_findings(plan_of(measures), scores_of(measures, columns))
+    return [(key, finding.sign.value, finding.samples) for key, finding in findings]
 
 
 def plan_of(measures: list[Measure]) -> ModelPlan:
@@ -64,8 +64,8 @@ def test_autoattack_beating_pgd_is_no_sign() -> None:
 
 def test_zero_gradients_are_told_once_a_measure() -> None:
     zero = {"pgd20/linf-0.01000:zero_gradient": ONES, "minimal/l2:zero_gradient": HALF}
-    found = signs([Pgd(epsilons=(0.01, 8 / 255)), Minimal()], **zero)
-    assert found == [("pgd20/linf-0.01000", "zero-gradient", 100), ("minimal/l2", "zero-gradient", 50)]
+    result = signs([Pgd(epsilons=(0.01, 8 / 255)), Minimal()], **zero)
+    assert result == [("pgd20/linf-0.01000", "zero-gradient", 100), ("minimal/l2", "zero-gradient", 50)]
 
 
 @pytest.mark.parametrize("kind", ["uniform", "gaussian", "laplace"])
@@ -112,11 +112,11 @@ def test_a_ball_that_holds_any_image() -> None:
 
 def test_notes_and_facts() -> None:
     measures: list[Measure] = [Pgd(), Square()]
-    found = masking_findings(plan_of(measures), scores_of(measures, {f"square500/{BALL}": HALF}))
-    assert masking_notes(found) == (
+    findings = masking_findings(plan_of(measures), scores_of(measures, {f"square500/{BALL}": HALF}))
+    assert masking_notes(findings) == (
         f"pgd20/{BALL}: For 50 of 100 correctly classified samples (50.0%) the gradient attack failed where a "
         "black-box attack in the same ball succeeded.",
     )
-    assert masking_facts(found) == {
+    assert masking_facts(findings) == {
         "masking": [{"series": f"pgd20/{BALL}", "sign": "weaker-than-black-box", "samples": 50, "share": 0.5}]
     }

@@ -66,8 +66,8 @@ def scores_of(**columns: Any) -> Scores:
 
 
 def share(scores: Scores, *measures: Measure) -> RefutedResult:
-    (found,) = refuted_results(plan_of(*(measures or MEASURES)), scores, [CLASSES], SHAPE, 0.05)
-    return found
+    (result,) = refuted_results(plan_of(*(measures or MEASURES)), scores, [CLASSES], SHAPE, 0.05)
+    return result
 
 
 def test_counts_equal_the_naive_loop() -> None:
@@ -84,12 +84,12 @@ def test_counts_equal_the_naive_loop() -> None:
             counted[LABELS[i]] += 1
             nearest = scores["minimal/l2"][i] if scores[L2][i] else min(scores["minimal/l2"][i], 0.5 * (1 + 1e-5))
             refuted[LABELS[i]] += nearest < scores["great"][i]
-    found = share(scores)
-    assert [group.n for group in found.groups] == counted and found.counted == sum(counted)
-    assert [group.extras["refuted"] for group in found.groups] == refuted and found.refuted == sum(refuted)
-    assert found.overall.value == pytest.approx(sum(refuted) / sum(counted))
+    estimate = share(scores)
+    assert [group.n for group in estimate.groups] == counted and estimate.counted == sum(counted)
+    assert [group.extras["refuted"] for group in estimate.groups] == refuted and estimate.refuted == sum(refuted)
+    assert estimate.overall.value == pytest.approx(sum(refuted) / sum(counted))
     assert all(
-        group.n_all == N // 3 and group.score.low <= group.score.value <= group.score.high for group in found.groups
+        group.n_all == N // 3 and group.score.low <= group.score.value <= group.score.high for group in estimate.groups
     )
 
 
@@ -114,9 +114,9 @@ def test_a_nearer_adversarial_of_minimal_stays() -> None:
 
 def test_what_was_not_found_within_the_limit_is_untested_where_the_claim_exceeds_it() -> None:
     scores = scores_of(**{"minimal/l2": np.full(N, 0.2)})
-    found = share(scores, Great(), Minimal(search_limit=0.2))
-    assert (found.refuted, found.untested, found.overall.value) == (0, N, 0.0)
-    assert "60 claims exceed the search limit 0.2" in found.notes[-1]
+    estimate = share(scores, Great(), Minimal(search_limit=0.2))
+    assert (estimate.refuted, estimate.untested, estimate.overall.value) == (0, N, 0.0)
+    assert "60 claims exceed the search limit 0.2" in estimate.notes[-1]
     assert share(scores_of()).untested == 0
 
 
@@ -140,10 +140,10 @@ def test_nothing_is_computed_without_both() -> None:
 
 def test_a_group_without_correct_samples_is_undefined() -> None:
     wrong = np.where(LABELS == 1, 0.0, 1.0)
-    found = share(scores_of(**{"great:correct": wrong}))
-    assert [group.score.value for group in found.groups] == [0.0, None, 0.0]
-    assert found.groups[1].score.reason == "no correctly classified sample"
-    assert found.groups[1].extras["median_claim"] is None
+    estimate = share(scores_of(**{"great:correct": wrong}))
+    assert [group.score.value for group in estimate.groups] == [0.0, None, 0.0]
+    assert estimate.groups[1].score.reason == "no correctly classified sample"
+    assert estimate.groups[1].extras["median_claim"] is None
 
 
 # --- the fleet file ---------------------------------------------------------------------------------------------
@@ -171,8 +171,8 @@ def test_a_falsified_gate_needs_a_claim_and_distances() -> None:
         validate_fleet(fleet_of(["great", "pgd"], GATE))
     with pytest.raises(ConfigError) as caught:
         validate_fleet(fleet_of(["clean", "great"], {**GATE, "measure": "clean"}))
-    told = [str(problem) for problem in caught.value.problems]
-    assert len(told) == 2 and "expected a GREAT score (great) for metric refuted, found 'clean'" in told[0]
+    messages = [str(problem) for problem in caught.value.problems]
+    assert len(messages) == 2 and "expected a GREAT score (great) for metric refuted, found 'clean'" in messages[0]
 
 
 # --- fleet-wide -------------------------------------------------------------------------------------------------
@@ -192,8 +192,8 @@ def test_the_ranking_is_held_against_attacks_and_clean_accuracy() -> None:
     rows = [(0.1, 0.7, 0.4, 0.30), (0.2, 0.9, 0.3, 0.31), (0.4, 0.8, 0.1, 0.30), (0.3, 0.6, 0.2, 0.32)]
     names = ("pgd20/linf-0.00784", "pgd20/linf-0.03137")
     models = [model_of(f"m{i}", g, c, dict(zip(names, left, strict=True))) for i, (g, c, *left) in enumerate(rows)]
-    found = fleet_checks(models)["great_against_attacks"]["great-softmax"]
-    assert found[names[0]] == {"score": pytest.approx(-1.0), "clean": pytest.approx(0.0)}
+    result = fleet_checks(models)["great_against_attacks"]["great-softmax"]
+    assert result[names[0]] == {"score": pytest.approx(-1.0), "clean": pytest.approx(0.0)}
     notes = fleet_notes(models, CalibrationResult("fixed", 1.0))
     assert (
         "great-softmax ranks these 4 models against their survival of pgd20/linf-0.00784: Spearman -1.00; "
@@ -249,15 +249,15 @@ def test_an_audit_refutes_the_softmax_score_of_an_ordinary_network(weights: Path
     )
     finished = run_audit(validate_fleet(data), Quiet())
     model = finished.result.models[0]
-    (found,) = model.refuted
-    assert model.outcome is Outcome.FAIL and model.gates[0].estimate == found.overall
+    (result,) = model.refuted
+    assert model.outcome is Outcome.FAIL and model.gates[0].estimate == result.overall
     assert "exceeds 0.1" in model.gates[0].reason
-    _check_against_scores(finished.folder, model, found)
+    _check_against_scores(finished.folder, model, result)
 
     series = next(r for r in model.series if r.series.key == "great-softmax")
-    assert series.extras["refuted"] == found.overall.value
-    assert [g.extras["refuted"] for g in series.groups] == [g.score.value for g in found.groups]
-    assert set(found.notes) <= set(model.notes)
+    assert series.extras["refuted"] == result.overall.value
+    assert [g.extras["refuted"] for g in series.groups] == [g.score.value for g in result.groups]
+    assert set(result.notes) <= set(model.notes)
     assert read_bundle(finished.folder).models[0] == model, "the bundle keeps it"
 
 

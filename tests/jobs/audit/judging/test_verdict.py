@@ -71,15 +71,15 @@ def test_a_class_without_samples_bars_every_pass_over_classes(digits_fleet: dict
     passing += [gate("clean", "nrgc", at_most=0.5), gate("clean", "fp", at_least=0.1)]
     fleet = changed(digits_fleet, tmp_path, without_3)
     *over_classes, whole = judged(fleet, *passing, gate("clean", "aggregate", at_least=0.1))
-    assert [found.outcome for found in over_classes] == [Outcome.UNDECIDED] * 4
-    assert all("class 3" in found.reason for found in over_classes)
+    assert [each.outcome for each in over_classes] == [Outcome.UNDECIDED] * 4
+    assert all("class 3" in each.reason for each in over_classes)
     assert whole.outcome is Outcome.PASS, "a mean over all samples needs no class"
 
 
 def test_what_the_other_classes_prove_still_fails(digits_fleet: dict[str, Any], tmp_path: Path) -> None:
     fleet = changed(digits_fleet, tmp_path, lambda *data: without_3(*never_right(5)(*data)))
-    found = judged(fleet, gate("clean", "wcr", at_least=0.5), gate("clean", "rdi", at_most=0.5))
-    assert [one.outcome for one in found] == [Outcome.FAIL] * 2
+    result = judged(fleet, gate("clean", "wcr", at_least=0.5), gate("clean", "rdi", at_most=0.5))
+    assert [each.outcome for each in result] == [Outcome.FAIL] * 2
 
 
 def test_a_class_that_is_never_right_counts_in_gates_on_a_conditional_series(
@@ -90,9 +90,9 @@ def test_a_class_that_is_never_right_counts_in_gates_on_a_conditional_series(
     fleet["measures"] = ["clean", {"name": "pr", "radii": [0.02], "draws": 4}]
     key = validate_fleet(fleet).measures[1].series()[0].key
     gates = gate(key, "wcr", at_least=0.5), gate(key, "rdi", at_most=0.5), gate(key, "nrgc", at_most=0.05)
-    found = judged(fleet, *gates)
-    assert [one.outcome for one in found] == [Outcome.FAIL] * 3
-    assert found[0].estimate.value == 0.0
+    result = judged(fleet, *gates)
+    assert [each.outcome for each in result] == [Outcome.FAIL] * 3
+    assert result[0].estimate.value == 0.0
 
 
 def test_an_empty_cell_of_a_crossing_is_named_and_no_pass(digits_fleet: dict[str, Any], tmp_path: Path) -> None:
@@ -108,8 +108,8 @@ def test_an_empty_cell_of_a_crossing_is_named_and_no_pass(digits_fleet: dict[str
     )
     assert crossing.outcome is Outcome.UNDECIDED and "3 / thin" in crossing.reason
     assert by_ink.outcome is parity.outcome is Outcome.PASS
-    for found in (chance, odds):
-        assert found.outcome is Outcome.UNDECIDED and "thin (class 3)" in found.reason
+    for each in (chance, odds):
+        assert each.outcome is Outcome.UNDECIDED and "thin (class 3)" in each.reason
 
 
 def test_a_class_of_which_no_file_could_be_read_bars_the_mean_too(digits_fleet: dict[str, Any], tmp_path: Path) -> None:
@@ -122,8 +122,8 @@ def test_a_class_of_which_no_file_could_be_read_bars_the_mean_too(digits_fleet: 
             file.write_bytes(b"no image") if k == 3 else Image.fromarray(images[place]).save(file)
     source = {"uri": f"imagefolder:{tmp_path / 'd'}?mode=L", "on_corrupt": "skip"}
     fleet = {**digits_fleet, "samples": source, "measures": ["clean"]}
-    (found,) = judged(fleet, gate("clean", "aggregate", at_least=0.1))
-    assert found.outcome is Outcome.UNDECIDED and "class 3" in found.reason
+    (result,) = judged(fleet, gate("clean", "aggregate", at_least=0.1))
+    assert result.outcome is Outcome.UNDECIDED and "class 3" in result.reason
 
 
 # --- attacks ------------------------------------------------------------------------------------------------------
@@ -150,9 +150,9 @@ def under_attack(measures: tuple[Measure, ...], wanted: dict[str, Any], **column
     )
     series = tuple(series_results(item, scores, [CLASSES], config))
     refuted = refuted_results(item, scores, [CLASSES], (3, 8, 8), 0.05)
-    seen = observed_attacks(item, scores, masking_findings(item, scores))
+    observed = observed_attacks(item, scores, masking_findings(item, scores))
     samples = open_samples(SampleSpec("sklearn:digits?split=test"))
-    case = Case(item, scores, series, refuted, (), seen, (CLASSES,), samples, {})
+    case = Case(item, scores, series, refuted, (), observed, (CLASSES,), samples, {})
     return gate_result(GateConfig.model_validate(wanted), case, config)
 
 
@@ -187,6 +187,6 @@ NEAR = {"minimal/l2": 0.1 * ONES}
 def test_no_pass_on_an_attack_that_could_not_move(
     measures: tuple[Measure, ...], wanted: dict[str, Any], columns: dict[str, Any], outcome: Outcome, word: str
 ) -> None:
-    found = under_attack(measures, wanted, **columns)
-    assert found.outcome is outcome, found.reason
-    assert word in found.reason
+    result = under_attack(measures, wanted, **columns)
+    assert result.outcome is outcome, result.reason
+    assert word in result.reason

@@ -168,13 +168,13 @@ def test_a_subgraph_is_judged_and_harmless_ones_load(tmp_path: Path) -> None:
                 mean = images.mean(dim=(1, 2, 3), keepdim=True) * 2
             return (images - mean).flatten(1)
 
-    found = exported(Inner(), 1, 2, 2)
-    assert "higher_order" in found["archive/models/model.json"].decode()
+    result = exported(Inner(), 1, 2, 2)
+    assert "higher_order" in result["archive/models/model.json"].decode()
     images = torch.rand(3, 1, 2, 2)
-    torch.testing.assert_close(load_model(written(found, tmp_path / "a.pt2")).network(images), Inner()(images))
-    text = found["archive/models/model.json"].replace(b"aten.mul.Tensor", b"aten.set_.source_Tensor")
+    torch.testing.assert_close(load_model(written(result, tmp_path / "a.pt2")).network(images), Inner()(images))
+    text = result["archive/models/model.json"].replace(b"aten.mul.Tensor", b"aten.set_.source_Tensor")
     with pytest.raises(SourceError, match=r"aten\.set_"):
-        load_model(written({**found, "archive/models/model.json": text}, tmp_path / "b.pt2"))
+        load_model(written({**result, "archive/models/model.json": text}, tmp_path / "b.pt2"))
 
 
 @pytest.mark.parametrize(
@@ -198,11 +198,11 @@ def test_a_member_besides_graph_and_tensors_is_refused(member: str, plain: dict[
 
 def overloads() -> list[Any]:
     """All overloads of `aten` that this torch has."""
-    found = []
+    results = []
     for name in sorted({schema.name for schema in torch._C._jit_get_all_schemas() if schema.name.startswith("aten::")}):
         packet = getattr(torch.ops.aten, name.removeprefix("aten::"), None)
-        found += [getattr(packet, each) for each in packet.overloads()] if packet is not None else []
-    return found
+        results += [getattr(packet, each) for each in packet.overloads()] if packet is not None else []
+    return results
 
 
 def test_no_operator_on_the_list_takes_a_file_a_generator_or_a_result_to_write_into() -> None:

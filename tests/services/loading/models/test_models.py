@@ -47,11 +47,11 @@ def test_factory_with_weights(weights: Path) -> None:
 def test_a_factory_without_weights_is_the_same_everywhere_and_leaves_the_random_state() -> None:
     torch.manual_seed(5)
     before = torch.random.get_rng_state()
-    one, two = (load_model(ModelSpec("a", FACTORY)).network for _ in range(2))
+    first, two = (load_model(ModelSpec("a", FACTORY)).network for _ in range(2))
     assert torch.equal(torch.random.get_rng_state(), before)
     images = torch.rand(2, 1, 4, 4)
-    assert one is not None and two is not None
-    assert torch.equal(one(images), two(images))
+    assert first is not None and two is not None
+    assert torch.equal(first(images), two(images))
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_the_fingerprint_follows_what_decides_the_logits(weights: Path, tmp_path
     moved = tmp_path / "elsewhere" / "v.pt"
     moved.write_bytes(weights.read_bytes())
     same = [replace(spec, name="b"), replace(spec, uri=f"{FACTORY}&weights={moved}"), replace(spec, clean_accuracy=0.5)]
-    assert {fingerprint(one) for one in same} == {first}
+    assert {fingerprint(each) for each in same} == {first}
     assert load_model(spec).digest == first
     other = [
         replace(spec, input=InputContract(mean=(0.5,))),
@@ -93,7 +93,7 @@ def test_the_fingerprint_follows_what_decides_the_logits(weights: Path, tmp_path
         replace(spec, output=1),
         replace(spec, uri=spec.uri.replace("width=2", "width=3")),
     ]
-    assert first not in {fingerprint(one) for one in other}
+    assert first not in {fingerprint(each) for each in other}
     weights.write_bytes(weights.read_bytes() + b" ")
     with pytest.raises(SourceError):
         fingerprint(replace(spec, uri=f"{FACTORY}&weights={tmp_path / 'absent.pt'}"))
@@ -107,12 +107,12 @@ def test_changed_weights_or_code_change_the_fingerprint(tmp_path: Path, monkeypa
     monkeypatch.syspath_prepend(tmp_path)
     spec = ModelSpec("a", f"factory:nets_of_mine.inner:make?weights={tmp_path / 'w.pt'}")
     torch.save({"w": torch.zeros(2)}, tmp_path / "w.pt")
-    seen = [fingerprint(spec)]
+    observed = [fingerprint(spec)]
     (package / "inner.py").write_text("def make(): return 1\n")
-    seen.append(fingerprint(spec))
+    observed.append(fingerprint(spec))
     torch.save({"w": torch.ones(2)}, tmp_path / "w.pt")
-    seen.append(fingerprint(spec))
-    assert len(set(seen)) == 3
+    observed.append(fingerprint(spec))
+    assert len(set(observed)) == 3
     assert "nets_of_mine" not in sys.modules
     assert find_source("nets_of_mine.absent") is None
 

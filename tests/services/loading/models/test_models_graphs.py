@@ -185,14 +185,14 @@ def test_an_export_that_needs_unpickling_is_refused(tmp_path: Path) -> None:
 
 
 def test_fixed_batch_pads_nested_outputs() -> None:
-    seen: list[int] = []
+    observed: list[int] = []
 
     def pair(x: torch.Tensor) -> Any:
-        seen.append(len(x))
+        observed.append(len(x))
         return {"a": x.sum(dim=(1, 2, 3)), "b": (x[:, 0],)}
 
     out = FixedBatch(pair, 4)(IMAGES)
-    assert seen == [4, 4]
+    assert observed == [4, 4]
     assert torch.equal(out["a"], IMAGES.sum(dim=(1, 2, 3)))
     assert torch.equal(out["b"][0], IMAGES[:, 0])
 

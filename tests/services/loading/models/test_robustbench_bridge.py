@@ -92,10 +92,10 @@ def test_no_weights_and_no_network_leave_nothing_behind(tmp_path: Path, monkeypa
 def test_a_download_is_moved_into_place_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     utils = robustbench_module("robustbench.utils")
     state = architecture("Hendrycks2020AugMix_WRN", "corruptions").state_dict()
-    seen = []
+    observed = []
 
     def served(identity: str, target: str) -> None:
-        seen.append(Path(target).name)
+        observed.append(Path(target).name)
         torch.save(state, target)
 
     monkeypatch.setattr(utils, "download_gdrive_new", served)
@@ -103,7 +103,7 @@ def test_a_download_is_moved_into_place_whole(tmp_path: Path, monkeypatch: pytes
     before = fingerprint(spec)
     load_model(spec)
     load_model(spec)
-    assert seen == [".Hendrycks2020AugMix_WRN.pt.part"]
+    assert observed == [".Hendrycks2020AugMix_WRN.pt.part"]
     assert fingerprint(spec) != before
     assert [path.name for path in (tmp_path / "cifar10/corruptions").iterdir()] == ["Hendrycks2020AugMix_WRN.pt"]
 

@@ -91,9 +91,9 @@ def test_class_lists_are_compared() -> None:
 
 
 def test_a_permuted_class_order_is_no_low_robustness() -> None:
-    found = text(lambda x: Colours()(x)[:, [1, 2, 0]])
-    assert "3 classes predicted consistently as another: red as blue, green as red, blue as green" in found
-    assert "trained with another class order" in found
+    message = text(lambda x: Colours()(x)[:, [1, 2, 0]])
+    assert "3 classes predicted consistently as another: red as blue, green as red, blue as green" in message
+    assert "trained with another class order" in message
 
 
 def test_what_is_not_certain_can_be_overruled() -> None:
@@ -165,8 +165,8 @@ def test_number_of_classes_and_output_type() -> None:
 
 
 def test_soft_max_twice() -> None:
-    found = text(lambda x: Colours()(x).softmax(dim=1))
-    assert "rows in [0, 1] that sum to 1; declare outputs: probabilities" in found
+    message = text(lambda x: Colours()(x).softmax(dim=1))
+    assert "rows in [0, 1] that sum to 1; declare outputs: probabilities" in message
     assert text(lambda x: Colours()(x).softmax(dim=1), outputs="probabilities") == ""
     assert text(lambda x: Colours()(x).log_softmax(dim=1), outputs="log-probabilities") == ""
 
@@ -241,9 +241,9 @@ def test_a_network_that_needs_a_small_batch_is_given_one() -> None:
     assert max(greedy.passed) == 4
     assert preflight(loaded(small), colour_samples(), device="cpu", batch=16)[1] == ()
     assert max(small.passed) == 16
-    found = text(Greedy(0))
-    assert "m (memory): expected memory for one image, found out of memory: " in found
-    assert "use a larger device, or more of it a worker (resources.gpus)" in found
+    message = text(Greedy(0))
+    assert "m (memory): expected memory for one image, found out of memory: " in message
+    assert "use a larger device, or more of it a worker (resources.gpus)" in message
 
 
 def test_one_constant_class() -> None:
@@ -253,9 +253,9 @@ def test_one_constant_class() -> None:
 
 
 def test_no_better_than_chance() -> None:
-    found = text(lambda x: (x[:, :, 0, 0] * 1e4).remainder(1.0))
-    assert "an accuracy above chance (33.3%)" in found
-    assert "normalisation (twice or nowhere), value range, class order and weights" in found
+    message = text(lambda x: (x[:, :, 0, 0] * 1e4).remainder(1.0))
+    assert "an accuracy above chance (33.3%)" in message
+    assert "normalisation (twice or nowhere), value range, class order and weights" in message
 
 
 def test_the_declared_accuracy_is_tested_both_ways() -> None:
@@ -263,8 +263,8 @@ def test_the_declared_accuracy_is_tested_both_ways() -> None:
         Colours(), clean_accuracy=0.6
     )
     half = {"clean_accuracy": 0.99}
-    found = text(lambda x: torch.where(x[:, :1, 0, 0] > 0.3, Colours()(x), Colours()(x).roll(1, 1)), **half)
-    assert "as declared, found" in found and "check the input contract and the weights" in found
+    message = text(lambda x: torch.where(x[:, :1, 0, 0] > 0.3, Colours()(x), Colours()(x).roll(1, 1)), **half)
+    assert "as declared, found" in message and "check the input contract and the weights" in message
 
 
 @pytest.mark.parametrize(("correct", "fits"), [(256, False), (240, True), (236, True), (205, False)])
@@ -296,14 +296,14 @@ def test_a_wrong_range_is_diagnosed(contract: InputContract, gain: float, advice
 
 def test_channels() -> None:
     network = nn.Sequential(nn.Conv2d(1, 3, 4), nn.Flatten())
-    found = text(network)
-    assert "(input): expected 1 channels, found images of 3 (3, 4, 4); set input.channels: 1" in found
+    message = text(network)
+    assert "(input): expected 1 channels, found images of 3 (3, 4, 4); set input.channels: 1" in message
     assert "one value a channel, found 2 for 3 channels" in text(Colours(), input=InputContract(mean=(0.1, 0.2)))
 
 
 def test_a_size_the_network_does_not_take() -> None:
-    found = text(nn.Sequential(nn.Flatten(), nn.Linear(12, 3)))
-    assert "a network that takes images (3, 4, 4), found RuntimeError: mat1 and mat2" in found
+    message = text(nn.Sequential(nn.Flatten(), nn.Linear(12, 3)))
+    assert "a network that takes images (3, 4, 4), found RuntimeError: mat1 and mat2" in message
 
 
 def test_images_out_of_range() -> None:
@@ -323,12 +323,12 @@ def test_a_class_without_samples_is_a_fact() -> None:
 
 
 def test_several_faults_come_together() -> None:
-    found = text(
+    message = text(
         lambda x: (Colours()(x) + torch.rand(len(x), 3) * 0.01).softmax(dim=1),
         classes=("red", "green", "teal"),
         clean_accuracy=0.2,
     )
-    assert all(part in found for part in ("teal", "sum to 1", "two identical passes", "about 20.0% as declared"))
+    assert all(part in message for part in ("teal", "sum to 1", "two identical passes", "about 20.0% as declared"))
 
 
 def test_a_table_of_logits(tmp_path: Path) -> None:

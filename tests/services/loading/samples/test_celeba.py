@@ -55,9 +55,9 @@ def test_the_table_of_a_split_feeds_the_matrix_of_tasks_and_attributes(root: Pat
     faces = read_faces(root, "test")
     assert faces.names == NAMES
     assert faces.values.tolist() == [[1, 1, 0], [0, 0, 0], [1, 0, 0], [0, 1, 1]]
-    found = gaps(matrix_counts(faces.values, faces.values, faces.values))
-    assert found["dp"].value.shape == (3, 3)
-    assert found["dp"].value[0, 0] == 1.0 and found["dp"].value[0, 1] == 0.0
+    fairness = gaps(matrix_counts(faces.values, faces.values, faces.values))
+    assert fairness["dp"].value.shape == (3, 3)
+    assert fairness["dp"].value[0, 0] == 1.0 and fairness["dp"].value[0, 1] == 0.0
 
 
 @pytest.mark.parametrize(

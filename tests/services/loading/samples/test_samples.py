@@ -102,9 +102,9 @@ def test_selection_ids_groups_and_digest(tmp_path: Path) -> None:
 def test_digest_ignores_the_folder_and_follows_the_content(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
-    one, two = (open_samples(SampleSpec(npz(tmp_path / name))).digest for name in "ab")
-    assert one == two
-    assert one != open_samples(SampleSpec(npz(tmp_path, images=255 - IMAGES))).digest
+    first, two = (open_samples(SampleSpec(npz(tmp_path / name))).digest for name in "ab")
+    assert first == two
+    assert first != open_samples(SampleSpec(npz(tmp_path, images=255 - IMAGES))).digest
 
 
 def test_opening_imports_no_torch(tmp_path: Path) -> None:

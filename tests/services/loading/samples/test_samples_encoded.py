@@ -113,9 +113,9 @@ def test_shorter_side_and_centre_are_torchvision_s(tmp_path: Path) -> None:
 
 def test_another_crop_is_another_content_and_a_narrow_image_is_named(folder: Path) -> None:
     crops = ("crop=4&size=6", "crop=5&size=6", "size=6", "resize=6", "resize=7&crop=6", "resize=9&crop=6")
-    found = [open_samples(SampleSpec(f"imagefolder:{folder}?{crop}")) for crop in crops]
-    assert {samples.shape for samples in found} == {(3, 6, 6)}
-    assert len({samples.content for samples in found}) == len(crops)
+    results = [open_samples(SampleSpec(f"imagefolder:{folder}?{crop}")) for crop in crops]
+    assert {samples.shape for samples in results} == {(3, 6, 6)}
+    assert len({samples.content for samples in results}) == len(crops)
     (folder / "cat" / "0.png").write_bytes(png(np.zeros((1, 3000, 3), np.uint8)))
     with pytest.raises(SourceError, match="3000x1 pixels would become 256 times 768000"):
         open_samples(SampleSpec(f"imagefolder:{folder}?resize=256&crop=8"))
@@ -187,13 +187,13 @@ def test_a_large_set_is_decoded_by_batch_with_the_same_numbers(folder: Path, mon
 
 def test_threads_change_neither_order_nor_digest(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "cat/1.png").write_bytes(b"")
-    found = []
+    results = []
     for threads in (1, 4):
         monkeypatch.setattr(encoded, "cores", lambda threads=threads: threads)
         monkeypatch.setattr(encoded, "AT_A_TIME", 2)
         samples = open_samples(SampleSpec(f"imagefolder:{folder}", on_corrupt="skip"))
-        found.append((samples.digest, samples.labels.tolist(), samples.images(0, 5).tobytes(), samples.skipped))
-    assert found[0] == found[1]
+        results.append((samples.digest, samples.labels.tolist(), samples.images(0, 5).tobytes(), samples.skipped))
+    assert results[0] == results[1]
 
 
 def table(**columns: Any) -> pa.Table:

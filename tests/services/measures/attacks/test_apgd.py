@@ -164,13 +164,13 @@ def test_looking_seldom_changes_no_column(plane: Any, monkeypatch: pytest.Monkey
     network, images, labels, ids = plane(4)
     true = network.distances(images, labels, 1 if norm == "Linf" else 2)
     measure = Apgd(epsilons=tuple(np.quantile(true, [0.3, 0.7])), steps=9, norm=norm)
-    found = []
+    results = []
     for look in (1, 4, 100):
         monkeypatch.setattr("services.measures.attacks.apgd.LOOK", {"cpu": look})
-        found.append(measure.from_model(network, images, labels, ids, seed=0))
-    assert 0 < found[0][key(measure, 1)].sum() < len(images)
-    for other in found[1:]:
-        for name, column in found[0].items():
+        results.append(measure.from_model(network, images, labels, ids, seed=0))
+    assert 0 < results[0][key(measure, 1)].sum() < len(images)
+    for other in results[1:]:
+        for name, column in results[0].items():
             assert np.array_equal(other[name], column), name
 
 

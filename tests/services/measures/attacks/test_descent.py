@@ -44,8 +44,8 @@ def test_every_pass_stays_in_the_ball(plane: Any) -> None:
     epsilon = 1e-3
     keep = torch.from_numpy(network.distances(images, labels, 1) > epsilon * 1.1)
     images, labels, ids = images[keep], labels[keep], ids[keep.numpy()]
-    found = attack_curve(network, images, labels, ids, (Descent(epsilon, epsilon / 2, 10),), seed=0)
-    assert found.survived.all() and len(network.seen) == 12
+    survival = attack_curve(network, images, labels, ids, (Descent(epsilon, epsilon / 2, 10),), seed=0)
+    assert survival.survived.all() and len(network.seen) == 12
     for points in network.seen:
         assert (points.double() - images.double()).abs().max() <= epsilon
 
@@ -54,14 +54,14 @@ def test_curve_falls_and_broken_samples_cost_nothing_more(plane: Any) -> None:
     network, images, labels, ids = plane(4)
     true = network.distances(images, labels, 1)
     curve = tuple(Descent(float(e), float(e) / 4, 10, restarts=2) for e in np.quantile(true, [0.1, 0.4]))
-    found = attack_curve(network, images, labels, ids, curve, seed=0)
-    assert (found.survived[1] <= found.survived[0]).all()
-    never = found.survived[1]
-    assert (found.tally.queries.numpy()[never] == 1 + 2 * 2 * 11).all()
-    assert found.tally.queries.numpy()[~found.survived[0]].max() < 1 + 2 * 11
-    assert sum(len(points) for points in network.seen) == int(found.tally.queries.sum())
+    survival = attack_curve(network, images, labels, ids, curve, seed=0)
+    assert (survival.survived[1] <= survival.survived[0]).all()
+    never = survival.survived[1]
+    assert (survival.tally.queries.numpy()[never] == 1 + 2 * 2 * 11).all()
+    assert survival.tally.queries.numpy()[~survival.survived[0]].max() < 1 + 2 * 11
+    assert sum(len(points) for points in network.seen) == int(survival.tally.queries.sum())
     assert min(len(points) for points in network.seen) >= SMALLEST
-    assert set(found.broken_by[~never]) <= {1, 2} and (found.broken_by[never] == -1).all()
+    assert set(survival.broken_by[~never]) <= {1, 2} and (survival.broken_by[never] == -1).all()
 
 
 def test_misclassified_samples_are_not_attacked(plane: Any) -> None:
@@ -115,11 +115,11 @@ def test_looking_seldom_changes_no_column(plane: Any, monkeypatch: pytest.Monkey
     network, images, labels, ids = plane(4)
     order = 1 if norm == "Linf" else 2
     radii = tuple(float(np.quantile(network.distances(images, labels, order), share)) for share in (0.3, 0.7))
-    measure, found = Pgd(epsilons=radii, steps=9, norm=norm, restarts=2), []
+    measure, result = Pgd(epsilons=radii, steps=9, norm=norm, restarts=2), []
     for look in (1, 4, 100):
         monkeypatch.setattr("services.measures.attacks.pgd.LOOK", {"cpu": look})
-        found.append(measure.from_model(network, images, labels, ids, seed=0))
-    assert 0 < found[0][measure.series()[1].key].sum() < len(images)
-    for other in found[1:]:
-        for key, column in found[0].items():
+        result.append(measure.from_model(network, images, labels, ids, seed=0))
+    assert 0 < result[0][measure.series()[1].key].sum() < len(images)
+    for other in result[1:]:
+        for key, column in result[0].items():
             assert np.array_equal(other[key], column), key

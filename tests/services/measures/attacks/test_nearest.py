@@ -31,16 +31,16 @@ def test_distance_is_the_planes(plane: Any, name: str) -> None:
     seeker, tolerance = SEEKERS[name]
     network, images, labels, _ = plane(3)
     true = network.distances(images, labels, 2)
-    found = nearest_adversarials(network, images, labels, [seeker]).distances.numpy()
-    assert (found >= true - 1e-7).all()
-    assert np.median(found / true) < 1 + tolerance
-    assert (found / true).max() < 1.5
+    result = nearest_adversarials(network, images, labels, [seeker]).distances.numpy()
+    assert (result >= true - 1e-7).all()
+    assert np.median(result / true) < 1 + tolerance
+    assert (result / true).max() < 1.5
 
 
 def test_the_smallest_of_all_is_kept_and_named(plane: Any) -> None:
     network, images, labels, _ = plane(4)
     seekers = [seeker for seeker, _ in SEEKERS.values()]
-    alone = torch.stack([nearest_adversarials(network, images, labels, [one]).distances for one in seekers])
+    alone = torch.stack([nearest_adversarials(network, images, labels, [each]).distances for each in seekers])
     together = nearest_adversarials(network, images, labels, seekers)
     assert torch.equal(together.distances, alone.min(dim=0).values)
     assert torch.equal(together.attack, alone.argmin(dim=0))
@@ -51,15 +51,15 @@ def test_every_adversarial_flips_and_is_as_far_as_said(shared_data: Path) -> Non
     images, labels, _ = zoo.images(shared_data, "mnist/t10k.npz", slice(0, 30))
     with torch.no_grad():
         clean = network(images).argmax(1) == labels
-        found = nearest_adversarials(network, images, labels, [DeepFool(), FastMinimumNorm(limit=5.0, steps=40)])
-        flipped = network(found.points).argmax(1) != labels
-    assert torch.equal(found.correct, clean)
-    seen = found.distances.isfinite()
-    assert seen.all() and flipped[seen].all()
-    length = np.linalg.norm((found.points.double() - images.double()).numpy().reshape(30, -1), axis=1)
-    assert found.distances.numpy()[clean & seen] == pytest.approx(length[clean & seen], rel=1e-12)
-    assert found.points.min() >= 0 and found.points.max() <= 1
-    assert (found.distances[~clean] == 0).all()
+        nearest = nearest_adversarials(network, images, labels, [DeepFool(), FastMinimumNorm(limit=5.0, steps=40)])
+        flipped = network(nearest.points).argmax(1) != labels
+    assert torch.equal(nearest.correct, clean)
+    observed = nearest.distances.isfinite()
+    assert observed.all() and flipped[observed].all()
+    length = np.linalg.norm((nearest.points.double() - images.double()).numpy().reshape(30, -1), axis=1)
+    assert nearest.distances.numpy()[clean & observed] == pytest.approx(length[clean & observed], rel=1e-12)
+    assert nearest.points.min() >= 0 and nearest.points.max() <= 1
+    assert (nearest.distances[~clean] == 0).all()
 
 
 def test_measure_does_not_depend_on_the_batch(shared_data: Path) -> None:
@@ -125,19 +125,19 @@ def test_a_referee_sees_only_what_the_others_disagree_about(plane: Any) -> None:
     network, images, labels, _ = plane(3)
 
     def careless(network: Any, images: Any, labels: Any, tally: Any, rows: Any) -> tuple[torch.Tensor, torch.Tensor]:
-        points, found = DeepFool()(network, images, labels, tally, rows)
-        return points, found & (rows % 3 != 0)
+        points, nearest = DeepFool()(network, images, labels, tally, rows)
+        return points, nearest & (rows % 3 != 0)
 
-    asked: list[int] = []
+    requested: list[int] = []
 
     def referee(network: Any, images: Any, labels: Any, tally: Any, rows: Any) -> tuple[torch.Tensor, torch.Tensor]:
-        asked.extend(rows.tolist())
+        requested.extend(rows.tolist())
         return FastAdaptiveBoundary(steps=30)(network, images, labels, tally, rows)
 
-    found = nearest_adversarials(network, images, labels, [careless], [referee])
-    assert asked == list(range(0, 24, 3))
-    assert found.distances.isfinite().all() and set(found.attack[::3].tolist()) == {1}
-    assert set(found.attack.tolist()) == {0, 1}
+    nearest = nearest_adversarials(network, images, labels, [careless], [referee])
+    assert requested == list(range(0, 24, 3))
+    assert nearest.distances.isfinite().all() and set(nearest.attack[::3].tolist()) == {1}
+    assert set(nearest.attack.tolist()) == {0, 1}
 
 
 def test_masked_gradients_do_not_hide_what_fab_finds(shared_data: Path) -> None:
@@ -156,5 +156,5 @@ def test_masked_gradients_do_not_hide_what_fab_finds(shared_data: Path) -> None:
 def test_black_pixels_do_not_stop_an_attack_on_an_ordinary_network(shared_data: Path) -> None:
     network = zoo.load(shared_data, "mnist_conv_small_std")
     images, labels, _ = zoo.images(shared_data, "mnist/t10k.npz", slice(0, 8))
-    alone = [nearest_adversarials(network, images, labels, [one]).distances for one in Minimal().seekers_of()[:3]]
+    alone = [nearest_adversarials(network, images, labels, [each]).distances for each in Minimal().seekers_of()[:3]]
     assert all(int(distances.isfinite().sum()) >= 7 for distances in alone)

@@ -20,13 +20,13 @@ from services.measures.pgd import Pgd
 
 def verdicts(data: Path, verdict: str) -> dict[tuple[str, float], list[int]]:
     """Image rows by (network, epsilon)."""
-    found: dict[tuple[str, float], list[int]] = {}
+    by_name: dict[tuple[str, float], list[int]] = {}
     with (data / "oracles" / "vnncomp.csv").open() as file:
         for row in csv.DictReader(file):
             if row["verdict"] == verdict:
                 key = (row["model_id"], float(row["linf_eps_pixel"]))
-                found.setdefault(key, []).append(int(row["image_index"]))
-    return found
+                by_name.setdefault(key, []).append(int(row["image_index"]))
+    return by_name
 
 
 def broken(data: Path, verdict: str, *, starts: int, steps: int) -> list[bool]:
@@ -46,8 +46,8 @@ def broken(data: Path, verdict: str, *, starts: int, steps: int) -> list[bool]:
 
 
 def test_no_proven_sample_breaks(shared_data: Path) -> None:
-    found = broken(shared_data, "robust", starts=1, steps=6)
-    assert len(found) == 64 and not any(found)
+    result = broken(shared_data, "robust", starts=1, steps=6)
+    assert len(result) == 64 and not any(result)
 
 
 @pytest.mark.slow
@@ -56,16 +56,16 @@ def test_no_proven_sample_breaks_under_a_strong_attack(shared_data: Path) -> Non
 
 
 def test_most_vulnerable_samples_break(shared_data: Path) -> None:
-    found = broken(shared_data, "vulnerable", starts=8, steps=40)
-    assert len(found) == 4 and sum(found) >= 3
+    result = broken(shared_data, "vulnerable", starts=8, steps=40)
+    assert len(result) == 4 and sum(result) >= 3
 
 
 def accuracy(data: Path, name: str, file: str, measure: Pgd, rows: slice) -> list[float]:
     """Adversarial accuracy at each radius on some rows of a test set."""
     images, labels, ids = zoo.images(data, file, rows)
     network, parts = zoo.load(data, name), np.array_split(np.arange(len(ids)), max(1, len(ids) // 500))
-    found = [measure.from_model(network, images[p], labels[p], ids[p], seed=0) for p in parts]
-    return [float(np.concatenate([part[one.key] for part in found]).mean()) for one in measure.series()]
+    results = [measure.from_model(network, images[p], labels[p], ids[p], seed=0) for p in parts]
+    return [float(np.concatenate([part[each.key] for part in results]).mean()) for each in measure.series()]
 
 
 CURVE = Pgd(epsilons=("1/255", "2/255"))
@@ -94,14 +94,14 @@ standard errors, 1.7 points, are allowed on each side.
 def test_published_figures(
     shared_data: Path, name: str, file: str, count: int, measure: Pgd, limits: list[tuple[float, float]]
 ) -> None:
-    found = accuracy(shared_data, name, file, measure, slice(0, count))
-    assert all(low <= value <= high for value, (low, high) in zip(found, limits, strict=True)), found
+    result = accuracy(shared_data, name, file, measure, slice(0, count))
+    assert all(low <= value <= high for value, (low, high) in zip(result, limits, strict=True)), result
 
 
 def test_published_figures_on_a_subset(shared_data: Path) -> None:
     """500 images, so within 6.6 points (three standard errors) of 62.24 and 54.82 for PGD on resnet2b."""
-    found = accuracy(shared_data, "cifar10_resnet2b", "cifar10/test.npz", CURVE, slice(0, 500))
-    assert found == pytest.approx([0.6224, 0.5482], abs=0.066)
+    result = accuracy(shared_data, "cifar10_resnet2b", "cifar10/test.npz", CURVE, slice(0, 500))
+    assert result == pytest.approx([0.6224, 0.5482], abs=0.066)
 
 
 def test_a_standard_network_falls_altogether(shared_data: Path) -> None:

@@ -54,14 +54,14 @@ def test_it_uncovers_a_masked_gradient(plane: Any) -> None:
 
     white, black = Pgd(epsilons=radius), Square(epsilons=radius, queries=300)
     attacked = white.from_model(masked, images, labels, ids, seed=0)
-    asked = black.from_model(masked, images, labels, ids, seed=0)
-    seen = Observations(
+    table = black.from_model(masked, images, labels, ids, seed=0)
+    observed = Observations(
         attacked["correct"],
         attacked[white.series()[0].key],
         zero_gradient=attacked["zero_gradient"],
-        black_box=asked[black.series()[0].key],
+        black_box=table[black.series()[0].key],
     )
-    signs = {finding.sign: finding for finding in find_masking(seen)}
+    signs = {finding.sign: finding for finding in find_masking(observed)}
     assert set(signs) == {Sign.ZERO_GRADIENT, Sign.BLACK_BOX}
     assert signs[Sign.ZERO_GRADIENT].samples == (attacked["broken_by"] == -1).sum() > 12
     assert signs[Sign.BLACK_BOX].share > 0.5

@@ -22,8 +22,8 @@ def test_a_sample_has_the_same_noise_in_every_batch() -> None:
 def test_each_part_of_the_key_matters(change: dict[str, object]) -> None:
     ids = np.arange(5)
     base = {"seed": 1, "draw": 3}
-    one, other = start_noise(ids, SHAPE, **base), start_noise(ids, SHAPE, **{**base, **change})  # type: ignore[arg-type]
-    assert not np.any(one == other)
+    first, other = start_noise(ids, SHAPE, **base), start_noise(ids, SHAPE, **{**base, **change})  # type: ignore[arg-type]
+    assert not np.any(first == other)
     assert not np.array_equal(start_lengths(ids, seed=1, draw=3), start_lengths(ids, seed=1, draw=4))
 
 

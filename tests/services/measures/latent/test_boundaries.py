@@ -57,10 +57,10 @@ def test_the_batched_search_equals_the_naive_loop() -> None:
     axes = Axes(torch.tensor([4, 0, 2]), torch.tensor([0.5, 0.0, -1.0]), torch.tensor([4.0, 2.0, 1.0]))
     with torch.no_grad():
         expected = naive(network, decode, latents, axes, 10)
-    found = project(network, decode, latents, axes, steps=10)
-    np.testing.assert_allclose(found.moves, expected, atol=1e-12)
-    assert 0.1 < found.censored.mean() < 0.95
-    assert (found.moves[found.censored] == 1.0).all()
+    projected = project(network, decode, latents, axes, steps=10)
+    np.testing.assert_allclose(projected.moves, expected, atol=1e-12)
+    assert 0.1 < projected.censored.mean() < 0.95
+    assert (projected.moves[projected.censored] == 1.0).all()
 
 
 def test_the_result_depends_on_neither_chunk_nor_company() -> None:
@@ -76,27 +76,27 @@ def test_the_result_depends_on_neither_chunk_nor_company() -> None:
 
 def test_no_more_images_are_passed_than_positions_looked_at() -> None:
     network, decode = small_pair(2)
-    latents, seen = 2 * torch.randn(25, 5), []
+    latents, observed = 2 * torch.randn(25, 5), []
 
     def counted(images: torch.Tensor) -> torch.Tensor:
-        seen.append(len(images))
+        observed.append(len(images))
         return network(images)
 
-    found = project(counted, decode, latents, AXES, steps=10)
-    looked = np.where(found.censored, 10, np.rint(found.moves * 10)).sum(axis=(1, 2)) + 3
-    np.testing.assert_array_equal(found.queries, looked)
-    assert sum(seen) <= looked.sum() + 8 * 11
+    projected = project(counted, decode, latents, AXES, steps=10)
+    looked = np.where(projected.censored, 10, np.rint(projected.moves * 10)).sum(axis=(1, 2)) + 3
+    np.testing.assert_array_equal(projected.queries, looked)
+    assert sum(observed) <= looked.sum() + 8 * 11
 
 
 def test_measured_boundaries_are_the_analytic_ones_to_one_percent() -> None:
     mapper, network = Bands(), BandClassifier(WEIGHTS, BIAS)
     latents = np.random.default_rng(0).uniform(-0.9, 0.9, (200, 3))
     expected, never = analytic_moves(latents, WEIGHTS, BIAS)
-    found = project(network, mapper.decode, torch.from_numpy(latents), AXES, halvings=8)
-    np.testing.assert_array_equal(found.censored, never)
-    np.testing.assert_allclose(found.moves, expected, atol=1.01 / (20 * 2**8))
+    projected = project(network, mapper.decode, torch.from_numpy(latents), AXES, halvings=8)
+    np.testing.assert_array_equal(projected.censored, never)
+    np.testing.assert_allclose(projected.moves, expected, atol=1.01 / (20 * 2**8))
     measured, analytic = (
-        projection_metrics(as_boundaries(found)),
+        projection_metrics(as_boundaries(projected)),
         projection_metrics(Boundaries.of(expected * np.array([-1.0, 1.0]), never, np.zeros(3), np.ones(3))),
     )
     for name in ("tol", "dev", "cou"):
@@ -114,16 +114,16 @@ def test_parity_can_mislead_where_tolerance_does_not() -> None:
     """
     latents = np.array([[a, b, 0.0] for a in (-0.8, -0.2, 0.2, 0.8) for b in (-0.5, 0.5)] * 10)
     sensitive = np.abs(latents[:, 0]) > 0.5
-    mapper, found = Bands(), {}
+    mapper, result = Bands(), {}
     for name, weights in {"blind": (0.0, 1.0, 0.0), "biased": (1.0, 0.0, 0.0)}.items():
         network = BandClassifier(weights, bias=1e-3)
         decisions = network(mapper.decode(torch.from_numpy(latents))).argmax(1).numpy()
         parity = group_fairness(decisions, decisions, sensitive).metrics["dp"].value
         assert parity == demographic_parity_difference(decisions, decisions, sensitive_features=sensitive) == 0.0
         moved = project(network, mapper.decode, torch.from_numpy(latents), AXES, halvings=4)
-        found[name] = projection_metrics(as_boundaries(moved)).tol_by_dimension[0]
-    assert found["blind"].value == 2.0
-    assert found["biased"].high < 1.5 < found["blind"].low  # type: ignore[operator]
+        result[name] = projection_metrics(as_boundaries(moved)).tol_by_dimension[0]
+    assert result["blind"].value == 2.0
+    assert result["biased"].high < 1.5 < result["blind"].low  # type: ignore[operator]
 
 
 def test_logits_that_are_not_finite_count_as_flipped_and_are_said() -> None:
@@ -133,13 +133,13 @@ def test_logits_that_are_not_finite_count_as_flipped_and_are_said() -> None:
         return torch.where((score > 0.55)[:, None], torch.nan, logits)
 
     latents = torch.zeros(2, 1, dtype=torch.float64)
-    one = Axes(torch.tensor([0]), torch.zeros(1), torch.ones(1))
-    found = project(network, Bands(1).decode, latents, one)
-    assert found.censored[0, 0].tolist() == [True, False]
-    assert found.moves[0, 0, 1] == pytest.approx(np.ceil(np.arctanh(0.1) * 20) / 20)
-    assert found.non_finite.tolist() == [True, True]
+    first = Axes(torch.tensor([0]), torch.zeros(1), torch.ones(1))
+    projected = project(network, Bands(1).decode, latents, first)
+    assert projected.censored[0, 0].tolist() == [True, False]
+    assert projected.moves[0, 0, 1] == pytest.approx(np.ceil(np.arctanh(0.1) * 20) / 20)
+    assert projected.non_finite.tolist() == [True, True]
     at_start = project(
-        lambda images: torch.full((len(images), 2), torch.inf), Bands(1).decode, latents, one, halvings=3
+        lambda images: torch.full((len(images), 2), torch.inf), Bands(1).decode, latents, first, halvings=3
     )
     assert (at_start.start == -1).all() and (at_start.moves == 0).all() and not at_start.censored.any()
 

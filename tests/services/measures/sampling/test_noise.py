@@ -69,11 +69,11 @@ def test_tails_of_the_gaussian():
 
 def test_table_agrees_with_the_inverse_distribution_function():
     words = np.concatenate([np.arange(0, 2**32, 65_537, dtype=np.uint32), np.array([0, 2**32 - 1], dtype=np.uint32)])
-    found = np.empty(words.shape, dtype=np.float32)
-    by_quantile("gaussian", words, found)
+    result = np.empty(words.shape, dtype=np.float32)
+    by_quantile("gaussian", words, result)
     exact = ndtri((words + 0.5) / 2.0**32)
-    assert np.abs(found - exact).max() < 2e-4
-    assert np.abs(found)[np.abs(exact) > 3.0] == pytest.approx(np.abs(exact)[np.abs(exact) > 3.0], abs=1e-6)
+    assert np.abs(result - exact).max() < 2e-4
+    assert np.abs(result)[np.abs(exact) > 3.0] == pytest.approx(np.abs(exact)[np.abs(exact) > 3.0], abs=1e-6)
 
 
 @pytest.mark.parametrize("kind", KINDS)

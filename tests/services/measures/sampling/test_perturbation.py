@@ -34,8 +34,8 @@ def test_functional_perturbations_are_keyed_and_bounded(kind):
     moved = perturb(kind, IMAGES, unit[:6], 0.4)
     assert moved.shape == IMAGES.shape and moved.min() >= 0 and moved.max() <= 1
     assert not torch.equal(moved, IMAGES)
-    one = perturb(kind, IMAGES[2:3], unit[2:3], 0.4)
-    assert torch.allclose(one, moved[2:3], atol=1e-6)
+    first = perturb(kind, IMAGES[2:3], unit[2:3], 0.4)
+    assert torch.allclose(first, moved[2:3], atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", FUNCTIONAL)

@@ -31,43 +31,43 @@ NAMES = ("size", "positive", "selected", "hits", "alarms")
 def test_the_matrix_equals_the_loop_over_fairlearn() -> None:
     truth, decisions = RNG.integers(0, 2, (2, 300, 6))
     attributes = RNG.integers(0, 2, (300, 5))
-    found = gaps(matrix_counts(truth, decisions, attributes))
+    fairness = gaps(matrix_counts(truth, decisions, attributes))
     for t in range(6):
         for a in range(5):
             args, by = (truth[:, t], decisions[:, t]), {"sensitive_features": attributes[:, a]}
-            assert found["dp"].value[t, a] == pytest.approx(demographic_parity_difference(*args, **by), abs=1e-12)
-            assert found["eopp"].value[t, a] == pytest.approx(equal_opportunity_difference(*args, **by), abs=1e-12)
-            assert found["eodd"].value[t, a] == pytest.approx(equalized_odds_difference(*args, **by), abs=1e-12)
+            assert fairness["dp"].value[t, a] == pytest.approx(demographic_parity_difference(*args, **by), abs=1e-12)
+            assert fairness["eopp"].value[t, a] == pytest.approx(equal_opportunity_difference(*args, **by), abs=1e-12)
+            assert fairness["eodd"].value[t, a] == pytest.approx(equalized_odds_difference(*args, **by), abs=1e-12)
             mean = equalized_odds_difference(*args, agg="mean", **by)
-            assert found["aodd"].value[t, a] == pytest.approx(mean, abs=1e-12)
+            assert fairness["aodd"].value[t, a] == pytest.approx(mean, abs=1e-12)
 
 
 def test_the_wrapper_gives_fairlearns_values_with_sizes_and_intervals_for_more_than_two_groups() -> None:
     truth, decisions = RNG.integers(0, 2, (2, 400))
     groups = np.array(["a", "b", "c"])[RNG.integers(0, 3, 400)]
-    found = group_fairness(truth, decisions, groups)
-    assert found.names == ("a", "b", "c")
-    assert found.counts.size.sum() == 400
-    ours = gaps(found.counts)
+    result = group_fairness(truth, decisions, groups)
+    assert result.names == ("a", "b", "c")
+    assert result.counts.size.sum() == 400
+    ours = gaps(result.counts)
     for metric in METRICS:
-        estimate = found.metrics[metric]
+        estimate = result.metrics[metric]
         assert estimate.value == pytest.approx(float(ours[metric].value), abs=1e-12)
         assert estimate.low <= estimate.value <= estimate.high  # type: ignore[operator]
-    assert found.metrics["eodd"].value >= found.metrics["aodd"].value  # type: ignore[operator]
+    assert result.metrics["eodd"].value >= result.metrics["aodd"].value  # type: ignore[operator]
 
 
 def test_a_group_without_samples_is_undefined_and_never_perfectly_fair() -> None:
     truth, decisions, groups = np.array([1, 0, 1, 0]), np.array([1, 0, 1, 0]), np.array(["a"] * 4)
-    found = group_fairness(truth, decisions, groups, names=("a", "b")).metrics
-    assert all(found[metric].value is None for metric in METRICS)
-    assert found["dp"].reason == "no samples that it needs in b"
+    result = group_fairness(truth, decisions, groups, names=("a", "b")).metrics
+    assert all(result[metric].value is None for metric in METRICS)
+    assert result["dp"].reason == "no samples that it needs in b"
 
 
 def test_a_group_without_positives_leaves_parity_defined_and_opportunity_not() -> None:
     truth, decisions = np.array([1, 0, 0, 0]), np.array([1, 0, 1, 1])
-    found = group_fairness(truth, decisions, np.array(["a", "a", "b", "b"])).metrics
-    assert found["dp"].value == 0.5
-    assert (found["eopp"].value, found["eodd"].value, found["aodd"].value) == (None, 1.0, 1.0)
+    result = group_fairness(truth, decisions, np.array(["a", "a", "b", "b"])).metrics
+    assert result["dp"].value == 0.5
+    assert (result["eopp"].value, result["eodd"].value, result["aodd"].value) == (None, 1.0, 1.0)
     third = group_fairness(
         np.array([1, 0, 0, 1, 0]), np.array([1, 0, 1, 0, 0]), np.array(["a", "a", "b", "c", "c"])
     ).metrics
@@ -86,10 +86,10 @@ def test_intervals_hold_the_true_gap() -> None:
     truth = RNG.random((120, 2000)) < 0.5
     group = np.arange(120) % 2
     chance = np.where(truth, np.array([0.8, 0.6])[group][:, None], np.array([0.1, 0.35])[group][:, None])
-    found = gaps(matrix_counts(truth, RNG.random((120, 2000)) < chance, group[:, None]), delta=0.1)
+    fairness = gaps(matrix_counts(truth, RNG.random((120, 2000)) < chance, group[:, None]), delta=0.1)
     for metric, true in {"eopp": 0.2, "eodd": 0.25, "aodd": 0.225}.items():
-        one = found[metric]  # type: ignore[index]
-        assert ((one.low > true) | (one.high < true)).mean() <= 0.1, metric
+        first = fairness[metric]  # type: ignore[index]
+        assert ((first.low > true) | (first.high < true)).mean() <= 0.1, metric
 
 
 def test_few_samples_say_little() -> None:
@@ -110,12 +110,12 @@ def test_what_is_no_decision_is_refused() -> None:
 
 def test_the_decisions_of_a_classifier_are_counted_without_a_table_of_them() -> None:
     labels, predicted, groups = RNG.integers(0, 7, 500), RNG.integers(-1, 7, 500), RNG.integers(0, 3, 500)
-    found = class_counts(labels, predicted, groups, n_classes=7, n_groups=4)
+    counts = class_counts(labels, predicted, groups, n_classes=7, n_groups=4)
     for k in range(7):
         alone = group_counts(labels == k, predicted == k, groups, 4)
         for name in ("size", "positive", "selected", "hits", "alarms"):
-            np.testing.assert_array_equal(getattr(found, name)[k], getattr(alone, name))
-    assert gaps(found)["dp"].missing[:, 3].all()
+            np.testing.assert_array_equal(getattr(counts, name)[k], getattr(alone, name))
+    assert gaps(counts)["dp"].missing[:, 3].all()
 
 
 def test_a_prediction_that_is_no_class_is_refused() -> None:
@@ -129,37 +129,37 @@ def exact(k: int, n: int, level: float) -> tuple[float, float]:
 
 def test_counts_whole_of_one_task() -> None:
     truth, decisions = np.array([1, 1, 0, 0, 1, 0]), np.array([1, 0, 1, 0, 1, 0])
-    found = group_counts(truth, decisions, np.array([0, 0, 0, 2, 2, 2]), 4)
+    result = group_counts(truth, decisions, np.array([0, 0, 0, 2, 2, 2]), 4)
     rows = {"size": [3, 0, 3, 0], "positive": [2, 0, 1, 0], "selected": [2, 0, 1, 0], "hits": [1, 0, 1, 0]}
     rows |= {"alarms": [1, 0, 0, 0], "negative": [1, 0, 2, 0]}
     for name, row in rows.items():
-        counts = getattr(found, name)
+        counts = getattr(result, name)
         assert (counts.dtype, counts.tolist()) == (np.int64, row), name
 
 
 def test_counts_of_a_matrix_are_those_of_each_pair() -> None:
     truth, decisions = RNG.integers(0, 2, (2, 40, 3))
     attributes = RNG.integers(-1, 2, (40, 2))
-    found = matrix_counts(truth.tolist(), decisions.tolist(), attributes.tolist())  # type: ignore[arg-type]
+    counts = matrix_counts(truth.tolist(), decisions.tolist(), attributes.tolist())  # type: ignore[arg-type]
     for t in range(3):
         for a in range(2):
             known = attributes[:, a] >= 0
             alone = group_counts(truth[known, t], decisions[known, t], attributes[known, a], 2)
             for name in ("size", "positive", "selected", "hits", "alarms"):
-                np.testing.assert_array_equal(getattr(found, name)[t, a], getattr(alone, name))
-                assert getattr(found, name).dtype == np.int64
+                np.testing.assert_array_equal(getattr(counts, name)[t, a], getattr(alone, name))
+                assert getattr(counts, name).dtype == np.int64
 
 
 def test_counts_of_classes_by_hand() -> None:
-    found = class_counts(
+    counts = class_counts(
         np.array([0, 1, 1, 2]), np.array([0, 1, -1, 1]), np.array([0, 0, 1, 1]), n_classes=3, n_groups=2
     )
-    assert found.size.tolist() == [[2, 2]] * 3
-    assert found.positive.tolist() == [[1, 0], [1, 1], [0, 1]]
-    assert found.selected.tolist() == [[1, 0], [1, 1], [0, 0]]
-    assert found.hits.tolist() == [[1, 0], [1, 0], [0, 0]]
-    assert found.alarms.tolist() == [[0, 0], [0, 1], [0, 0]]
-    assert {getattr(found, name).dtype for name in ("size", "positive", "selected", "hits", "alarms")} == {
+    assert counts.size.tolist() == [[2, 2]] * 3
+    assert counts.positive.tolist() == [[1, 0], [1, 1], [0, 1]]
+    assert counts.selected.tolist() == [[1, 0], [1, 1], [0, 0]]
+    assert counts.hits.tolist() == [[1, 0], [1, 0], [0, 0]]
+    assert counts.alarms.tolist() == [[0, 0], [0, 1], [0, 0]]
+    assert {getattr(counts, name).dtype for name in ("size", "positive", "selected", "hits", "alarms")} == {
         np.dtype(np.int64)
     }
     none = np.zeros(0, int)
@@ -170,14 +170,14 @@ def test_gaps_and_their_limits_by_hand() -> None:
     """Two groups of 20: 8 of 10 and 5 of 10 positives found, 2 of 10 and 6 of 10 negatives taken for one."""
     ten = np.array([10, 10])
     counts = GroupCounts(2 * ten, ten, np.array([10, 11]), np.array([8, 5]), np.array([2, 6]))
-    found = gaps(counts, delta=0.2)
+    fairness = gaps(counts, delta=0.2)
     rates = {"dp": [(10, 20), (11, 20)], "eopp": [(8, 10), (5, 10)]}
     for metric, pairs in rates.items():
         (one_low, one_high), (two_low, two_high) = (exact(k, n, 0.1) for k, n in pairs)
-        one = found[metric]  # type: ignore[index]
-        assert float(one.value) == pytest.approx(abs(pairs[0][0] / pairs[0][1] - pairs[1][0] / pairs[1][1]))
-        assert float(one.low) == pytest.approx(max(0.0, one_low - two_high, two_low - one_high))
-        assert float(one.high) == pytest.approx(max(one_high - two_low, two_high - one_low))
+        first = fairness[metric]  # type: ignore[index]
+        assert float(first.value) == pytest.approx(abs(pairs[0][0] / pairs[0][1] - pairs[1][0] / pairs[1][1]))
+        assert float(first.low) == pytest.approx(max(0.0, one_low - two_high, two_low - one_high))
+        assert float(first.high) == pytest.approx(max(one_high - two_low, two_high - one_low))
     joint = gaps(counts, delta=0.4)
     tpr = [exact(k, 10, 0.1) for k in (8, 5)]
     fpr = [exact(k, 10, 0.1) for k in (2, 6)]
@@ -196,25 +196,25 @@ def test_gaps_and_their_limits_by_hand() -> None:
 def test_a_gap_that_is_certain_has_a_lower_limit() -> None:
     many = np.array([1000, 1000, 0])
     counts = GroupCounts(many, many // 2, np.array([900, 100, 0]), np.array([450, 50, 0]), np.array([450, 50, 0]))
-    found = gaps(counts)["dp"]
+    result = gaps(counts)["dp"]
     low, high = exact(900, 1000, 0.05 / 3)[0], exact(100, 1000, 0.05 / 3)[1]
-    assert found.low == pytest.approx(low - high)
-    assert (found.missing.tolist(), bool(found.defined)) == ([False, False, True], True)
+    assert result.low == pytest.approx(low - high)
+    assert (result.missing.tolist(), bool(result.defined)) == ([False, False, True], True)
     names = ("a", "b", "c")
-    assert found.estimate(names).reason == "no samples that it needs in c"
+    assert result.estimate(names).reason == "no samples that it needs in c"
 
 
 def test_a_group_is_left_out_of_the_rate_that_it_lacks_and_stays_in_the_other() -> None:
     counts = GroupCounts(np.array([4, 4, 4]), np.array([2, 4, 0]), *(np.array([1, 1, 0]),) * 2, np.array([0, 0, 0]))
-    found = gaps(counts)
-    assert {metric: gap.missing.tolist() for metric, gap in found.items()} == {
+    fairness = gaps(counts)
+    assert {metric: gap.missing.tolist() for metric, gap in fairness.items()} == {
         "dp": [False] * 3,
         "eopp": [False, False, True],
         "eodd": [False, True, True],
         "aodd": [False, True, True],
     }
-    assert all(bool(gap.defined) for gap in found.values())
-    assert [float(found[m].value) for m in ("eopp", "eodd", "aodd")] == [0.25, 0.25, 0.125]
+    assert all(bool(gap.defined) for gap in fairness.values())
+    assert [float(fairness[m].value) for m in ("eopp", "eodd", "aodd")] == [0.25, 0.25, 0.125]
 
 
 def test_a_group_of_missed_positives_alone_is_as_far_off_by_the_odds_as_by_opportunity() -> None:
@@ -222,22 +222,22 @@ def test_a_group_of_missed_positives_alone_is_as_far_off_by_the_odds_as_by_oppor
     truth = np.r_[np.ones(40, int), np.tile([0, 1], 1000)]
     decisions = np.r_[np.zeros(40, int), np.tile([0, 1], 1000)]
     groups = np.r_[np.ones(40, int), np.zeros(2000, int)]
-    found = gaps(group_counts(truth, decisions, groups, 2))
-    assert float(found["eopp"].value) == float(found["eodd"].value) == 1.0
-    assert float(found["eodd"].value) == equalized_odds_difference(truth, decisions, sensitive_features=groups)
-    assert float(found["eodd"].low) > 0.8 and found["eodd"].missing.tolist() == [False, True]
-    one, limits = found["aodd"], found["eodd"]
-    assert float(one.value) == 1.0, "the mean of the gaps that there are: the false alarms have none"
-    assert (float(one.low), float(one.high)) == (float(limits.low) / 2, 1.0), "the other gap may be anything"
+    fairness = gaps(group_counts(truth, decisions, groups, 2))
+    assert float(fairness["eopp"].value) == float(fairness["eodd"].value) == 1.0
+    assert float(fairness["eodd"].value) == equalized_odds_difference(truth, decisions, sensitive_features=groups)
+    assert float(fairness["eodd"].low) > 0.8 and fairness["eodd"].missing.tolist() == [False, True]
+    first, limits = fairness["aodd"], fairness["eodd"]
+    assert float(first.value) == 1.0, "the mean of the gaps that there are: the false alarms have none"
+    assert (float(first.low), float(first.high)) == (float(limits.low) / 2, 1.0), "the other gap may be anything"
 
 
 def test_without_two_groups_in_either_rate_the_odds_are_undefined() -> None:
     counts = GroupCounts(np.array([5, 4]), np.array([0, 4]), *(np.array([1, 1]),) * 2, np.array([0, 0]))
-    found = gaps(counts)
+    fairness = gaps(counts)
     for metric in ("eodd", "aodd"):
-        one = found[metric]  # type: ignore[index]
-        assert not one.defined and all(np.isnan(side) for side in (one.value, one.low, one.high))
-    assert found["dp"].defined
+        first = fairness[metric]  # type: ignore[index]
+        assert not first.defined and all(np.isnan(side) for side in (first.value, first.low, first.high))
+    assert fairness["dp"].defined
 
 
 def test_odds_with_a_rate_that_a_group_lacks_are_covered() -> None:
@@ -247,24 +247,24 @@ def test_odds_with_a_rate_that_a_group_lacks_are_covered() -> None:
     negative = np.tile(n, (runs, 1)) - positive
     hits = source.binomial(positive, np.array([0.9, 0.7, 0.4]))
     alarms = source.binomial(negative, np.array([0.1, 0.3, 0.5]))
-    found = gaps(GroupCounts(positive + negative, positive, hits + alarms, hits, alarms), delta=0.1)
+    fairness = gaps(GroupCounts(positive + negative, positive, hits + alarms, hits, alarms), delta=0.1)
     for metric, true in {"eodd": 0.5, "aodd": 0.35}.items():
-        one = found[metric]  # type: ignore[index]
-        assert ((one.low > true) | (one.high < true)).mean() <= 0.1, metric
+        first = fairness[metric]  # type: ignore[index]
+        assert ((first.low > true) | (first.high < true)).mean() <= 0.1, metric
 
 
 def test_estimates_whole() -> None:
-    one, two = np.array([0.5, np.nan]), np.array([True, False])
-    found = Gaps(
-        one, np.array([0.0, np.nan]), np.array([1.0, np.nan]), two, np.array([[False, False, True], [True] * 3])
+    first, two = np.array([0.5, np.nan]), np.array([True, False])
+    result = Gaps(
+        first, np.array([0.0, np.nan]), np.array([1.0, np.nan]), two, np.array([[False, False, True], [True] * 3])
     )
     names = ("a", "b", "c")
-    assert found.estimate(names, (0,)) == Estimate(0.5, 0.0, 1.0, "no samples that it needs in c", vacuous=True)
-    assert found.estimate(names, (1,)) == Estimate(None, reason="no samples that it needs in a, b, c")
-    alone = Gaps(one[1], one[1], one[1], two[1], np.array([False]))
+    assert result.estimate(names, (0,)) == Estimate(0.5, 0.0, 1.0, "no samples that it needs in c", vacuous=True)
+    assert result.estimate(names, (1,)) == Estimate(None, reason="no samples that it needs in a, b, c")
+    alone = Gaps(first[1], first[1], first[1], two[1], np.array([False]))
     assert alone.estimate(("a",)) == Estimate(None, reason="fewer than two groups")
     for low, high in ((0.01, 1.0), (0.0, 0.99)):
-        sharp = Gaps(one[0], np.array(low), np.array(high), two[0], np.array([False, False]))
+        sharp = Gaps(first[0], np.array(low), np.array(high), two[0], np.array([False, False]))
         assert sharp.estimate(("a", "b")) == Estimate(0.5, low, high)
         assert type(sharp.estimate(("a", "b")).value) is float
 
@@ -274,8 +274,8 @@ def test_truths_and_falsehoods_are_1_and_0() -> None:
     groups = np.array([0, 0, 1, 1])
     matrix = matrix_counts(truth[:, None], decisions[:, None], groups[:, None])
     alone = GroupCounts(*(getattr(matrix, name)[0, 0] for name in NAMES))
-    for found in (group_counts(truth, decisions, groups, 2), alone):
-        assert [getattr(found, name).tolist() for name in NAMES] == [[2, 2], [1, 2], [2, 1], [1, 1], [1, 0]]
+    for each in (group_counts(truth, decisions, groups, 2), alone):
+        assert [getattr(each, name).tolist() for name in NAMES] == [[2, 2], [1, 2], [2, 1], [1, 1], [1, 0]]
 
 
 def test_each_entry_of_a_matrix_has_the_gaps_it_has_alone() -> None:
@@ -283,39 +283,39 @@ def test_each_entry_of_a_matrix_has_the_gaps_it_has_alone() -> None:
     attributes = RNG.integers(-1, 2, (50, 2))
     attributes[:, 1] = np.where(attributes[:, 1] == 0, -1, attributes[:, 1])
     counts = matrix_counts(truth, decisions, attributes)
-    found = gaps(counts)
+    fairness = gaps(counts)
     for index in np.ndindex(3, 2):
         alone = gaps(GroupCounts(*(getattr(counts, name)[index] for name in NAMES)))
-        for metric, one in alone.items():
+        for metric, each in alone.items():
             for name in ("value", "low", "high", "defined", "missing"):
-                np.testing.assert_array_equal(getattr(found[metric], name)[index], getattr(one, name))
-    assert found["dp"].defined.tolist() == [[True, False]] * 3
+                np.testing.assert_array_equal(getattr(fairness[metric], name)[index], getattr(each, name))
+    assert fairness["dp"].defined.tolist() == [[True, False]] * 3
 
 
 def test_one_sample_of_each_kind_is_enough() -> None:
-    two, one = np.array([2, 40]), np.array([1, 20])
-    counts = GroupCounts(two, one, np.array([1, 20]), np.array([1, 10]), np.array([0, 10]))
-    found = gaps(counts, delta=0.4)
-    assert [float(found[m].value) for m in METRICS] == [0.0, 0.5, 0.5, 0.5]
+    two, first = np.array([2, 40]), np.array([1, 20])
+    counts = GroupCounts(two, first, np.array([1, 20]), np.array([1, 10]), np.array([0, 10]))
+    fairness = gaps(counts, delta=0.4)
+    assert [float(fairness[m].value) for m in METRICS] == [0.0, 0.5, 0.5, 0.5]
     single, many = exact(1, 1, 0.1), exact(10, 20, 0.1)
     tpr = max(single[1] - many[0], many[1] - single[0])
     single = exact(0, 1, 0.1)
     fpr = max(single[1] - many[0], many[1] - single[0])
-    assert float(found["eodd"].high) == pytest.approx(max(tpr, fpr))
-    assert float(found["aodd"].high) == pytest.approx((tpr + fpr) / 2)
+    assert float(fairness["eodd"].high) == pytest.approx(max(tpr, fpr))
+    assert float(fairness["aodd"].high) == pytest.approx((tpr + fpr) / 2)
 
 
 def test_a_group_without_positives_has_a_part_in_the_odds_by_its_false_alarms() -> None:
     counts = GroupCounts(
         np.array([20, 20, 10]), np.array([10, 10, 0]), np.array([10, 10, 10]), np.array([8, 8, 0]), np.array([2, 2, 10])
     )
-    found = gaps(counts)
-    assert float(found["eodd"].value) == pytest.approx(0.8) and float(found["aodd"].value) == pytest.approx(0.4)
+    fairness = gaps(counts)
+    assert float(fairness["eodd"].value) == pytest.approx(0.8) and float(fairness["aodd"].value) == pytest.approx(0.4)
 
 
 def test_a_classifier_of_one_class_may_refuse_to_answer() -> None:
-    one = class_counts(np.array([0, 0]), np.array([0, -1]), np.array([0, 0]), n_classes=1, n_groups=1)
-    assert [getattr(one, name).tolist() for name in NAMES] == [[[2]], [[2]], [[1]], [[1]], [[0]]]
+    counts = class_counts(np.array([0, 0]), np.array([0, -1]), np.array([0, 0]), n_classes=1, n_groups=1)
+    assert [getattr(counts, name).tolist() for name in NAMES] == [[[2]], [[2]], [[1]], [[1]], [[0]]]
 
 
 def test_every_group_has_a_name() -> None:

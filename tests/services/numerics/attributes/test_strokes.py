@@ -51,8 +51,8 @@ def test_attributes_do_not_depend_on_company_place_or_brightness() -> None:
     image = line((10, 4), (14, 20), 3)
     moved = np.roll(image, (3, 5), axis=(0, 1))
     for measure in (thickness, length, slant, width):
-        one = measure(image[None])[0]
-        np.testing.assert_allclose(measure(np.stack([moved, image / 2, image])), one, atol=1e-6)
+        first = measure(image[None])[0]
+        np.testing.assert_allclose(measure(np.stack([moved, image / 2, image])), first, atol=1e-6)
 
 
 def test_an_image_without_light_has_no_attributes() -> None:
@@ -118,10 +118,10 @@ def moments(image: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
 
 
 def test_slants_are_those_of_the_central_moments() -> None:
-    for image, found in zip(GREY, slant(GREY), strict=True):
+    for image, each in zip(GREY, slant(GREY), strict=True):
         _, down, across = moments(image)
         expected = np.degrees(np.arctan(-(image * down * across).sum() / (image * down**2).sum()))
-        assert found == pytest.approx(expected, rel=1e-12)
+        assert each == pytest.approx(expected, rel=1e-12)
     np.testing.assert_allclose(slant(GREY / 1000), slant(GREY), rtol=1e-12)
     row = np.zeros((1, 3, 5))
     row[0, 1, :3] = 1.0
@@ -145,10 +145,10 @@ def plain_width(image: np.ndarray) -> float:
 
 def test_widths_are_those_of_a_loop() -> None:
     both = np.concatenate([GREY, np.zeros((1, 7, 9))])
-    found = width(both)
-    assert found[:3].tolist() == pytest.approx([plain_width(image) for image in GREY])
-    assert np.isnan(found[3])
-    assert width(GREY / 1000).tolist() == found[:3].tolist()
+    result = width(both)
+    assert result[:3].tolist() == pytest.approx([plain_width(image) for image in GREY])
+    assert np.isnan(result[3])
+    assert width(GREY / 1000).tolist() == result[:3].tolist()
     steep = np.zeros((2, 28, 28))
     steep[:, 0, :4], steep[:, 1, 27] = 1.0, 0.001
     assert width(steep)[0] == pytest.approx(plain_width(steep[0])), "empty rows are sheared far out of the picture"

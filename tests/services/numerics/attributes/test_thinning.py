@@ -36,18 +36,18 @@ def naive(image: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("step", [0, 1])
 def test_the_table_of_deletions_is_the_rule_for_each_of_256_neighbourhoods(step: int) -> None:
-    found = deletable(step)
-    assert found.shape == (256,) and found.dtype == np.bool_
-    assert found.tolist() == [deletes([code >> bit & 1 for bit in range(8)], step) for code in range(256)]
+    result = deletable(step)
+    assert result.shape == (256,) and result.dtype == np.bool_
+    assert result.tolist() == [deletes([code >> bit & 1 for bit in range(8)], step) for code in range(256)]
 
 
 def test_codes_are_the_neighbours_clockwise_from_above() -> None:
     image = np.random.default_rng(0).random((2, 5, 6)) < 0.5
-    found = neighbour_codes(image)
-    assert found.dtype == np.uint8 and found.shape == (2, 3, 4)
-    for n, r, c in np.ndindex(found.shape):
+    result = neighbour_codes(image)
+    assert result.dtype == np.uint8 and result.shape == (2, 3, 4)
+    for n, r, c in np.ndindex(result.shape):
         bits = [int(image[n, r + 1 + dr, c + 1 + dc]) << bit for bit, (dr, dc) in enumerate(AROUND)]
-        assert found[n, r, c] == sum(bits)
+        assert result[n, r, c] == sum(bits)
 
 
 def test_skeletons_are_those_of_a_loop_over_pixels() -> None:
@@ -55,9 +55,9 @@ def test_skeletons_are_those_of_a_loop_over_pixels() -> None:
     images = np.kron(rng.random((5, 5, 6)) < 0.6, np.ones((1, 3, 2))).astype(bool)
     images[3] = False
     images[4] = True
-    found = thinned(images)
-    assert found.dtype == np.bool_
-    for image, skeleton in zip(images, found, strict=True):
+    result = thinned(images)
+    assert result.dtype == np.bool_
+    for image, skeleton in zip(images, result, strict=True):
         np.testing.assert_array_equal(skeleton, naive(image))
     assert thinned(images[:0]).shape == (0, 15, 12)
 
@@ -82,13 +82,13 @@ def test_skeletons_are_those_of_a_loop_over_pixels() -> None:
 )
 def test_lengths_by_hand(rows: list[str], length: float) -> None:
     image = np.array([[pixel == "#" for pixel in row] for row in rows])
-    found = lengths(np.stack([image, np.zeros_like(image)]))
-    assert found.tolist() == [pytest.approx(length), 0.0] and found.dtype == np.float64
+    result = lengths(np.stack([image, np.zeros_like(image)]))
+    assert result.tolist() == [pytest.approx(length), 0.0] and result.dtype == np.float64
 
 
 def test_lengths_are_those_of_a_loop_over_pixels() -> None:
     images = np.random.default_rng(2).random((5, 6, 7)) < 0.45
-    for image, found in zip(images, lengths(images), strict=True):
+    for image, each in zip(images, lengths(images), strict=True):
         expected = 0.0
         lit = {(int(r), int(c)) for r, c in zip(*np.nonzero(image), strict=True)}
         for r, c in lit:
@@ -96,4 +96,4 @@ def test_lengths_are_those_of_a_loop_over_pixels() -> None:
             for side in (-1, 1):
                 corner = {(r + 1, c), (r, c + side)}
                 expected += 2**0.5 * ((r + 1, c + side) in lit and not corner & lit)
-        assert found == pytest.approx(expected)
+        assert each == pytest.approx(expected)

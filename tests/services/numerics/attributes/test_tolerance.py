@@ -50,9 +50,9 @@ def by_definition(found: Boundaries) -> tuple[float, float, float]:
 
 @given(st.integers(1, 30), st.integers(0, 1000))
 def test_all_three_equal_the_loop_over_the_definition(size: int, seed: int) -> None:
-    found = random_boundaries(size, seed)
-    metrics = projection_metrics(found, draws=20)
-    tol, dev, cou = by_definition(found)
+    boundaries = random_boundaries(size, seed)
+    metrics = projection_metrics(boundaries, draws=20)
+    tol, dev, cou = by_definition(boundaries)
     assert metrics.tol.value == pytest.approx(tol, abs=1e-12)
     assert metrics.dev.value == pytest.approx(dev, abs=1e-12)
     assert metrics.cou.value == pytest.approx(cou, abs=1e-12)
@@ -79,17 +79,17 @@ def test_undefined_is_said() -> None:
     metrics = projection_metrics(nothing)
     assert (metrics.tol.value, metrics.tol.reason, metrics.censored) == (None, "no samples", None)
     still = Boundaries.of(np.repeat(CENTRE[None, :, None], 2, 2), np.zeros((1, 3, 2), bool), CENTRE, UNIT)
-    found = projection_metrics(still)
-    assert (found.tol.value, found.dev.value, found.cou.value, found.cou.reason) == (0.0, 0.0, None, NO_TOLERANCE)
+    result = projection_metrics(still)
+    assert (result.tol.value, result.dev.value, result.cou.value, result.cou.reason) == (0.0, 0.0, None, NO_TOLERANCE)
 
 
 def test_groups_are_the_metrics_of_their_samples_and_an_empty_one_is_undefined() -> None:
-    found, groups = random_boundaries(40), np.arange(40) % 2 * 2
-    parts = metrics_by_group(found, groups, 3, draws=50)
+    result, groups = random_boundaries(40), np.arange(40) % 2 * 2
+    parts = metrics_by_group(result, groups, 3, draws=50)
     assert [part.samples for part in parts] == [20, 0, 20]
-    assert parts[0].tol.value == pytest.approx(by_definition(found.take(np.flatnonzero(groups == 0)))[0])
+    assert parts[0].tol.value == pytest.approx(by_definition(result.take(np.flatnonzero(groups == 0)))[0])
     assert parts[1].tol.reason == "no samples"
-    alone = projection_metrics(found.take(np.flatnonzero(groups == 0)), delta=0.05, draws=50)
+    alone = projection_metrics(result.take(np.flatnonzero(groups == 0)), delta=0.05, draws=50)
     assert parts[0].tol.low < alone.tol.low  # type: ignore[operator]
 
 
@@ -113,8 +113,8 @@ def test_the_bootstrap_interval_of_the_count_covers() -> None:
     for seed in range(200):
         moves = np.random.default_rng(seed).random((150, 3, 2)) < chance[:, None]
         positions = moves * np.array([-1.0, 1.0])
-        found = Boundaries.of(positions, moves, np.zeros(3), np.ones(3))
-        cou = projection_metrics(found, draws=200, seed=seed).cou
+        result = Boundaries.of(positions, moves, np.zeros(3), np.ones(3))
+        cou = projection_metrics(result, draws=200, seed=seed).cou
         hits += cou.low <= truth <= cou.high  # type: ignore[operator]
     assert hits >= 180
 
@@ -134,17 +134,17 @@ def test_malformed_boundaries_are_refused() -> None:
 
 
 def test_boundaries_whole() -> None:
-    found = Boundaries.of(
+    result = Boundaries.of(
         [[[-1, 1], [2, 4]]],  # type: ignore[arg-type]
         [[[1, 0], [0, 1]]],  # type: ignore[arg-type]
         [0, 3],  # type: ignore[arg-type]
         [1, 2],  # type: ignore[arg-type]
     )
-    assert {array.dtype for array in (found.positions, found.centre, found.unit)} == {np.dtype(np.float64)}
-    assert found.censored.dtype == np.bool_
-    assert found.moves.tolist() == [[[1.0, 1.0], [0.5, 0.5]]]
-    assert found.tolerances.tolist() == [[2.0, 1.0]]
-    assert found.leans.tolist() == found.deviations.tolist() == [[0.0, 0.0]]
+    assert {array.dtype for array in (result.positions, result.centre, result.unit)} == {np.dtype(np.float64)}
+    assert result.censored.dtype == np.bool_
+    assert result.moves.tolist() == [[[1.0, 1.0], [0.5, 0.5]]]
+    assert result.tolerances.tolist() == [[2.0, 1.0]]
+    assert result.leans.tolist() == result.deviations.tolist() == [[0.0, 0.0]]
     slack = 1.0 + 5e-10
     at_edge = Boundaries.of(np.array([[[-slack, slack]]]), np.zeros((1, 1, 2)), np.zeros(1), np.ones(1))
     assert at_edge.tolerances.tolist() == [[2.0]]
@@ -160,17 +160,17 @@ def test_boundaries_whole() -> None:
 
 
 def test_some_of_the_samples() -> None:
-    found = random_boundaries(5)
-    some = found.take(np.array([3, 1]))
-    np.testing.assert_array_equal(some.positions, found.positions[[3, 1]])
-    np.testing.assert_array_equal(some.censored, found.censored[[3, 1]])
-    assert some.centre is found.centre and some.unit is found.unit
+    boundaries = random_boundaries(5)
+    some = boundaries.take(np.array([3, 1]))
+    np.testing.assert_array_equal(some.positions, boundaries.positions[[3, 1]])
+    np.testing.assert_array_equal(some.censored, boundaries.censored[[3, 1]])
+    assert some.centre is boundaries.centre and some.unit is boundaries.unit
 
 
 def test_metrics_whole() -> None:
-    found = random_boundaries(60, 3)
-    metrics = projection_metrics(found, delta=0.1, seed=2, draws=50)
-    tol, dev = found.tolerances, found.deviations
+    boundaries = random_boundaries(60, 3)
+    metrics = projection_metrics(boundaries, delta=0.1, seed=2, draws=50)
+    tol, dev = boundaries.tolerances, boundaries.deviations
 
     def box(values: np.ndarray, bounds: np.ndarray) -> tuple[Estimate, ...]:
         wide = values.shape[1]
@@ -186,14 +186,14 @@ def test_metrics_whole() -> None:
     resampled = count(bootstrap_means(tol, seed=2, draws=50))
     value = float(count(tol.mean(axis=0)))
     low, high = np.quantile(resampled, [0.05, 0.95])
-    cut = found.censored.mean(axis=(0, 2))
+    cut = boundaries.censored.mean(axis=(0, 2))
     assert metrics == ProjectionMetrics(
         tol=box(tol.mean(axis=1, keepdims=True), np.array([2.0]))[0],
         dev=box(dev.mean(axis=1, keepdims=True), np.array([UNIT.mean() / 2]))[0],
         cou=Estimate(value, min(low, value), max(high, value)),
         tol_by_dimension=box(tol, np.full(3, 2.0)),
         dev_by_dimension=box(dev, UNIT / 2),
-        lean_by_dimension=tuple(found.leans.mean(axis=0)),
+        lean_by_dimension=tuple(boundaries.leans.mean(axis=0)),
         censored_by_dimension=tuple(cut),
         censored=cut.mean(),
         samples=60,
@@ -213,17 +213,17 @@ def test_metrics_of_nothing_whole() -> None:
 
 
 def test_what_is_taken_unless_said_otherwise() -> None:
-    found, groups = random_boundaries(30), np.arange(30) % 2
-    default = projection_metrics(found)
-    assert default == projection_metrics(found, delta=0.05, seed=0, draws=1000)
+    result, groups = random_boundaries(30), np.arange(30) % 2
+    default = projection_metrics(result)
+    assert default == projection_metrics(result, delta=0.05, seed=0, draws=1000)
     for change in ({"seed": 1}, {"draws": 999}):
-        assert projection_metrics(found, **change).cou != default.cou  # type: ignore[arg-type]
-    assert projection_metrics(found, seed=1).tol != default.tol
-    parts = metrics_by_group(found, groups, 2)
-    assert parts == metrics_by_group(found, groups, 2, delta=0.05, seed=0, draws=1000)
-    halves = [found.take(np.flatnonzero(groups == k)) for k in range(2)]
+        assert projection_metrics(result, **change).cou != default.cou  # type: ignore[arg-type]
+    assert projection_metrics(result, seed=1).tol != default.tol
+    parts = metrics_by_group(result, groups, 2)
+    assert parts == metrics_by_group(result, groups, 2, delta=0.05, seed=0, draws=1000)
+    halves = [result.take(np.flatnonzero(groups == k)) for k in range(2)]
     assert parts == tuple(projection_metrics(half, delta=0.025) for half in halves)
-    assert metrics_by_group(found, groups, 2, delta=0.1, seed=3, draws=20) == tuple(
+    assert metrics_by_group(result, groups, 2, delta=0.1, seed=3, draws=20) == tuple(
         projection_metrics(half, delta=0.05, seed=3, draws=20) for half in halves
     )
 
@@ -253,14 +253,14 @@ def test_resamples_do_not_depend_on_the_block() -> None:
 def test_resamples_without_tolerance_are_counted() -> None:
     """One of two samples tolerates anything: a quarter of the resamples do not contain it."""
     positions = np.array([[[-1.0, 1.0], [0.0, 0.5]], [[0.0, 0.0], [0.0, 0.0]]])
-    found = Boundaries.of(positions, positions > 9, np.zeros(2), np.ones(2))
-    cou = projection_metrics(found, draws=40).cou
-    lost = int(np.isnan(count(bootstrap_means(found.tolerances, seed=0, draws=40))).sum())
+    result = Boundaries.of(positions, positions > 9, np.zeros(2), np.ones(2))
+    cou = projection_metrics(result, draws=40).cou
+    lost = int(np.isnan(count(bootstrap_means(result.tolerances, seed=0, draws=40))).sum())
     assert 0 < lost < 40
     value = pytest.approx(-0.75 * math.log(0.75))
     assert cou == Estimate(value, value, value, f"{lost} of 40 resamples have no tolerance")
-    seed = next(s for s in range(99) if np.isnan(count(bootstrap_means(found.tolerances, seed=s, draws=1)))[0])
-    none = projection_metrics(found, draws=1, seed=seed).cou
+    seed = next(s for s in range(99) if np.isnan(count(bootstrap_means(result.tolerances, seed=s, draws=1)))[0])
+    none = projection_metrics(result, draws=1, seed=seed).cou
     assert none == Estimate(value, value, value, "1 of 1 resamples have no tolerance")
 
 

@@ -19,37 +19,37 @@ def bets_by_loop(alpha: float, anytime: bool) -> np.ndarray:
     out = np.zeros(MASK.shape)
     for g, row in enumerate(MASK):
         total, squares = 0.0, 0.0
-        for seen, i in enumerate(np.flatnonzero(row), start=1):
-            variance = (0.25 + squares) / seen
-            horizon = seen * math.log(seen + 1) if anytime else row.sum()
+        for observed, i in enumerate(np.flatnonzero(row), start=1):
+            variance = (0.25 + squares) / observed
+            horizon = observed * math.log(observed + 1) if anytime else row.sum()
             out[g, i] = math.sqrt(2 * math.log(1 / alpha) / (variance * horizon))
             total += VALUES[g, i]
-            squares += (VALUES[g, i] - (0.5 + total) / (seen + 1)) ** 2
+            squares += (VALUES[g, i] - (0.5 + total) / (observed + 1)) ** 2
     return out
 
 
 def capital_by_loop(bets: np.ndarray, mean: np.ndarray) -> list[float]:
-    told = []
+    messages = []
     for g, m in enumerate(mean):
         capital, most = 1.0, 1.0
         for value, bet in zip(FILLED[g], bets[g], strict=True):
             capital *= 1 + (min(bet, 0.75 / m) if m else bet) * (value - m)
             most = max(most, capital)
-        told.append(math.log(most))
-    return told
+        messages.append(math.log(most))
+    return messages
 
 
 @pytest.mark.parametrize("anytime", [False, True])
 def test_bets_are_those_of_the_definition_also_where_cells_are_empty(anytime: bool) -> None:
-    found = betting.bet_sizes(FILLED, MASK, 0.1, anytime=anytime)
-    np.testing.assert_allclose(found, bets_by_loop(0.1, anytime), rtol=1e-13)
+    result = betting.bet_sizes(FILLED, MASK, 0.1, anytime=anytime)
+    np.testing.assert_allclose(result, bets_by_loop(0.1, anytime), rtol=1e-13)
 
 
 @pytest.mark.parametrize("mean", [[0.0, 0.1, 0.3], [0.35, 0.35, 0.6], [0.9, 1.0, 1.0]])
 def test_the_log_capital_is_that_of_the_definition(mean: list[float]) -> None:
     bets = bets_by_loop(0.1, False)
-    found = betting.log_capital(FILLED, bets, np.array(mean))
-    np.testing.assert_allclose(found, capital_by_loop(bets, np.array(mean)), rtol=1e-13, atol=1e-15)
+    result = betting.log_capital(FILLED, bets, np.array(mean))
+    np.testing.assert_allclose(result, capital_by_loop(bets, np.array(mean)), rtol=1e-13, atol=1e-15)
 
 
 @pytest.mark.parametrize("anytime", [False, True])
@@ -57,10 +57,10 @@ def test_the_lower_bound_is_where_the_capital_reaches_the_level(anytime: bool) -
     values, mask = np.tile(VALUES, 8), np.tile(MASK, 8)
     values = np.where(mask, values, 0.0)
     bets = betting.bet_sizes(values, mask, 0.1, anytime=anytime)
-    found = betting.lower_bound(values, mask, 0.1, anytime=anytime)
-    assert (found > 0.05).all()
-    assert (betting.log_capital(values, bets, found) >= math.log(10)).all()
-    assert (betting.log_capital(values, bets, found + 6e-11) < math.log(10)).all()
+    result = betting.lower_bound(values, mask, 0.1, anytime=anytime)
+    assert (result > 0.05).all()
+    assert (betting.log_capital(values, bets, result) >= math.log(10)).all()
+    assert (betting.log_capital(values, bets, result + 6e-11) < math.log(10)).all()
 
 
 def test_a_fixed_number_of_samples_is_the_default() -> None:
@@ -71,9 +71,9 @@ def test_a_fixed_number_of_samples_is_the_default() -> None:
 
 def test_the_p_value_is_the_inverse_of_the_highest_capital() -> None:
     null = np.array([0.1, 0.35, 0.3])
-    found = betting.log_p_value(FILLED, MASK, null, 0.1)
-    np.testing.assert_allclose(found, [-c for c in capital_by_loop(bets_by_loop(0.1, False), null)], rtol=1e-13)
-    assert (found < 0).any()
+    result = betting.log_p_value(FILLED, MASK, null, 0.1)
+    np.testing.assert_allclose(result, [-c for c in capital_by_loop(bets_by_loop(0.1, False), null)], rtol=1e-13)
+    assert (result < 0).any()
 
 
 def test_without_samples_nothing_is_known() -> None:

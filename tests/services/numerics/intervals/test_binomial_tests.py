@@ -3,15 +3,15 @@ import pytest
 from scipy import stats
 from statsmodels.stats.proportion import proportion_confint
 
-from benchmarks.probacc import ProbAcc, probacc
-from benchmarks.spending import characteristics
-from services.numerics.intervals.binomial import (
+from benchmarks.binomial import (
     clopper_pearson,
     fixed_sample_size,
     monitored_error,
-    sil_band,
     true_share_bounds,
 )
+from benchmarks.probacc import ProbAcc, probacc
+from benchmarks.spending import characteristics
+from services.measures.binomial import sil_band
 from services.numerics.intervals.sequential import mixture_boundary
 
 
@@ -47,8 +47,10 @@ def test_eq_5_as_corrected_contains_the_truth():
     for truth in (0.0, 0.3, 0.9, 1.0):
         for fpr, fnr in ((0.05, 0.0), (0.0, 0.05), (0.03, 0.02)):
             share = truth * (1 - fnr) + (1 - truth) * fpr
-            found = true_share_bounds(round(share * 10**6), 10**6 - round(share * 10**6), 10**6, alpha=0.05, delta=None)
-            assert found.low - 1e-6 <= truth <= found.high + 1e-6
+            result = true_share_bounds(
+                round(share * 10**6), 10**6 - round(share * 10**6), 10**6, alpha=0.05, delta=None
+            )
+            assert result.low - 1e-6 <= truth <= result.high + 1e-6
 
 
 def test_share_bounds_cover_over_repeats():
@@ -59,8 +61,8 @@ def test_share_bounds_cover_over_repeats():
         says = np.where(
             robust, rng.choice([1, 0, -1], 300, p=[0.7, 0.25, 0.05]), rng.choice([1, 0, -1], 300, p=[0.05, 0.2, 0.75])
         )
-        found = true_share_bounds(int((says > 0).sum()), int((says < 0).sum()), 300, alpha=0.05, delta=0.05)
-        missed += not found.low <= 0.6 <= found.high
+        share = true_share_bounds(int((says > 0).sum()), int((says < 0).sum()), 300, alpha=0.05, delta=0.05)
+        missed += not share.low <= 0.6 <= share.high
     assert missed / 2000 <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 2000)
 
 
@@ -90,9 +92,15 @@ def test_fixed_sample_size_has_the_power_and_hardly_more():
 
 
 def test_probacc_counts_and_empty():
-    found = probacc(np.array([1, 1, 0, -1]), alpha=0.05, delta=0.05)
-    assert (found.robust, found.not_robust, found.undecided, found.low, found.high) == (2, 1, 1, 0.5, 0.75)
-    assert found.true_low <= 0.5 and found.true_high >= 0.75
+    verdicts = probacc(np.array([1, 1, 0, -1]), alpha=0.05, delta=0.05)
+    assert (verdicts.robust, verdicts.not_robust, verdicts.undecided, verdicts.low, verdicts.high) == (
+        2,
+        1,
+        1,
+        0.5,
+        0.75,
+    )
+    assert verdicts.true_low <= 0.5 and verdicts.true_high >= 0.75
     assert probacc(np.array([], dtype=int), alpha=0.05, delta=0.05).low is None
 
 
@@ -115,15 +123,15 @@ def naive_monitored(kappa: float, alpha: float, horizon: int, sides: tuple[str, 
 
 @pytest.mark.parametrize("sides", [("below", "above"), ("below",), ("above",)])
 def test_monitored_error_is_that_of_a_naive_walk(sides):
-    found = monitored_error(0.3, 0.1, 60, sides=sides)
+    error = monitored_error(0.3, 0.1, 60, sides=sides)
     expected = naive_monitored(0.3, 0.1, 60, sides)
-    assert (found.below, found.above) == (pytest.approx(expected["below"]), pytest.approx(expected["above"]))
+    assert (error.below, error.above) == (pytest.approx(expected["below"]), pytest.approx(expected["above"]))
 
 
 def test_a_level_that_is_just_reached_stops():
     """P(Bin(2, 1/2) <= 0) = P(Bin(2, 1/2) >= 2) = 1/4, in binary exactly."""
-    found = monitored_error(0.5, 0.25, 2)
-    assert (found.below, found.above, found.either) == (0.25, 0.25, 0.5)
+    error = monitored_error(0.5, 0.25, 2)
+    assert (error.below, error.above, error.either) == (0.25, 0.25, 0.5)
     assert monitored_error(0.5, 0.24, 2).either == 0.0
 
 
@@ -157,8 +165,8 @@ def test_the_fixed_sample_size_is_where_the_power_begins(kappa, robust, vulnerab
         rejects = stats.binom.sf(min(above) - 1, n, vulnerable) if above else 0.0
         return accepts >= 1 - alpha and rejects >= 1 - alpha
 
-    found = fixed_sample_size(kappa, robust=robust, vulnerable=vulnerable, alpha=alpha)
-    assert decides(found) and not decides(found - 1)
+    result = fixed_sample_size(kappa, robust=robust, vulnerable=vulnerable, alpha=alpha)
+    assert decides(result) and not decides(result - 1)
 
 
 def test_sil_band_above_the_table():
@@ -168,9 +176,9 @@ def test_sil_band_above_the_table():
 
 
 def test_probacc_whole():
-    found = probacc(np.array([1, 1, 0, -1, 1]), alpha=0.05, delta=0.1)
+    verdicts = probacc(np.array([1, 1, 0, -1, 1]), alpha=0.05, delta=0.1)
     true = true_share_bounds(3, 1, 5, alpha=0.05, delta=0.1)
-    assert found == ProbAcc(3, 1, 1, 0.6, 0.8, true.low, true.high)
+    assert verdicts == ProbAcc(3, 1, 1, 0.6, 0.8, true.low, true.high)
     assert probacc(np.array([], dtype=int), alpha=0.05, delta=0.05) == ProbAcc(0, 0, 0, None, None, None, None)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import beta
 
+from benchmarks.coverage.joined import one_sided
 from services.numerics.intervals import means
 from services.numerics.intervals.means import (
     Method,
@@ -16,7 +17,6 @@ from services.numerics.intervals.means import (
     hoeffding_half_width,
     limits,
     method_for,
-    one_sided,
     reading_order,
     simultaneous,
 )
@@ -32,13 +32,13 @@ SCORES, GROUPS = np.array([0.5, 2.0, 0.0, 1.0, 1.5, 2.0]), np.array([2, 0, 2, 0,
 
 
 def test_a_sample_whole() -> None:
-    found = Sample.of(SCORES, GROUPS, 4, bound=2.0, seed=3)
-    assert found.values.tolist() == [1.0, 0.5, 1.0, 0.25, 0.0, 0.75]
-    assert (found.counts.tolist(), found.starts.tolist(), found.seed) == ([3, 0, 3, 0], [0, 3, 3, 6], 3)
-    assert found.counts.dtype == np.int64
-    np.testing.assert_allclose(found.means, [2.5 / 3, 0, 1 / 3, 0])
-    np.testing.assert_allclose(found.variances, [np.var([1, 0.5, 1], ddof=1), 0, np.var([0.25, 0, 0.75], ddof=1), 0])
-    assert found.means.dtype == found.variances.dtype == np.float64
+    result = Sample.of(SCORES, GROUPS, 4, bound=2.0, seed=3)
+    assert result.values.tolist() == [1.0, 0.5, 1.0, 0.25, 0.0, 0.75]
+    assert (result.counts.tolist(), result.starts.tolist(), result.seed) == ([3, 0, 3, 0], [0, 3, 3, 6], 3)
+    assert result.counts.dtype == np.int64
+    np.testing.assert_allclose(result.means, [2.5 / 3, 0, 1 / 3, 0])
+    np.testing.assert_allclose(result.variances, [np.var([1, 0.5, 1], ddof=1), 0, np.var([0.25, 0, 0.75], ddof=1), 0])
+    assert result.means.dtype == result.variances.dtype == np.float64
     none = Sample.of(np.zeros(0), zeros(0), 2, bound=2.0, seed=3)
     assert none.means.tolist() == none.variances.tolist() == [0.0, 0.0] and none.means.dtype == np.float64
 
@@ -54,14 +54,14 @@ def test_blocks_hold_every_score_once_in_its_group() -> None:
                 patch.setattr(means, "CELLS", cells)
                 blocks = list(sample.blocks())
             assert [len(block) for block, *_ in blocks] == {1 << 18: [5], 18: [2, 3], 1: [1] * 5}[cells]
-            seen = {}
+            observed = {}
             for block, values, mask in blocks:
                 assert values.shape == mask.shape == (block.size, sample.counts[block].max())
                 assert (values[~mask] == 0).all()
                 for k, row, there in zip(block, values, mask, strict=True):
-                    seen[int(k)] = row[there]
-            assert sorted(seen) == [1, 2, 3, 4, 5]
-            for k, mine in seen.items():
+                    observed[int(k)] = row[there]
+            assert sorted(observed) == [1, 2, 3, 4, 5]
+            for k, mine in observed.items():
                 own = scores[groups == k]
                 assert sorted(mine) == sorted(own)
                 if seed is None:
@@ -85,16 +85,16 @@ def test_closed_forms_by_hand() -> None:
         "empirical-bernstein": math.sqrt(2 * x.var(ddof=1) * log / 40) + 7 * log / (3 * 39),
     }
     for method, width in widths.items():
-        found = one_sided(2 * x, zeros(40), 1, bound=2.0, alpha=0.1, method=method)  # type: ignore[arg-type]
-        assert found.low[0] == pytest.approx(2 * max(0.0, x.mean() - width))
-        assert found.high[0] == pytest.approx(2 * min(1.0, x.mean() + width))
+        limits = one_sided(2 * x, zeros(40), 1, bound=2.0, alpha=0.1, method=method)  # type: ignore[arg-type]
+        assert limits.low[0] == pytest.approx(2 * max(0.0, x.mean() - width))
+        assert limits.high[0] == pytest.approx(2 * min(1.0, x.mean() + width))
     assert hoeffding_half_width(8, 0.5, 3.0) == pytest.approx(3.0 * math.sqrt(math.log(4) / 16))
     assert hoeffding_half_width([8, 2], 0.5, 3.0).dtype == np.float64
 
 
 def test_one_sample_tells_bernstein_nothing_and_two_something() -> None:
-    one = limits(Sample.of(np.array([0.5]), zeros(1), 1, bound=1.0, seed=0), 0.1, "empirical-bernstein")
-    assert (one[0][0], one[1][0]) == (0.0, 1.0)
+    first = limits(Sample.of(np.array([0.5]), zeros(1), 1, bound=1.0, seed=0), 0.1, "empirical-bernstein")
+    assert (first[0][0], first[1][0]) == (0.0, 1.0)
     for x in (np.array([0.9]), np.array([0.9, 0.9])):
         few = limits(Sample.of(x, zeros(x.size), 1, bound=1.0, seed=0), 0.999, "empirical-bernstein")
         assert (few[0][0], few[1][0]) == (0.0, 1.0), "7 log 2 / 3 is more than 1"
@@ -141,17 +141,17 @@ def many(seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 def test_simultaneous_limits_are_single_ones_at_a_share_of_the_level() -> None:
     scores, groups = many(0)
-    found = simultaneous(scores, groups, 4, bound=2.0, delta=0.12, seed=5, anytime=True)
+    intervals = simultaneous(scores, groups, 4, bound=2.0, delta=0.12, seed=5, anytime=True)
     sample = Sample.of(scores, groups, 4, bound=2.0, seed=5)
     low, high = limits(sample, 0.02, "betting", anytime=True)
-    np.testing.assert_array_equal(found.low[:3], 2.0 * low[:3])
-    np.testing.assert_array_equal(found.high[:3], 2.0 * high[:3])
-    assert (found.method, found.delta, found.bound) == ("betting", 0.12, 2.0)
-    assert (found.defined.tolist(), found.vacuous.tolist()) == ([True] * 3 + [False], [False] * 4)
-    assert np.isnan(found.low[3]) and np.isnan(found.high[3])
+    np.testing.assert_array_equal(intervals.low[:3], 2.0 * low[:3])
+    np.testing.assert_array_equal(intervals.high[:3], 2.0 * high[:3])
+    assert (intervals.method, intervals.delta, intervals.bound) == ("betting", 0.12, 2.0)
+    assert (intervals.defined.tolist(), intervals.vacuous.tolist()) == ([True] * 3 + [False], [False] * 4)
+    assert np.isnan(intervals.low[3]) and np.isnan(intervals.high[3])
     alone = one_sided(scores, groups, 4, bound=2.0, alpha=0.02, seed=5, anytime=True)
-    np.testing.assert_array_equal(alone.low, found.low)
-    np.testing.assert_array_equal(alone.high, found.high)
+    np.testing.assert_array_equal(alone.low, intervals.low)
+    np.testing.assert_array_equal(alone.high, intervals.high)
     assert (alone.method, alone.delta, alone.bound) == ("betting", 0.02, 2.0)
 
 
@@ -160,8 +160,8 @@ def test_what_is_taken_unless_said_otherwise(make) -> None:
     scores, groups = many(1)
     level = {"delta" if make is simultaneous else "alpha": 0.1}
     default = make(scores, groups, 3, bound=2.0, **level)
-    said = make(scores, groups, 3, bound=2.0, method="betting", binary=False, seed=0, anytime=False, **level)
-    np.testing.assert_array_equal(default.low, said.low)
+    message = make(scores, groups, 3, bound=2.0, method="betting", binary=False, seed=0, anytime=False, **level)
+    np.testing.assert_array_equal(default.low, message.low)
     for change in ({"seed": 1}, {"anytime": True}, {"method": "hoeffding"}):
         assert (make(scores, groups, 3, bound=2.0, **level, **change).low != default.low).all()
     exact = make((scores > 0.5) * 2.0, groups, 3, bound=2.0, binary=True, **level)
@@ -171,8 +171,10 @@ def test_what_is_taken_unless_said_otherwise(make) -> None:
 
 
 def test_vacuous_needs_both_ends() -> None:
-    found = simultaneous(np.array([0.0, 2.0, 1.0]), np.array([0, 1, 2]), 3, bound=2.0, delta=0.1, method="hoeffding")
-    assert found.vacuous.tolist() == [True, True, True]
+    intervals = simultaneous(
+        np.array([0.0, 2.0, 1.0]), np.array([0, 1, 2]), 3, bound=2.0, delta=0.1, method="hoeffding"
+    )
+    assert intervals.vacuous.tolist() == [True, True, True]
     exact = simultaneous(np.array([0.0, 2.0]), np.array([0, 1]), 2, bound=2.0, delta=0.1, binary=True)
     assert exact.vacuous.tolist() == [False, False]
 

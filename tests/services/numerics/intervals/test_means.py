@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 from statsmodels.stats.proportion import proportion_confint
 
+from benchmarks.coverage.joined import one_sided
 from services.errors import MeasureError
 from services.numerics.intervals import betting
-from services.numerics.intervals.means import Method, hoeffding_half_width, one_sided, simultaneous
+from services.numerics.intervals.means import Method, hoeffding_half_width, simultaneous
 from services.numerics.scores import GREAT_BOUND
 
 METHODS: list[Method] = ["hoeffding", "empirical-bernstein", "betting"]
@@ -49,11 +50,11 @@ def test_betting_equals_a_naive_implementation(n: int, anytime: bool) -> None:
     rng = np.random.default_rng(n)
     for shape in ((0.3, 2.0), (2.0, 0.3), (5.0, 5.0)):
         x = rng.beta(*shape, n)
-        found = one_sided(x, zeros(n), 1, bound=1.0, alpha=0.05, method="betting", seed=None, anytime=anytime)
+        limits = one_sided(x, zeros(n), 1, bound=1.0, alpha=0.05, method="betting", seed=None, anytime=anytime)
         low = naive_hedged_bound(list(x), 0.05, betting.TRUNCATION, anytime)
         high = 1 - naive_hedged_bound(list(1 - x), 0.05, betting.TRUNCATION, anytime)
-        assert found.low[0] == pytest.approx(min(low, x.mean()), abs=6e-4)
-        assert found.high[0] == pytest.approx(max(high, x.mean()), abs=6e-4)
+        assert limits.low[0] == pytest.approx(min(low, x.mean()), abs=6e-4)
+        assert limits.high[0] == pytest.approx(max(high, x.mean()), abs=6e-4)
 
 
 def test_capital_falls_in_the_candidate_mean() -> None:
@@ -89,28 +90,28 @@ def test_hoeffding_as_printed() -> None:
     )
     assert hoeffding_half_width(50, 0.05 / 1000, GREAT_BOUND) == pytest.approx(0.408, abs=5e-4)
     scores = np.full(10_000, 0.6)
-    found = simultaneous(scores, np.arange(10_000) % 10, 10, bound=GREAT_BOUND, delta=0.05, method="hoeffding")
-    np.testing.assert_allclose(found.high - found.low, 2 * 0.0686, atol=1e-4)
+    intervals = simultaneous(scores, np.arange(10_000) % 10, 10, bound=GREAT_BOUND, delta=0.05, method="hoeffding")
+    np.testing.assert_allclose(intervals.high - intervals.low, 2 * 0.0686, atol=1e-4)
 
 
 def test_empirical_bernstein_as_printed() -> None:
     x = np.random.default_rng(1).random(80)
     log = math.log(2 / 0.025)
     width = math.sqrt(2 * x.var(ddof=1) * log / 80) + 7 * log / (3 * 79)
-    found = simultaneous(x, zeros(80), 1, bound=1.0, delta=0.05, method="empirical-bernstein")
-    assert found.high[0] - x.mean() == pytest.approx(width)
-    assert x.mean() - found.low[0] == pytest.approx(width)
+    intervals = simultaneous(x, zeros(80), 1, bound=1.0, delta=0.05, method="empirical-bernstein")
+    assert intervals.high[0] - x.mean() == pytest.approx(width)
+    assert x.mean() - intervals.low[0] == pytest.approx(width)
 
 
 @pytest.mark.parametrize("n", [1, 5, 100, 3000])
 def test_clopper_pearson_against_statsmodels(n: int) -> None:
     for k in sorted({0, 1, n // 3, n - 1, n}):
         x = np.arange(n) < k
-        found = simultaneous(x.astype(float), zeros(n), 1, bound=1.0, delta=0.05, binary=True)
-        assert found.method == "clopper-pearson"
+        intervals = simultaneous(x.astype(float), zeros(n), 1, bound=1.0, delta=0.05, binary=True)
+        assert intervals.method == "clopper-pearson"
         low, high = proportion_confint(k, n, alpha=0.05, method="beta")
-        assert found.low[0] == pytest.approx(low, abs=1e-12)
-        assert found.high[0] == pytest.approx(high, abs=1e-12)
+        assert intervals.low[0] == pytest.approx(low, abs=1e-12)
+        assert intervals.high[0] == pytest.approx(high, abs=1e-12)
 
 
 def test_betting_is_much_narrower_where_classes_look_like_gf() -> None:
@@ -118,8 +119,8 @@ def test_betting_is_much_narrower_where_classes_look_like_gf() -> None:
     scores, groups = rng.beta(0.4, 6, 10_000) * GREAT_BOUND, np.arange(10_000) % 10
     width = {}
     for method in METHODS:
-        found = simultaneous(scores, groups, 10, bound=GREAT_BOUND, delta=0.05, method=method)
-        width[method] = (found.high - found.low).mean()
+        intervals = simultaneous(scores, groups, 10, bound=GREAT_BOUND, delta=0.05, method=method)
+        width[method] = (intervals.high - intervals.low).mean()
     assert width["hoeffding"] > 1.9 * width["betting"]
     assert width["empirical-bernstein"] > 1.1 * width["betting"]
 
@@ -135,19 +136,19 @@ scores_and_groups = st.integers(1, 4).flatmap(
 @given(scores_and_groups, st.sampled_from(METHODS), st.floats(0.001, 0.4), st.floats(1.1, 2))
 def test_inside_the_range_around_the_mean_and_monotone_in_delta(data, method, delta, factor) -> None:
     scores, groups, k = data
-    found = simultaneous(scores * 3, groups, k, bound=3.0, delta=delta, method=method)
+    intervals = simultaneous(scores * 3, groups, k, bound=3.0, delta=delta, method=method)
     looser = simultaneous(scores * 3, groups, k, bound=3.0, delta=delta * factor, method=method)
-    ok = found.defined
+    ok = intervals.defined
     means = np.array([scores[groups == g].mean() * 3 for g in np.flatnonzero(ok)])
-    assert (found.low[ok] >= 0).all()
-    assert (found.high[ok] <= 3).all()
-    assert (found.low[ok] <= means + 1e-9).all()
-    assert (found.high[ok] >= means - 1e-9).all()
+    assert (intervals.low[ok] >= 0).all()
+    assert (intervals.high[ok] <= 3).all()
+    assert (intervals.low[ok] <= means + 1e-9).all()
+    assert (intervals.high[ok] >= means - 1e-9).all()
     if method != "betting":  # its bets depend on the level, so that monotony is typical but not certain
-        assert (looser.low[ok] >= found.low[ok] - 1e-12).all()
-        assert (looser.high[ok] <= found.high[ok] + 1e-12).all()
+        assert (looser.low[ok] >= intervals.low[ok] - 1e-12).all()
+        assert (looser.high[ok] <= intervals.high[ok] + 1e-12).all()
     assert ok.sum() == np.unique(groups).size
-    np.testing.assert_array_equal(found.vacuous[ok], (found.low[ok] <= 0) & (found.high[ok] >= 3))
+    np.testing.assert_array_equal(intervals.vacuous[ok], (intervals.low[ok] <= 0) & (intervals.high[ok] >= 3))
 
 
 @settings(max_examples=25, deadline=None)
@@ -155,13 +156,13 @@ def test_inside_the_range_around_the_mean_and_monotone_in_delta(data, method, de
 def test_the_order_of_groups_does_not_matter(data, method, random) -> None:
     scores, groups, k = data
     names = np.array(random.sample(range(k), k))
-    one = simultaneous(scores, groups, k, bound=1.0, delta=0.1, method=method)
+    intervals = simultaneous(scores, groups, k, bound=1.0, delta=0.1, method=method)
     two = simultaneous(scores, names[groups], k, bound=1.0, delta=0.1, method=method)
-    np.testing.assert_allclose(two.low[names], one.low, atol=1e-9)
+    np.testing.assert_allclose(two.low[names], intervals.low, atol=1e-9)
     if method != "betting":
         order = np.array(random.sample(range(len(scores)), len(scores)))
         three = simultaneous(scores[order], groups[order], k, bound=1.0, delta=0.1, method=method)
-        np.testing.assert_allclose(three.low, one.low, atol=1e-12)
+        np.testing.assert_allclose(three.low, intervals.low, atol=1e-12)
 
 
 def test_a_sorted_source_does_not_bias_betting() -> None:
@@ -176,9 +177,9 @@ def test_a_sorted_source_does_not_bias_betting() -> None:
 
 
 def test_tiny_groups_say_little_and_say_so() -> None:
-    found = simultaneous(np.array([0.7]), np.array([1]), 3, bound=1.0, delta=0.05)
-    np.testing.assert_array_equal(found.defined, [False, True, False])
-    assert found.vacuous[1]
+    intervals = simultaneous(np.array([0.7]), np.array([1]), 3, bound=1.0, delta=0.05)
+    np.testing.assert_array_equal(intervals.defined, [False, True, False])
+    assert intervals.vacuous[1]
     empty = simultaneous(np.zeros(0), zeros(0), 2, bound=1.0, delta=0.05)
     assert not empty.defined.any()
     assert np.isnan(empty.low).all()
@@ -223,8 +224,8 @@ def misses(shape: str, n: int, replications: int, delta: float, method: Method, 
     rng = np.random.default_rng([n, replications, list(SHAPES).index(shape)])
     x = SHAPES[shape](rng, replications * n)
     groups = np.repeat(np.arange(replications), n)
-    found = one_sided(x, groups, replications, bound=1.0, alpha=delta / 2, method=method, anytime=anytime)
-    return float(np.mean((found.low > MEAN[shape] + 1e-9) | (found.high < MEAN[shape] - 1e-9)))
+    limits = one_sided(x, groups, replications, bound=1.0, alpha=delta / 2, method=method, anytime=anytime)
+    return float(np.mean((limits.low > MEAN[shape] + 1e-9) | (limits.high < MEAN[shape] - 1e-9)))
 
 
 def allowed(delta: float, replications: int) -> float:
@@ -257,10 +258,10 @@ def test_looking_repeatedly_at_a_fixed_n_interval_errs_far_more_than_delta_and_b
     normal = np.abs(means - 0.5) > 1.645 * 0.5 / np.sqrt(looks)
     assert normal[:, 20:].any(axis=1).mean() > 0.3
     values = x.reshape(-1)
-    found = one_sided(
+    limits = one_sided(
         values, np.repeat(np.arange(500), 400), 500, bound=1.0, alpha=0.05, method="betting", anytime=True, seed=None
     )
-    assert np.mean((found.low > 0.5) | (found.high < 0.5)) <= allowed(0.1, 500)
+    assert np.mean((limits.low > 0.5) | (limits.high < 0.5)) <= allowed(0.1, 500)
 
 
 def test_a_bound_that_is_too_tight_would_be_caught() -> None:

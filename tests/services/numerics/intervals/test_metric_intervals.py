@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom
 
+from benchmarks.coverage.joined import metric_intervals
 from services.errors import MeasureError
 from services.numerics.disparity import disparity, nrgc
 from services.numerics.intervals import metrics as mi
@@ -39,47 +40,47 @@ def inside(low: np.ndarray, high: np.ndarray) -> np.ndarray:
 @given(BOXES)
 def test_rdi_range_is_exact(box: tuple[np.ndarray, np.ndarray]) -> None:
     low, high = box
-    found = mi.rdi_range(low, high)
+    result = mi.rdi_range(low, high)
     spread = np.ptp(inside(low, high), axis=1)
-    assert found[1] == pytest.approx(spread.max(), abs=1e-12)
-    assert found[0] <= spread.min() + 1e-12
+    assert result[1] == pytest.approx(spread.max(), abs=1e-12)
+    assert result[0] <= spread.min() + 1e-12
     best = np.clip(0.5 * (low.max() + high.min()), low, high)
-    assert found[0] == pytest.approx(max(0.0, low.max() - high.min()), abs=1e-12) == pytest.approx(np.ptp(best))
+    assert result[0] == pytest.approx(max(0.0, low.max() - high.min()), abs=1e-12) == pytest.approx(np.ptp(best))
 
 
 @settings(deadline=None)
 @given(BOXES, st.sampled_from([0.0, 0.1, 0.5, 2.0]))
 def test_fp_range_is_exact(box: tuple[np.ndarray, np.ndarray], penalty: float) -> None:
     low, high = box
-    found = mi.fp_range(low, high, penalty)
+    result = mi.fp_range(low, high, penalty)
     points = inside(low, high)
     values = points.mean(axis=1) - penalty * np.ptp(points, axis=1)
-    assert found[0] == pytest.approx(values.min(), abs=1e-12)
+    assert result[0] == pytest.approx(values.min(), abs=1e-12)
     caps = np.linspace(low.max(), max(high.max(), low.max()), 400)
     raised = np.minimum(high[None, :], caps[:, None])
     fine = (raised.mean(axis=1) - penalty * np.ptp(raised, axis=1)).max()
-    assert found[1] >= max(values.max(), fine) - 1e-12
-    assert found[1] == pytest.approx(fine, abs=6e-3)
+    assert result[1] >= max(values.max(), fine) - 1e-12
+    assert result[1] == pytest.approx(fine, abs=6e-3)
 
 
 @settings(deadline=None, max_examples=30)
 @given(BOXES)
 def test_nrgc_range_is_exact(box: tuple[np.ndarray, np.ndarray]) -> None:
     low, high = box
-    found = mi.nrgc_range(low, high)
+    result = mi.nrgc_range(low, high)
     values = [value for point in inside(low, high) if (value := nrgc(point)) is not None]
-    if found is None:
+    if result is None:
         assert high.max() == 0
         return
     top = [value for point in corners(low, high) if (value := nrgc(point)) is not None]
-    assert found[1] == pytest.approx(max(top), abs=1e-9)
-    assert found[0] <= min(values) + 1e-12
+    assert result[1] == pytest.approx(max(top), abs=1e-9)
+    assert result[0] <= min(values) + 1e-12
     if low.any():  # for every mean the most equal point of the box is a level, cut to the box
         levels = np.union1d(np.linspace(low.min(), high.max(), 400), np.concatenate([low, high]))
         flat = [value for level in levels if (value := nrgc(np.clip(level, low, high))) is not None]
-        assert found[0] == pytest.approx(min(flat), abs=5e-3)
-        assert found[0] <= min(flat) + 1e-12
-    assert mi.relaxed_nrgc(low / high.max(), high / high.max()) >= found[1] - 1e-9
+        assert result[0] == pytest.approx(min(flat), abs=5e-3)
+        assert result[0] <= min(flat) + 1e-12
+    assert mi.relaxed_nrgc(low / high.max(), high / high.max()) >= result[1] - 1e-9
 
 
 def test_nrgc_relaxation_is_close_for_many_groups() -> None:
@@ -92,10 +93,10 @@ def test_nrgc_relaxation_is_close_for_many_groups() -> None:
 
 def intervals_of(scores: np.ndarray, groups: np.ndarray, k: int, **options) -> tuple:
     profile = Profile.from_scores(scores, groups, k, bound=GREAT_BOUND)
-    found = disparity(profile.means, profile.defined)
+    metrics = disparity(profile.means, profile.defined)
     box = simultaneous(scores, groups, k, bound=GREAT_BOUND, delta=0.05, **options)
-    wcr = mi.wcr_interval(found.wcr.value, scores, groups, k, bound=GREAT_BOUND, delta=0.05, **options)
-    return found, box, mi.metric_intervals(found, box, wcr)
+    wcr = mi.weakest_interval(metrics.wcr.value, scores, groups, k, bound=GREAT_BOUND, delta=0.05, **options)
+    return metrics, box, metric_intervals(metrics, box, wcr)
 
 
 def test_rdi_of_hoeffding_is_proposition_2() -> None:
@@ -104,10 +105,10 @@ def test_rdi_of_hoeffding_is_proposition_2() -> None:
     rng = np.random.default_rng(0)
     groups = np.repeat(np.arange(4), 2000)
     scores = np.clip(rng.normal(0.5 + 0.1 * groups, 0.05), 0, GREAT_BOUND)
-    found, _, intervals = intervals_of(scores, groups, 4, method="hoeffding")
+    result, _, intervals = intervals_of(scores, groups, 4, method="hoeffding")
     width = 2 * hoeffding_half_width(2000, 0.05 / 4, GREAT_BOUND)
-    assert intervals.rdi.high == pytest.approx(found.rdi.value + width)
-    assert intervals.rdi.low == pytest.approx(found.rdi.value - width)
+    assert intervals.rdi.high == pytest.approx(result.rdi.value + width)
+    assert intervals.rdi.low == pytest.approx(result.rdi.value - width)
 
 
 def test_wcr_of_all_17_published_profiles_is_certified_above_zero(shared_data: Path) -> None:
@@ -120,12 +121,12 @@ def test_wcr_of_all_17_published_profiles_is_certified_above_zero(shared_data: P
         weight = mean * (1 - mean) / std**2 - 1
         groups = np.repeat(np.arange(10), 1000)
         scores = rng.beta((mean * weight)[groups], ((1 - mean) * weight)[groups]) * GREAT_BOUND
-        found, box, intervals = intervals_of(scores, groups, 10, method="betting")
+        result, box, intervals = intervals_of(scores, groups, 10, method="betting")
         gap = intervals.wcr.value - intervals.wcr.low
         assert 0.003 < gap < 0.03
         certified["betting"] += intervals.wcr.low > 0
         printed = hoeffding_half_width(1000, 0.05 / 10, GREAT_BOUND)
-        certified["hoeffding"] += found.wcr.value - printed > 0
+        certified["hoeffding"] += result.wcr.value - printed > 0
         assert intervals.wcr.low >= box.low.min()
     assert certified["betting"] == 17
     assert certified["hoeffding"] < 14
@@ -135,10 +136,10 @@ def test_estimates_lie_inside_and_undefined_says_why() -> None:
     rng = np.random.default_rng(5)
     groups = rng.integers(0, 5, 200)
     groups = np.where(groups == 3, 0, groups)
-    found, box, intervals = intervals_of(rng.beta(0.4, 3, 200), groups, 5)
+    result, box, intervals = intervals_of(rng.beta(0.4, 3, 200), groups, 5)
     for estimate in (intervals.rdi, intervals.nrgc, intervals.wcr, intervals.fp):
         assert estimate.low <= estimate.value <= estimate.high
-    assert found.missing == (3,)
+    assert result.missing == (3,)
     zeros, _, none = intervals_of(np.zeros(40), np.arange(40) % 4, 4)
     assert none.nrgc.value is None
     assert "0/0" in none.nrgc.reason
@@ -146,7 +147,7 @@ def test_estimates_lie_inside_and_undefined_says_why() -> None:
     assert zeros.rdi.value == 0.0
     _, _, empty = intervals_of(np.zeros(0), np.zeros(0, dtype=int), 3)
     assert empty.rdi.value is empty.nrgc.value is empty.fp.value is None
-    assert empty.wcr == mi.wcr_interval(0.0, np.zeros(0), np.zeros(0, dtype=int), 3, bound=1.0, delta=0.1)
+    assert empty.wcr == mi.weakest_interval(0.0, np.zeros(0), np.zeros(0, dtype=int), 3, bound=1.0, delta=0.1)
     assert box.defined.sum() == 4
 
 
@@ -199,9 +200,9 @@ def missed(replications: int, delta: float, profile_of: tuple[float, ...]) -> di
     for _ in range(replications):
         x = rng.beta(means[groups], 1 - means[groups])
         profile = Profile.from_scores(x, groups, 4, bound=1.0)
-        wcr = mi.wcr_interval(float(profile.means.min()), x, groups, 4, bound=1.0, delta=delta)
+        wcr = mi.weakest_interval(float(profile.means.min()), x, groups, 4, bound=1.0, delta=delta)
         box = simultaneous(x, groups, 4, bound=1.0, delta=delta)
-        all_of_them = mi.metric_intervals(disparity(profile.means, profile.defined), box, wcr)
+        all_of_them = metric_intervals(disparity(profile.means, profile.defined), box, wcr)
         wrong["low"] += wcr.low > 0.1
         wrong["high"] += wcr.high < 0.1
         wrong["box"] += any(
@@ -228,8 +229,8 @@ def test_a_wcr_bound_that_is_too_tight_would_be_caught() -> None:
 def poisson_binomial(p: np.ndarray) -> np.ndarray:
     """(n + 1,) chances of 0, ..., n successes of independent coins of unequal chances."""
     chances = np.ones(1)
-    for one in p:
-        chances = np.convolve(chances, [1.0 - one, one])
+    for each in p:
+        chances = np.convolve(chances, [1.0 - each, each])
     return chances
 
 
@@ -240,9 +241,9 @@ def test_exact_wcr_limits_hold_for_samples_of_unequal_means(delta: float) -> Non
     for n in (2, 12, 40):
         groups = np.zeros(n, dtype=int)
         scores = (np.arange(n)[None, :] < np.arange(n + 1)[:, None]).astype(float)
-        found = {
+        by_name = {
             mixed: [
-                mi.wcr_interval(float(row.mean()), row, groups, 1, bound=1.0, delta=delta, binary=True, mixed=mixed)
+                mi.weakest_interval(float(row.mean()), row, groups, 1, bound=1.0, delta=delta, binary=True, mixed=mixed)
                 for row in scores
             ]
             for mixed in (True, False)
@@ -252,9 +253,9 @@ def test_exact_wcr_limits_hold_for_samples_of_unequal_means(delta: float) -> Non
             for high, rest in ((1, 0.0), (1, 1.0), (n // 2, 0.0), (n // 2, 1.0), (1, 0.01), (1, 0.5)):
                 chance = np.where(np.arange(n) < high, p, rest)
                 counts = poisson_binomial(chance)
-                for mixed, each in found.items():
-                    low = counts @ [one.low > chance.mean() + 1e-12 for one in each]
-                    up = counts @ [one.high < chance.mean() - 1e-12 for one in each]
+                for mixed, each in by_name.items():
+                    low = counts @ [first.low > chance.mean() + 1e-12 for first in each]
+                    up = counts @ [first.high < chance.mean() - 1e-12 for first in each]
                     worst[mixed] = max(worst[mixed], float(low), float(up))
     assert worst[True] <= delta + 1e-9
     assert worst[False] > delta + 1e-9
@@ -272,5 +273,5 @@ def test_an_exact_interval_of_unequal_means_keeps_delta_with_both_sides(delta: f
         for p in np.linspace(0.005, 0.995, 100):
             for rest in (0.0, 0.01, 0.5, 1.0):
                 chance = np.where(np.arange(n) < max(1, n // 2 if rest == 0.5 else 1), p, rest)
-                wrong = [not one.low - 1e-12 <= chance.mean() <= one.high + 1e-12 for one in limits]
+                wrong = [not each.low - 1e-12 <= chance.mean() <= each.high + 1e-12 for each in limits]
                 assert poisson_binomial(chance) @ wrong <= delta + 1e-9

@@ -45,8 +45,8 @@ def test_sequential_radius_never_exceeds_the_true_one_too_often(margin):
     hits = np.cumsum(rng.binomial(steps, norm.cdf(margin / sigma), (runs, len(looks))), axis=1)
     pairs = np.stack([np.broadcast_to(looks, hits.shape), hits]).reshape(2, -1)
     distinct, inverse = np.unique(pairs, axis=1, return_inverse=True)
-    found = sequential_radius(distinct[1], distinct[0], sigma=sigma, alpha=alpha)
-    low, high = (bound[inverse.ravel()].reshape(hits.shape) for bound in found)
+    result = sequential_radius(distinct[1], distinct[0], sigma=sigma, alpha=alpha)
+    low, high = (bound[inverse.ravel()].reshape(hits.shape) for bound in result)
     slack = 3 * np.sqrt(alpha * (1 - alpha) / runs)
     assert (low.max(1) > margin).mean() <= alpha + slack
     assert (high.min(1) < margin).mean() <= alpha + slack

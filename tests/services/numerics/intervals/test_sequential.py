@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 from scipy import integrate
 from scipy.special import beta, betainc
 
+from benchmarks.coverage.joined import confidence_sequence
 from services.numerics.intervals.sequential import (
     Boundary,
-    confidence_sequence,
     last_true,
     log_evidence_above,
     log_evidence_below,
@@ -146,8 +146,8 @@ def test_sequences_by_hand():
     upper = float(upper_sequence(30, 0, 0.05))
     evidence = 0.5 * beta(0.5, 31) * betainc(0.5, 31, upper) / np.sqrt(upper) / (1 - upper) ** 30
     assert evidence == pytest.approx(20, rel=1e-9)
-    found = upper_sequence([0, 10, 10, 10], [0, 10, 3, 0], 0.05)
-    assert found.shape == (4,) and found[:2].tolist() == [1.0, 1.0] and (found[2:] < 1).all()
+    result = upper_sequence([0, 10, 10, 10], [0, 10, 3, 0], 0.05)
+    assert result.shape == (4,) and result[:2].tolist() == [1.0, 1.0] and (result[2:] < 1).all()
     assert lower_sequence([10, 10], [10, 0], 0.05).tolist() == [1 - upper_sequence(10, 0, 0.05), 0.0]
     low, high = confidence_sequence(40, 7, 0.1)
     assert (low, high) == (lower_sequence(40, 7, 0.05), upper_sequence(40, 7, 0.05))
@@ -160,18 +160,18 @@ def test_sequences_by_hand():
     ("kappa", "alpha", "horizon"), [(0.2, 0.1, 40), (0.05, 0.05, 300), (0.01, 0.01, 3), (0.4, 0.2, 100)]
 )
 def test_a_boundary_is_the_one_of_a_loop_over_all_draws(kappa, alpha, horizon):
-    found = mixture_boundary(kappa, alpha, horizon)
+    result = mixture_boundary(kappa, alpha, horizon)
     bar = -np.log(alpha)
-    assert (found.kappa, found.alpha, found.horizon) == (kappa, alpha, horizon)
-    for k, (accept_at, reject_until) in enumerate(zip(found.accept_at, found.reject_until, strict=True)):
+    assert (result.kappa, result.alpha, result.horizon) == (kappa, alpha, horizon)
+    for k, (accept_at, reject_until) in enumerate(zip(result.accept_at, result.reject_until, strict=True)):
         draws = range(k, horizon + 1)
         accepts = [n for n in draws if log_evidence_below(n, k, kappa) >= bar]
         rejects = [n for n in draws if log_evidence_above(n, k, kappa) >= bar]
         assert accept_at == max(1, min(accepts, default=horizon + 1))
         assert reject_until == max(rejects, default=k - 1)
-    assert (found.reject_until[:-1] < horizon).all()
-    assert found.reject_until[-1] >= horizon or len(found.accept_at) > horizon
-    assert found.accept_at.dtype == found.reject_until.dtype == np.int64
+    assert (result.reject_until[:-1] < horizon).all()
+    assert result.reject_until[-1] >= horizon or len(result.accept_at) > horizon
+    assert result.accept_at.dtype == result.reject_until.dtype == np.int64
 
 
 def test_a_boundary_is_made_once():
@@ -183,8 +183,8 @@ BOUNDARY = Boundary(0.2, 0.1, 30, np.array([9, 14, 21, 31]), np.array([-1, 0, 2,
 
 def test_verdicts_by_hand():
     draws, failures = np.array([8, 9, 13, 14, 2, 3, 30, 30]), np.array([0, 0, 1, 1, 2, 2, 3, 7])
-    found = BOUNDARY.decide(draws, failures)
-    assert found.tolist() == [0, 1, 0, 1, -1, 0, -1, -1] and found.dtype == np.int8
+    result = BOUNDARY.decide(draws, failures)
+    assert result.tolist() == [0, 1, 0, 1, -1, 0, -1, -1] and result.dtype == np.int8
 
 
 def test_the_quickest_verdict():
@@ -198,8 +198,8 @@ def test_the_quickest_verdict():
 def test_blocks_by_hand():
     """Double, at least the quickest verdict, not past the earliest acceptance nor the horizon, at least 1."""
     draws, failures = np.array([0, 2, 4, 6, 9, 18, 28, 30, 20]), np.array([0, 0, 1, 1, 1, 2, 3, 3, 9])
-    found = BOUNDARY.next_block(draws, failures)
-    assert found.tolist() == [2, 2, 4, 6, 5, 3, 2, 1, 10] and found.dtype == np.int64
+    result = BOUNDARY.next_block(draws, failures)
+    assert result.tolist() == [2, 2, 4, 6, 5, 3, 2, 1, 10] and result.dtype == np.int64
 
 
 def test_the_last_number_at_which_a_condition_holds():

@@ -33,13 +33,13 @@ def _estimate(p, seed, plan):
 
 def _check(p, repeats, budget):
     plan = SplittingPlan()
-    found = [_estimate(p, seed, plan) for seed in range(repeats)]
-    values = np.array([event.probability for event in found])
+    results = [_estimate(p, seed, plan) for seed in range(repeats)]
+    values = np.array([event.probability for event in results])
     assert abs(values.mean() / p - 1) < 3.5 * values.std() / p / np.sqrt(repeats) + 0.02
-    covered = np.mean([event.low <= p <= event.high for event in found])
+    covered = np.mean([event.low <= p <= event.high for event in results])
     assert covered >= 0.95 - 3 * np.sqrt(0.05 * 0.95 / repeats) - 0.02
-    assert np.mean([event.relative_sd for event in found]) < 0.45
-    assert max(event.passes for event in found) < budget
+    assert np.mean([event.relative_sd for event in results]) < 0.45
+    assert max(event.passes for event in results) < budget
 
 
 @pytest.mark.parametrize(("p", "budget"), [(1e-3, 15_000), (1e-6, 30_000)])
@@ -99,13 +99,13 @@ def start(margins, plan=PLAN):
 
 def test_a_population_begins_as_its_plan_says():
     noise = np.random.default_rng(0).standard_normal((24, 5)).astype(np.float32)
-    found = Population.start(lambda u: u[:, 0].astype(np.float64), lambda count: noise[:count].copy(), PLAN)
-    np.testing.assert_array_equal(found.latents, noise.reshape(3, 8, 5))
-    np.testing.assert_array_equal(found.margins, noise[:, 0].reshape(3, 8))
-    assert (found.passes, found.plan) == (24, PLAN)
-    assert found.log_p.tolist() == [0.0] * 3 and found.active.tolist() == [True] * 3
-    assert found.active.dtype == np.bool_
-    assert found.level.tolist() == [np.inf] * 3 and found.step.tolist() == [0.5] * 3
+    event = Population.start(lambda u: u[:, 0].astype(np.float64), lambda count: noise[:count].copy(), PLAN)
+    np.testing.assert_array_equal(event.latents, noise.reshape(3, 8, 5))
+    np.testing.assert_array_equal(event.margins, noise[:, 0].reshape(3, 8))
+    assert (event.passes, event.plan) == (24, PLAN)
+    assert event.log_p.tolist() == [0.0] * 3 and event.active.tolist() == [True] * 3
+    assert event.active.dtype == np.bool_
+    assert event.level.tolist() == [np.inf] * 3 and event.step.tolist() == [0.5] * 3
 
 
 def test_a_split_lowers_the_level_to_the_best_that_is_killed():
@@ -113,81 +113,81 @@ def test_a_split_lowers_the_level_to_the_best_that_is_killed():
     plain = np.array([8, 1, 7, 2, 6, 3, 5, 4.0])
     tied = np.array([8, 4, 7, 2, 6, 3, 4, 4.0])
     failed = np.array([8, -1, 7, 0, 6, -3, -5, 0.0])
-    found = start([plain, tied, failed])
-    assert found.split(np.random.default_rng(0)) is True
-    assert found.active.tolist() == [True, True, False]
-    assert found.level.tolist() == [5.0, 4.0, np.inf]
-    assert np.exp(found.log_p).tolist() == pytest.approx([4 / 8, 2 / 8, 5 / 8])
-    assert sorted(found.margins[0]) == [1, 1, 2, 2, 3, 3, 4, 4]
-    assert sorted(found.margins[1]) == [2] * 4 + [3] * 4
-    np.testing.assert_array_equal(found.margins[2], failed)
+    event = start([plain, tied, failed])
+    assert event.split(np.random.default_rng(0)) is True
+    assert event.active.tolist() == [True, True, False]
+    assert event.level.tolist() == [5.0, 4.0, np.inf]
+    assert np.exp(event.log_p).tolist() == pytest.approx([4 / 8, 2 / 8, 5 / 8])
+    assert sorted(event.margins[0]) == [1, 1, 2, 2, 3, 3, 4, 4]
+    assert sorted(event.margins[1]) == [2] * 4 + [3] * 4
+    np.testing.assert_array_equal(event.margins[2], failed)
     for r, before in ((0, plain), (1, tied)):
-        np.testing.assert_array_equal(before[found.latents[r, :, 1].astype(int)], found.margins[r])
-    np.testing.assert_allclose(found.estimates(), [0.5, 0.25, 0.625])
+        np.testing.assert_array_equal(before[event.latents[r, :, 1].astype(int)], event.margins[r])
+    np.testing.assert_allclose(event.estimates(), [0.5, 0.25, 0.625])
 
 
 def test_replicates_end_at_the_floor_or_without_survivors():
-    found = start([[1.0] * 8, [0.8, 0.1, 0.7, 0.2, 0.6, 0.3, 0.5, 0.4], [8, 1, 7, 2, 6, 3, 5, 4.0]])
-    found.log_p[1:] = [np.log(2e-3), np.log(2.001e-3)]
-    assert found.split(np.random.default_rng(0)) is True
-    assert found.estimates().tolist() == pytest.approx([0.0, 0.0, 1.0005e-3])
-    assert found.active.tolist() == [False, False, True]
-    found.log_p[2] = -20.0
-    assert found.split(np.random.default_rng(0)) is False
-    assert found.split(np.random.default_rng(0)) is False
+    result = start([[1.0] * 8, [0.8, 0.1, 0.7, 0.2, 0.6, 0.3, 0.5, 0.4], [8, 1, 7, 2, 6, 3, 5, 4.0]])
+    result.log_p[1:] = [np.log(2e-3), np.log(2.001e-3)]
+    assert result.split(np.random.default_rng(0)) is True
+    assert result.estimates().tolist() == pytest.approx([0.0, 0.0, 1.0005e-3])
+    assert result.active.tolist() == [False, False, True]
+    result.log_p[2] = -20.0
+    assert result.split(np.random.default_rng(0)) is False
+    assert result.split(np.random.default_rng(0)) is False
 
 
 def test_a_level_of_exactly_nought_is_the_failure_region():
-    found = start([[8, 1, 7, 0, 0, 0, 0, 0.0]] * 3)
-    assert found.split(np.random.default_rng(0)) is False
-    assert found.estimates().tolist() == pytest.approx([5 / 8] * 3)
+    event = start([[8, 1, 7, 0, 0, 0, 0, 0.0]] * 3)
+    assert event.split(np.random.default_rng(0)) is False
+    assert event.estimates().tolist() == pytest.approx([5 / 8] * 3)
 
 
 def test_a_move_takes_what_stays_below_the_level_and_adapts_its_step():
-    found = start(np.tile([1.0, 2.0, 3.0, 4.0], (3, 1)), replace(PLAN, particles=4))
-    found.active[:] = [True, False, True]
-    found.level[:] = [2.5, 9.0, 0.5]
-    found.step[:] = [0.6, 0.5, 0.021]
-    before = found.latents.copy()
-    asked = []
+    result = start(np.tile([1.0, 2.0, 3.0, 4.0], (3, 1)), replace(PLAN, particles=4))
+    result.active[:] = [True, False, True]
+    result.level[:] = [2.5, 9.0, 0.5]
+    result.step[:] = [0.6, 0.5, 0.021]
+    before = result.latents.copy()
+    requested = []
 
     def normals(count):
-        asked.append(count)
+        requested.append(count)
         return np.ones((count, 2), dtype=np.float32)
 
     offered = np.array([2.0, 2.5, 0.0, 1.0, 0.5, 0.6, 0.7, 0.8])
-    seen = []
+    observed = []
 
     def margin(u):
-        seen.append(u)
+        observed.append(u)
         return offered
 
-    found.move(margin, normals)
-    assert asked == [8]
+    result.move(margin, normals)
+    assert requested == [8]
     proposed = np.stack([0.8 * before[0] + 0.6, np.sqrt(1 - 0.021**2) * before[2] + 0.021]).astype(np.float32)
-    np.testing.assert_allclose(seen[0], proposed.reshape(8, 2), rtol=1e-6)
-    assert seen[0].dtype == found.latents.dtype == np.float32
+    np.testing.assert_allclose(observed[0], proposed.reshape(8, 2), rtol=1e-6)
+    assert observed[0].dtype == result.latents.dtype == np.float32
     taken = np.array([True, False, True, True])
-    np.testing.assert_allclose(found.latents[0], np.where(taken[:, None], proposed[0], before[0]), rtol=1e-6)
-    np.testing.assert_array_equal(found.latents[1:], before[1:])
-    assert found.margins.tolist() == [[2.0, 2.0, 0.0, 1.0], [1.0, 2.0, 3.0, 4.0], [1.0, 2.0, 3.0, 4.0]]
-    assert found.passes == 12 + 8
-    assert found.step.tolist() == pytest.approx([0.6 * np.exp(0.75 - 0.3), 0.5, 0.02])
-    found.step[0] = 0.9
-    found.move(lambda u: np.zeros(8), normals)
-    assert found.step[0] == 0.98
+    np.testing.assert_allclose(result.latents[0], np.where(taken[:, None], proposed[0], before[0]), rtol=1e-6)
+    np.testing.assert_array_equal(result.latents[1:], before[1:])
+    assert result.margins.tolist() == [[2.0, 2.0, 0.0, 1.0], [1.0, 2.0, 3.0, 4.0], [1.0, 2.0, 3.0, 4.0]]
+    assert result.passes == 12 + 8
+    assert result.step.tolist() == pytest.approx([0.6 * np.exp(0.75 - 0.3), 0.5, 0.02])
+    result.step[0] = 0.9
+    result.move(lambda u: np.zeros(8), normals)
+    assert result.step[0] == 0.98
 
 
 def test_systematic_resamples_are_as_even_as_can_be():
     alive = np.array([3, 5, 6])
     for seed in range(20):
-        found = systematic(alive, 8, np.random.default_rng(seed))
-        counts = [int((found == k).sum()) for k in alive]
+        result = systematic(alive, 8, np.random.default_rng(seed))
+        counts = [int((result == k).sum()) for k in alive]
         assert sum(counts) == 8 and set(counts) <= {2, 3}
         rng = np.random.default_rng(seed)
         offset = rng.random()
         order = rng.permutation(alive)
-        assert found.tolist() == [order[int((i + offset) * 3 / 8)] for i in range(8)]
+        assert result.tolist() == [order[int((i + offset) * 3 / 8)] for i in range(8)]
 
     class Edge:
         def random(self):
@@ -202,11 +202,11 @@ def test_systematic_resamples_are_as_even_as_can_be():
 def test_a_summary_by_hand():
     """Replicates 0.01, 0.02 and one that ended at the floor of 0.001, which enters the interval as 0.0005."""
     values = np.array([0.01, 0.02, 0.0])
-    found = summarise(values, passes=7, plan=PLAN)
+    result = summarise(values, passes=7, plan=PLAN)
     logs = np.log([0.01, 0.02, 0.0005])
     s2, t = logs.var(ddof=1), student.ppf(0.95, 2)
     half = t * np.sqrt(s2 / 3 + s2**2 / 4)
-    assert found == RareEvent(
+    assert result == RareEvent(
         0.01,
         pytest.approx(np.exp(logs.mean() + s2 / 2 - half)),
         pytest.approx(min(1.0, np.exp(logs.mean() + s2 / 2 + half))),
@@ -220,13 +220,13 @@ def test_a_summary_by_hand():
     assert close.high == pytest.approx(np.exp(logs.mean() + s2 / 2 + t * np.sqrt(s2 / 3 + s2**2 / 4)))
     assert summarise(np.array([0.9, 0.1]), passes=1, plan=PLAN).high == 1.0
     assert summarise(np.zeros(2), passes=1, plan=PLAN) == RareEvent(None, 0.0, 1e-3, None, 1, (0.0, 0.0))
-    kinds = (found.probability, found.low, found.high, found.relative_sd)
-    assert {type(part) for part in kinds} == {float} and {type(value) for value in found.replicates} == {float}
+    kinds = (result.probability, result.low, result.high, result.relative_sd)
+    assert {type(part) for part in kinds} == {float} and {type(value) for value in result.replicates} == {float}
 
 
 def test_margins_of_any_type_are_float64_and_nan_is_the_worst():
-    found = as_margins(np.float32([0.5, np.nan]))
-    assert found.tolist() == [0.5, -np.inf] and found.dtype == np.float64
+    result = as_margins(np.float32([0.5, np.nan]))
+    assert result.tolist() == [0.5, -np.inf] and result.dtype == np.float64
 
 
 def test_survivors_are_rounded_and_at_least_one():

@@ -56,12 +56,12 @@ def test_clean_accuracy_is_the_measured_one(name: str, shared_data: Path) -> Non
 
 @pytest.mark.slow
 def test_clean_accuracy_of_every_network(shared_data: Path) -> None:
-    found = {name: first_thousand_correct(entry, shared_data) for name, entry in entries(shared_data).items()}
+    by_name = {name: first_thousand_correct(entry, shared_data) for name, entry in entries(shared_data).items()}
     wanted = {
         name: round(10 * entry["measured"]["clean_acc_first1000"]) for name, entry in entries(shared_data).items()
     }
-    assert found == wanted
-    assert len(found) == 22
+    assert by_name == wanted
+    assert len(by_name) == 22
 
 
 def test_depth_and_parameters_of_resnet20() -> None:

@@ -51,11 +51,11 @@ def test_adam_takes_the_steps_of_torchs_adam() -> None:
 
 def test_a_vae_reconstructs_and_learns_its_axes(digits: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
     torch.manual_seed(0)
-    mapper, seen = vae(6, 1, 8, 8), []
+    mapper, observed = vae(6, 1, 8, 8), []
     recipe = MapperRecipe(epochs=15, batch=32, lr=4e-3, beta=0.3)
-    report = train_mapper(mapper, digits[0], recipe=recipe, storage=str(tmp_path), on_epoch=seen.append)
-    assert report.losses == tuple(seen) and len(seen) == 15
-    assert seen[-1]["reconstruction"] < 0.7 * seen[0]["reconstruction"]
+    report = train_mapper(mapper, digits[0], recipe=recipe, storage=str(tmp_path), on_epoch=observed.append)
+    assert report.losses == tuple(observed) and len(observed) == 15
+    assert observed[-1]["reconstruction"] < 0.7 * observed[0]["reconstruction"]
     assert report.reconstruction.explained is not None and report.reconstruction.explained > 0.4
     assert report.reconstruction.images == 90
     assert 1 <= report.active <= 6

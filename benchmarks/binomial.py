@@ -1,4 +1,4 @@
-"""Exact binomial tests of "the failure probability is below kappa": fixed, as published, and what verdicts imply.
+"""Exact binomial tests of "the failure probability is below kappa", as published, that benchmarks compare with.
 
 BIN (Zhang et al.) applies the exact test after every draw and stops at the first rejection. Each look has level alpha,
 the run as a whole has not: `monitored_error` computes its error exactly. `services.numerics.intervals.sequential` has
@@ -15,20 +15,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy import stats
-
-SIL_BANDS: tuple[tuple[int, float, float], ...] = ((4, 1e-5, 1e-4), (3, 1e-4, 1e-3), (2, 1e-3, 1e-2), (1, 1e-2, 1e-1))
-"""IEC 61508-1 table 2, low demand mode: (level, from, below) of the average probability of failure on demand."""
-
-
-def sil_band(kappa: float) -> str:
-    """The band in which a system lies whose failure probability is certified below kappa: "SIL 2" for kappa = 1e-2.
-
-    A name for the order of magnitude, not a certification: the standard asks far more than this number. A bound of 0.1
-    reaches SIL 1, one above 0.1 "below SIL 1"; a bound at or below 1e-5 "beyond SIL 4", as the table ends there.
-    """
-    if kappa <= SIL_BANDS[0][1]:
-        return "beyond SIL 4"
-    return next((f"SIL {level}" for level, _, below in SIL_BANDS if kappa <= below), "below SIL 1")
 
 
 def clopper_pearson(count: int, total: int, delta: float) -> tuple[float, float]:

@@ -1,0 +1,111 @@
+"""Images that stand in a source more than once: copies are no further samples, and make every interval too narrow.
+
+Each image ten times, and gates err in 29 to 43 % of audits where 5 % is promised. So an image counts once under each
+label, unless the fleet file asks for all; one image under two labels is named; and images that only look alike, as
+the same one encoded again, are counted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+THUMBNAIL = 8
+"""Sides of the grey images that look-alikes are searched by."""
+COMPONENTS = 8
+ALIKE_THUMBNAILS = 4.0 / 255
+ALIKE_PIXELS = 16.0 / 255
+"""Root mean squares below which two images look alike: JPEG of quality 75 moves a 32x32 photograph by 4 to 8 / 255."""
+MOST_PIXELS = 2_000_000_000
+"""Sets of more pixel values than this are not searched for look-alikes."""
+CHUNK = 256
+
+
+@dataclass(frozen=True)
+class Distinct:
+    """What is left when each image counts once under each label.
+
+    Attributes:
+        rows: (n,) positions of the first copies, ascending.
+        copies: further ones.
+        conflicts: by pair of labels that one image stands under, the smaller first: positions of such pairs of samples.
+    """
+
+    rows: NDArray[np.int64]
+    copies: int
+    conflicts: dict[tuple[int, int], list[tuple[int, int]]]
+
+
+def fingerprint(pixels: NDArray[np.generic]) -> bytes:
+    """16 bytes of an image (H, W, C): alike for equal pixels, uint8 or the same as floating numbers in [0, 1]."""
+    if pixels.dtype != np.uint8:
+        grid = np.rint(np.asarray(pixels, dtype=np.float64) * 255.0)
+        on_grid = np.allclose(grid / 255.0, np.asarray(pixels, dtype=np.float64), rtol=0.0, atol=1e-6)
+        pixels = grid.astype(np.uint8) if on_grid else np.asarray(pixels, dtype=np.float32)
+    shape = f"{pixels.shape} {pixels.dtype}".encode()
+    return hashlib.blake2b(np.ascontiguousarray(pixels).tobytes(), digest_size=16, key=shape[:64]).digest()
+
+
+def distinct(prints: Sequence[bytes], labels: NDArray[np.int64]) -> Distinct:
+    """The first copy of each image under each label.
+
+    Args:
+        prints: fingerprints, one a sample.
+        labels: (N,).
+    """
+    first: dict[tuple[bytes, int], int] = {}
+    for row, pair in enumerate(zip(prints, labels.tolist(), strict=True)):
+        first.setdefault(pair, row)
+    by_print: dict[bytes, list[tuple[int, int]]] = {}
+    for (image, label), row in first.items():
+        by_print.setdefault(image, []).append((label, row))
+    conflicts: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    for places in by_print.values():
+        (label, row), *others = sorted(places)
+        for other, at in others:
+            conflicts.setdefault((label, other), []).append((row, at))
+    return Distinct(np.array(sorted(first.values()), dtype=np.int64), len(prints) - len(first), conflicts)
+
+
+def lookalikes(read: Callable[[int, int], NDArray[np.float32]], count: int) -> NDArray[np.int64] | None:
+    """(P, 2) rows of different images that look alike, the first smaller; None for a set too large to search.
+
+    Grey thumbnails of 8 x 8 within 4 / 255 (root mean square), found through their first principal components, a
+    projection that moves no two of them apart, then pixels within 9 / 255.
+
+    Args:
+        read: rows [start, stop) as (n, C, H, W) in [0, 1].
+    """
+    from scipy.spatial import cKDTree
+
+    shape = read(0, min(1, count)).shape[1:]
+    if not count or 0 in shape or count * int(np.prod(shape)) > MOST_PIXELS:
+        return None
+    thumbs = np.concatenate([_thumbnails(read(start, start + CHUNK)) for start in range(0, count, CHUNK)])
+    centred = thumbs - thumbs.mean(0)
+    _, vectors = np.linalg.eigh(centred.T @ centred)
+    reach = ALIKE_THUMBNAILS * THUMBNAIL
+    pairs = cKDTree(centred @ vectors[:, -COMPONENTS:]).query_pairs(reach, output_type="ndarray")
+    near = np.linalg.norm(thumbs[pairs[:, 0]] - thumbs[pairs[:, 1]], axis=1) <= reach
+    return np.array([pair for pair in np.sort(pairs[near], axis=1) if _alike(read, *pair)], np.int64).reshape(-1, 2)
+
+
+def _thumbnails(images: NDArray[np.float32]) -> NDArray[np.float64]:
+    """(n, 64) grey means over an 8 x 8 grid; of smaller images fewer."""
+    grey = images.mean(1, dtype=np.float64)
+    for axis in (1, 2):
+        length = grey.shape[axis]
+        edges = np.unique(np.arange(THUMBNAIL) * length // THUMBNAIL)
+        sizes = np.diff([*edges, length])
+        grey = np.add.reduceat(grey, edges, axis=axis) / np.expand_dims(sizes, (0, 3 - axis))
+    flat = grey.reshape(len(grey), -1)
+    return np.asarray(flat * THUMBNAIL / np.sqrt(flat.shape[1]))
+
+
+def _alike(read: Callable[[int, int], NDArray[np.float32]], first: int, second: int) -> bool:
+    gap = read(first, first + 1) - read(second, second + 1)
+    return 0.0 < float(np.sqrt(np.mean(np.square(gap, dtype=np.float64)))) <= ALIKE_PIXELS
