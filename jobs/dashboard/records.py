@@ -184,7 +184,7 @@ class SeriesBody(BaseModel):
     unit: str
     grouping: str
     metrics: dict[Metric, Estimate]
-    worst: list[str]
+    worst: str = Field(description="The group with the smallest mean, and how many tie with it.")
     groups: int
     missing: int
     close: int

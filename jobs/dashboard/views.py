@@ -30,6 +30,7 @@ from services.registry import did_you_mean
 from tracking.bundle.classes import GroupRow
 from tracking.bundle.fairness import GAPS
 from tracking.bundle.overview import ModelOverview, Overview, SeriesOverview
+from tracking.bundle.summary import tied
 from tracking.bundle.tables import finite
 from tracking.figures.views import BRACKET
 from tracking.names import shorten
@@ -105,7 +106,7 @@ def _model_row(place: int, model: ModelOverview, series: SeriesOverview | None) 
         name=model.name,
         outcome=model.outcome,
         why=shorten(model.reasons[0], 150) + more if model.reasons and model.outcome is not Outcome.PASS else "",
-        worst=" = ".join(shorten(name, 28) for name in series.worst[:2]) if series else "",
+        worst=tied(series.worst, max(series.ties, len(series.worst))) if series else "",
         metrics=metrics_of(series),
         refuted=series.refuted if series else None,
     )
@@ -127,7 +128,7 @@ def series_body(series: SeriesOverview) -> SeriesBody:
     return SeriesBody(
         **named,
         metrics=metrics_of(series),
-        worst=list(series.worst),
+        worst=tied(series.worst, max(series.ties, len(series.worst))),
         refuted=series.refuted,
         gap=series.gap,
         words=series.words,

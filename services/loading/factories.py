@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from services.errors import ClasswiseError, Problem, SourceError
-from services.loading.fingerprint import sha256
+from services.loading.fingerprint import sha256, tree_sha256
 from services.loading.uris import SourceUri, local_path, scalar
 from services.registry import did_you_mean
 from services.telemetry.redaction import without_values
@@ -72,8 +71,8 @@ def call(uri: SourceUri, function: Callable[..., Any], arguments: dict[str, str]
 def source_hash(uri: SourceUri) -> Iterator[tuple[str, str]]:
     """The factory's name and a hash of its source, found without importing or running anything.
 
-    A package counts with all its Python files, because its functions may live in any of them. What the module imports
-    from elsewhere does not count.
+    A package counts with all its files, because its functions and what they read may lie in any of them; so does the
+    package that holds a module. What is imported or read from elsewhere does not count.
     """
     module, name = factory_name(uri)
     yield "function", f"{module}:{name}"
@@ -81,11 +80,9 @@ def source_hash(uri: SourceUri) -> Iterator[tuple[str, str]]:
     if origin is None:
         raise SourceError(Problem(uri.text, f"a module {module!r} on the import path", "none"))
     root = origin.parent
-    files = sorted(root.rglob("*.py")) if origin.name == "__init__.py" else [origin]
-    digest = hashlib.sha256()
-    for file in files:
-        digest.update(f"{file.relative_to(root)}\0{sha256(file)}\n".encode())
-    yield "source", digest.hexdigest()
+    inside = (root / "__init__.py").is_file()
+    files = (file for file in root.rglob("*") if "__pycache__" not in file.parts) if inside else [origin]
+    yield "source", tree_sha256(root, files)
 
 
 def find_source(module: str) -> Path | None:
@@ -103,11 +100,16 @@ def find_source(module: str) -> Path | None:
 
 
 def argument_hashes(arguments: dict[str, str]) -> Iterator[tuple[str, str]]:
-    """Arguments by value; one that names a file counts by the file's content."""
+    """Arguments by value; one that names a file or a folder counts by what it holds."""
     for key in sorted(arguments):
         path = local_path(arguments[key])
-        is_file = len(arguments[key]) < 1024 and path.is_file()
-        yield key, f"sha256:{sha256(path)}" if is_file else arguments[key]
+        short = len(arguments[key]) < 1024
+        if short and path.is_file():
+            yield key, f"sha256:{sha256(path)}"
+        elif short and ("/" in arguments[key] or "." in arguments[key]) and path.is_dir():
+            yield key, f"sha256:{tree_sha256(path)}"
+        else:
+            yield key, arguments[key]
 
 
 DEFAULT_FACTORIES = ("services.training.*",)

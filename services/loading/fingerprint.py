@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import struct
 import zipfile
+from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 
@@ -35,13 +36,22 @@ def existing(path: Path, where: str, *, folder: bool = False) -> Path:
 def sha256(path: Path) -> str:
     """SHA-256 of the bytes of a file; an unchanged file is hashed once a process."""
     status = path.stat()
-    return _sha256(str(path.absolute()), status.st_size, status.st_mtime_ns)
+    return _sha256(str(path.absolute()), status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 @lru_cache(maxsize=4096)
-def _sha256(path: str, _size: int, _modified: int) -> str:
+def _sha256(path: str, _size: int, _modified: int, _changed: int) -> str:
     with Path(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def tree_sha256(folder: Path, files: Iterable[Path] | None = None) -> str:
+    """SHA-256 of the paths below a folder and of the bytes of all its files, or of the given ones."""
+    digest = hashlib.sha256()
+    for file in sorted(folder.rglob("*") if files is None else files):
+        if file.is_file():
+            digest.update(f"{file.relative_to(folder)}\0{sha256(file)}\n".encode())
+    return digest.hexdigest()
 
 
 def file_kind(path: Path, where: str) -> str:

@@ -9,8 +9,10 @@ from pathlib import Path
 from services.errors import Problem, SourceError, one_line
 
 
-def fetch(address: str, where: str) -> Path:
+def fetch(address: str, where: str, folder: Path | None = None) -> Path:
     """Download an artifact of MLflow (a `models:/`, `runs:/` or `mlflow-artifacts:/` address); returns its local path.
+
+    Into `folder`, or where MLflow puts it: artifacts in a local folder then stay where they are.
 
     Raises:
         SourceError: it is not there, or the server cannot be reached.
@@ -18,7 +20,10 @@ def fetch(address: str, where: str) -> Path:
     try:
         from mlflow import artifacts
 
-        return Path(artifacts.download_artifacts(artifact_uri=_located(address), tracking_uri=_store()))
+        target = None if folder is None else str(folder)
+        return Path(
+            artifacts.download_artifacts(artifact_uri=_located(address), tracking_uri=_store(), dst_path=target)
+        )
     except Exception as error:
         raise SourceError(Problem(where, f"an MLflow artifact {address}", _message(error))) from error
 

@@ -7,6 +7,7 @@ audits of 20 models and 100 classes it is 29 MB and a second to read; their bund
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from pydantic import TypeAdapter, ValidationError
@@ -23,7 +24,8 @@ from services.records import (
 )
 from services.storage import files
 from tracking.bundle import tables
-from tracking.bundle.summary import lens, lens_rank, reading_rank, refuted
+from tracking.bundle.headline import Entry, is_refuted, reading_order
+from tracking.bundle.summary import is_sound, lens, model_lenses, refuted
 from tracking.bundle.words import fleet_words, series_words, verdict_words
 
 OVERVIEW = "overview.json"
@@ -40,12 +42,13 @@ class SeriesOverview:
         key, title, unit, bound, binary, family, evidence: of `services.records.Series`.
         grouping: "class" or the name of a column.
         metrics: of `services.records.SeriesResult`.
-        worst: names of the groups with the smallest mean, the first three of those that tie.
+        worst: names of the groups with the smallest mean, the first three of those that tie; `ties` are all of these.
         groups, missing, close: how many groups there are, have no samples, are not separated from the worst.
         delta, method: of the intervals.
         refuted: share of a GREAT score's claims that attacks refuted; None where that was not tested.
         gap: train minus test of the aggregate; None unless the audit measured it.
         words: what the numbers mean, as in the report.
+        sound: False for numbers of an inadequate attack and for a refuted claim.
     """
 
     lens: str
@@ -67,6 +70,8 @@ class SeriesOverview:
     refuted: Estimate | None
     gap: Estimate | None
     words: str
+    ties: int = 0
+    sound: bool = True
 
     def metric(self, name: str) -> Estimate:
         """The metric of that name; undefined in audits of versions that did not have it."""
@@ -142,12 +147,18 @@ class Overview:
 
     @property
     def lenses(self) -> dict[str, SeriesOverview]:
-        """All series of the audit by lens, in reading order; of those that several models have the first one's."""
+        """All series of the audit by lens, the headline first; of those that several models have the first one's."""
         by_lens: dict[str, SeriesOverview] = {}
-        for model in self.models:
-            for series in model.series:
-                by_lens.setdefault(series.lens, series)
-        return dict(sorted(by_lens.items(), key=lambda item: reading_rank(item[1].grouping, item[1].family)))
+        every = [series for model in self.models for series in model.series]
+        for series in every:
+            by_lens.setdefault(series.lens, series)
+        entries = (Entry(s.lens, s.grouping, s.evidence, s.family, s.binary, _sound(s)) for s in every)
+        return {lens: by_lens[lens] for lens in reading_order(entries, (model.gates for model in self.models))}
+
+
+def _sound(series: SeriesOverview) -> bool:
+    """`sound`; bundles of before it was kept have the refuted share alone."""
+    return series.sound and not is_refuted(series.refuted)
 
 
 _ADAPTER: TypeAdapter[Overview] = TypeAdapter(Overview)
@@ -200,7 +211,7 @@ def _model(model: ModelResult, table: str) -> ModelOverview:
         gates=model.gates,
         threat=f"{threat.norm} {threat.epsilon:.4g}" if threat else "not declared",
         table=table,
-        series=tuple(_series(model, result, gaps) for result in sorted(model.series, key=lens_rank)),
+        series=tuple(_series(model, result, gaps) for result in sorted(model.series, key=_place(model))),
         notes=tuple(note for note in model.notes if note not in repeated),
         gaps=tuple(
             AttributeGap(result.grouping, metric, result.worst_task.get(metric, ""), gap)
@@ -208,6 +219,11 @@ def _model(model: ModelResult, table: str) -> ModelOverview:
             for metric, gap in result.worst.items()
         ),
     )
+
+
+def _place(model: ModelResult) -> Callable[[SeriesResult], int]:
+    order = model_lenses(model)
+    return lambda result: order.index(lens(result))
 
 
 def _series(model: ModelResult, result: SeriesResult, gaps: dict[str, Estimate]) -> SeriesOverview:
@@ -233,4 +249,6 @@ def _series(model: ModelResult, result: SeriesResult, gaps: dict[str, Estimate])
         refuted=tested.overall if tested else None,
         gap=gaps.get(name),
         words=" ".join(series_words(result)),
+        ties=len(result.worst),
+        sound=is_sound(model, result),
     )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from services.metrics import OF_SERIES
 from services.records import AuditResult, Estimate, ModelResult, RefutedResult, SeriesResult
+from tracking.bundle.headline import Entry, inadequate, is_refuted, reading_order
 from tracking.bundle.tables import finite
-from tracking.names import metric_key, series_key
+from tracking.names import metric_key, series_key, shorten
 
 METRICS = tuple(metric.name for metric in OF_SERIES)
 """What every series is summed up by, in reading order."""
@@ -19,22 +21,34 @@ def lens(result: SeriesResult) -> str:
 
 
 def lenses(audit: AuditResult) -> list[str]:
-    """All series and groupings of the audit: classes before other groupings, GREAT first, clean accuracy last."""
-    first: dict[str, SeriesResult] = {}
-    for model in audit.models:
-        for result in model.series:
-            first.setdefault(lens(result), result)
-    return sorted(first, key=lambda name: lens_rank(first[name]))
+    """All series and groupings of the audit in reading order, the headline first."""
+    entries = (entry for model in audit.models for entry in _entries(model))
+    return reading_order(entries, (model.gates for model in audit.models))
 
 
-def lens_rank(result: SeriesResult) -> tuple[bool, bool, bool]:
-    """Sort key of reading order."""
-    return reading_rank(result.grouping, result.series.family)
+def model_lenses(model: ModelResult) -> list[str]:
+    """`lenses` of one model."""
+    return reading_order(_entries(model), [model.gates])
 
 
-def reading_rank(grouping: str, family: str) -> tuple[bool, bool, bool]:
-    """`lens_rank` of a family's series over a grouping: classes first, GREAT first among them, clean accuracy last."""
-    return grouping != "class", family == "clean", family != "great"
+def is_sound(model: ModelResult, result: SeriesResult) -> bool:
+    """Whether conclusions may rest on a series: no claim that attacks refuted, and no inadequate attack."""
+    tested = refuted(model, lens(result))
+    return result.series.key not in inadequate(model) and not (tested is not None and is_refuted(tested.overall))
+
+
+def _entries(model: ModelResult) -> Iterator[Entry]:
+    for result in model.series:
+        series = result.series
+        sound = is_sound(model, result)
+        yield Entry(lens(result), result.grouping, series.evidence, series.family, series.binary, sound)
+
+
+def tied(names: Sequence[str], count: int, width: int = 28) -> str:
+    """The weakest group and how many more are as weak: ``bird and 6 more``; "" where there is none."""
+    if not names:
+        return ""
+    return shorten(names[0], width) + (f" and {count - 1} more" if count > 1 else "")
 
 
 def find(model: ModelResult, name: str) -> SeriesResult | None:
@@ -98,6 +112,6 @@ def series_metrics_of(model: ModelResult, name: str) -> dict[str, float]:
 
 
 def worst_of(model: ModelResult, name: str) -> str | None:
-    """Names of the worst groups, tied ones joined; None when unknown."""
+    """Name of the worst group, and how many tie with it; None when unknown."""
     result = find(model, name)
-    return " = ".join(result.worst[:3]) if result and result.worst else None
+    return tied(result.worst, len(result.worst)) or None if result else None

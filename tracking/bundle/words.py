@@ -12,16 +12,24 @@ from services.records import (
     AuditResult,
     CalibrationResult,
     Estimate,
+    Evidence,
     GateResult,
     ModelResult,
     Outcome,
     SeriesResult,
+    Threshold,
 )
-from tracking.bundle.summary import find, lenses
-from tracking.names import shorten
+from tracking.bundle.headline import deciding_gates, is_refuted
+from tracking.bundle.summary import find, is_sound, lens, lenses, model_lenses, refuted, tied
+from tracking.names import series_key, shorten
 
 FEWEST_RANKED = 5
 """Models from which a rank correlation is a finding: of three, two orders in six agree or oppose entirely."""
+
+MOST_ADVICE = 3
+"""Models that get a sentence for who decides."""
+DIFFERS = 5e-4
+"""Least difference between two limits that is told."""
 
 _RANKING = re.compile("spearman|rank correlation", re.IGNORECASE)
 _SMALLEST = 0.00005
@@ -76,10 +84,14 @@ def gate_words(audit: AuditResult, gate: GateResult) -> str:
         return ""
     series = (result.series for model in audit.models for result in model.series)
     title = next((each.title for each in series if each.key == limit.measure), limit.measure)
+    bound = "at least" if limit.sign == ">=" else "at most"
+    return f"{title}, {_phrase(limit)}: {bound} {limit.value:g}"
+
+
+def _phrase(limit: Threshold) -> str:
     by_class = limit.grouping == "class"
     group, groups = ("class", "classes") if by_class else (f"group of {limit.grouping}", f"groups of {limit.grouping}")
-    bound = "at least" if limit.sign == ">=" else "at most"
-    return f"{title}, {METRICS[limit.metric].phrase.format(group=group, groups=groups)}: {bound} {limit.value:g}"
+    return METRICS[limit.metric].phrase.format(group=group, groups=groups)
 
 
 def share_words(estimate: Estimate) -> str:
@@ -91,22 +103,79 @@ def share_words(estimate: Estimate) -> str:
     return f"{100 * estimate.value:.1f} %{limits}"
 
 
+def advice_words(audit: AuditResult) -> list[str]:
+    """A sentence for who decides: ``Do not ship resnet: cat falls to 5.0 % under PGD-20 (Linf 0.03137).``
+
+    The models that fail first, at most three; none where nothing was judged.
+    """
+    judged = [model for model in audit.models if model.gates and model.outcome is not Outcome.ERROR]
+    judged.sort(key=lambda model: WORST_FIRST.index(model.outcome))
+    lines = [f"{_ADVICE[model.outcome].format(shorten(model.spec.name))}: {_because(model)}." for model in judged]
+    return lines[:MOST_ADVICE]
+
+
+def _because(model: ModelResult) -> str:
+    """What the gate that decided found, in the words of its measure."""
+    deciding = deciding_gates(model.gates)
+    gate = min(deciding, key=lambda each: 1.0 if each.estimate.value is None else each.estimate.value)
+    limit = gate.threshold
+    result = find(model, series_key(limit.measure, limit.grouping)) if limit else None
+    if limit is None or result is None or gate.estimate.value is None:
+        return f"{gate.text}, {gate.reason}"
+    who = tied(result.worst, len(result.worst)) if limit.metric == "wcr" and result.worst else ""
+    share = result.series.binary and limit.metric in ("wcr", "aggregate", "p10")
+    amount = f"{100 * gate.estimate.value:.1f} %" if share else number(gate.estimate.value)
+    what = who or _phrase(limit)
+    verb = "keep" if " and " in who else "keeps"
+    under = f"under {result.series.title}" if result.series.evidence is Evidence.ATTACK else f"by {result.series.title}"
+    needed = "at least" if limit.sign == ">=" else "at most"
+    wanted = f"{100 * limit.value:g} %" if share else f"{limit.value:g}"
+    return f"{what} {verb if who else 'is'} {amount} {under}, where {needed} {wanted} is asked"
+
+
 def fleet_words(audit: AuditResult) -> list[str]:
     """What the fleet's numbers mean: the class that suffers most, the temperature, cautions. Every sentence once."""
     notes = audit.notes
     if len(audit.models) < FEWEST_RANKED:
         notes = tuple(note for note in notes if not _RANKING.search(note))
-    lines = [*_shared_worst(audit), *calibration_words(audit.calibration), *notes]
+    lines = [*_shared_worst(audit), *_refuted_claims(audit), *calibration_words(audit.calibration), *notes]
     if len(audit.models) == 1:
         lines = [*model_words(audit.models[0]), *calibration_words(audit.calibration), *notes]
     return list(dict.fromkeys(lines))
 
 
 def model_words(model: ModelResult) -> list[str]:
-    """A paragraph a series, and the model's own notes: worst class, how sure, what is vacuous or saturated."""
-    lines = [" ".join(series_words(result)) for result in model.series]
+    """A paragraph a series, the headline first, what was refuted, and the model's own notes.
+
+    No conclusion rests on a claim that attacks refuted, nor on an attack that was inadequate.
+    """
+    results = sorted(model.series, key=lambda result: model_lenses(model).index(lens(result)))
+    lines = [" ".join(series_words(result)) for result in results if is_sound(model, result)]
+    lines += [_refuted_claim(model, result) for result in results if not is_sound(model, result)]
     repeated = {note for result in model.series for note in result.notes}
-    return [*lines, *(note for note in model.notes if note not in repeated)]
+    return [*filter(None, lines), *(note for note in model.notes if note not in repeated)]
+
+
+def _refuted_claim(model: ModelResult, result: SeriesResult) -> str:
+    """The finding in place of a conclusion; of an inadequate attack the model's notes speak."""
+    tested = refuted(model, lens(result))
+    if tested is None or not is_refuted(tested.overall):
+        return ""
+    counts = f"{tested.refuted:,} of {tested.counted:,} correctly classified samples"
+    return f"{result.series.title}: attacks refuted this claim for {counts}, so nothing is concluded from it."
+
+
+def _refuted_claims(audit: AuditResult) -> Iterator[str]:
+    """Claims that attacks refuted, and in how many models."""
+    titles = [
+        result.series.title
+        for model in audit.models
+        for result in model.series
+        if result.grouping == "class" and _refuted_claim(model, result)
+    ]
+    for title, times in Counter(titles).items():
+        models = f"{times} of {len(audit.models)} models"
+        yield f"{title}: attacks refuted this claim in {models}, so nothing is concluded from it."
 
 
 def series_words(result: SeriesResult) -> Iterator[str]:
@@ -115,7 +184,7 @@ def series_words(result: SeriesResult) -> Iterator[str]:
     if not result.worst:
         yield f"{title}: no worst {_group(result)}, because {result.wcr.reason or 'nothing was scored'}."
     else:
-        yield f"{title}: {_worst(result)}{_certified(result)}."
+        yield f"{title}: {_worst(result)}{_limit(result)}."
     if len(result.worst) == 1 and result.not_separated:
         names = _names(result.not_separated)
         yield f"The samples do not separate {_name(result.worst[0])} from {names}: any of them may be the weakest."
@@ -146,7 +215,8 @@ def calibration_words(calibration: CalibrationResult) -> Iterator[str]:
 
 def _shared_worst(audit: AuditResult) -> Iterator[str]:
     for name in lenses(audit)[:1]:
-        results = [result for model in audit.models if (result := find(model, name)) and result.worst]
+        pairs = [(model, result) for model in audit.models if (result := find(model, name)) and result.worst]
+        results = [result for model, result in pairs if is_sound(model, result)]
         tally: dict[str, int] = {}
         for result in results:
             for worst in result.worst:
@@ -179,20 +249,31 @@ def _names(names: tuple[str, ...]) -> str:
 
 def _worst(result: SeriesResult) -> str:
     if len(result.worst) > 1:
-        return f"{_names(result.worst)} tie for the worst {_group(result)} at {number(result.wcr.value)}"
+        names = tied(result.worst, len(result.worst))
+        return f"{names} tie for the worst {_group(result)} at {number(result.wcr.value)}"
     return f"the worst {_group(result)} is {_name(result.worst[0])} at {number(result.wcr.value)}"
 
 
-def _certified(result: SeriesResult) -> str:
+def _limit(result: SeriesResult) -> str:
+    """The worst group's own limit, and the one that it has in the table of all groups where that is lower."""
     low = result.wcr.low
     if low is None:
         return ""
     share = 100 * (1 - result.delta)
     if low <= 0:
         return f", and at {share:g} % confidence it may be as low as 0"
-    return f", certified to be at least {number(low)} at {share:g} % confidence"
+    text = f", at least {number(low)} at {share:g} % confidence"
+    lows = [group.score.low for group in result.groups if group.name == result.worst[0] and group.score.low is not None]
+    if lows and low - lows[0] > DIFFERS:
+        text += f" (its limit in the table is {number(lows[0])}, because those of all groups hold together)"
+    return text
 
 
+_ADVICE = {
+    Outcome.FAIL: "Do not ship {}",
+    Outcome.UNDECIDED: "Do not ship {} yet, for nothing is decided",
+    Outcome.PASS: "{} meets what was asked",
+}
 _VERBS = {
     Outcome.ERROR: ("could not be judged", "could not be judged"),
     Outcome.FAIL: ("fails", "fail"),

@@ -21,7 +21,8 @@ from services.records import (
     ModelResult,
     SeriesResult,
 )
-from tracking.bundle.summary import find, lens_rank
+from tracking.bundle.summary import find, model_lenses
+from tracking.bundle.summary import lens as lens_of
 from tracking.bundle.tables import finite
 from tracking.figures.charts import Cloud, Dots, Heatmap, Line, Lines, Marks, Panel, Radar, Scatter
 
@@ -249,7 +250,8 @@ def trends(history: Sequence[AuditResult], audit: AuditResult, lens: str) -> Lin
 def profile(model: ModelResult, grouping: str) -> Dots | None:
     """One model's groups with their intervals, a panel a series, the weakest of the first series on top."""
     pairs: Measured = [(model, result) for result in model.series if result.grouping == grouping and result.groups]
-    pairs = sorted(pairs, key=lambda pair: lens_rank(pair[1]))
+    order = model_lenses(model)
+    pairs = sorted(pairs, key=lambda pair: order.index(lens_of(pair[1])))
     if not pairs:
         return None
     first = pairs[0][1]

@@ -205,6 +205,10 @@ def _tags(audit: AuditResult, index: int, undefined: list[tuple[str, str]]) -> d
     }
     if undefined:
         tags["classwise.undefined"] = "\n".join(f"{key}: {reason}" for key, reason in undefined)
+    if keys := model.facts.get("checkpoint_keys"):
+        tags["classwise.checkpoint_key"] = ".".join(keys)
+    if logged := model.facts.get("source"):
+        tags["classwise.logged_model"] = str(logged)
     if model.spec.allow_unpickling:
         tags["classwise.allow_unpickling"] = "true"
     if model.spec.overrule:

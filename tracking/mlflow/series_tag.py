@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from services.records import ModelResult, Series
-from tracking.bundle.summary import lens
+from tracking.bundle.summary import lens, tied
 
 TAG = "classwise.series"
 MAX_TAG = 8_000
@@ -37,7 +37,8 @@ class Measured:
 def series_tags(model: ModelResult) -> dict[str, str]:
     """The series of a model in as many tags as it takes: ``classwise.series``, ``classwise.series.1``, ..."""
     measured = [
-        Measured(lens(result), result.grouping, result.series, " = ".join(result.worst[:3])) for result in model.series
+        Measured(lens(result), result.grouping, result.series, tied(result.worst, len(result.worst)))
+        for result in model.series
     ]
     return dict(zip(_names(), _texts([json.dumps(_brief(each), default=str) for each in measured]), strict=False))
 

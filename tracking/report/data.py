@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 from services.records import AuditResult, Estimate, GroupScore, ModelResult, Outcome, RefutedResult, SeriesResult
-from tracking.bundle.summary import METRICS, find, lenses, refuted
+from tracking.bundle.summary import METRICS, find, lenses, refuted, tied
 from tracking.bundle.tables import finite
 from tracking.bundle.words import gate_words, interval, model_words, number, share_words
 from tracking.names import shorten
@@ -70,7 +70,7 @@ def _card(model: ModelResult, result: SeriesResult | None, tested: RefutedResult
         "gates": [(gate.text, gate.outcome.value, gate.reason) for gate in model.gates],
         "threat": f"{threat.norm} {threat.epsilon:.4g}" if threat else "not declared",
         "digest": model.digest[:12],
-        "worst": " = ".join(shorten(name, 28) for name in result.worst[:2]) if result else "",
+        "worst": tied(result.worst, len(result.worst)) if result else "",
         "cells": {metric: _cell(result.metric(metric)) if result else _BLANK for metric in METRICS},
         "refuted": _share(tested),
     }

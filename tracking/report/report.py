@@ -19,7 +19,7 @@ from services.records import AuditResult
 from services.storage import files
 from tracking.bundle.comparison import Comparison, read_comparison
 from tracking.bundle.summary import find, lenses
-from tracking.bundle.words import fleet_words, verdict_words
+from tracking.bundle.words import advice_words, fleet_words, verdict_words
 from tracking.figures import views
 from tracking.figures.attributes import attribute_charts, title_of, traversal_charts
 from tracking.figures.charts import Chart, Strips
@@ -77,6 +77,7 @@ def render(
         audit=result,
         heading=shorten(result.models[0].spec.name if len(result.models) == 1 else result.fleet, 120),
         verdict=verdict_words(result),
+        advice=advice_words(result),
         gates=gate_tallies(result),
         headline=headline(result),
         words=fleet_words(result),

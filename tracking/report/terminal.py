@@ -8,15 +8,14 @@ from rich.table import Table
 from rich.text import Text
 
 from services.records import AuditResult, ModelResult, Outcome, SeriesResult
-from tracking.bundle.summary import find, lenses
-from tracking.bundle.words import fleet_words, verdict_words
+from tracking.bundle.summary import find, lenses, tied
+from tracking.bundle.words import advice_words, fleet_words, verdict_words
 from tracking.names import shorten
 
 STYLES = {Outcome.PASS: "green", Outcome.FAIL: "red", Outcome.UNDECIDED: "yellow", Outcome.ERROR: "magenta"}
 LEGEND = (
-    "score: mean over all samples. worst: the class with the smallest mean (+1: one more ties), that mean, and low, "
-    "its certified bound. "
-    "RDI: best minus worst class. NRGC: inequality relative to the mean, 0 is equal."
+    "score: mean over all samples. worst: the class with the smallest mean, that mean, and low, its lower confidence "
+    "limit. RDI (gap): best minus worst class. NRGC (Gini): inequality relative to the mean, 0 is equal."
 )
 MOST_MODELS = 100
 WIDTH = 80
@@ -62,7 +61,7 @@ def verdict_text(result: AuditResult, width: int = WIDTH) -> RenderableType:
     for model in [model for model in result.models if model.outcome is not Outcome.PASS][:20]:
         reasons = "; ".join(model.reasons) or "no reason given"
         lines.append(Text(f"{shorten(model.spec.name, 40)} {model.outcome.value}: {reasons}", STYLES[model.outcome]))
-    lines += [Text(sentence) for sentence in (verdict_words(result), *fleet_words(result))]
+    lines += [Text(sentence) for sentence in (verdict_words(result), *advice_words(result), *fleet_words(result))]
     return Group(verdict_table(result, width), *lines)
 
 
@@ -100,16 +99,15 @@ def _limits(rows: list[list[str]], width: int) -> tuple[int, int]:
 
 def _numbers(result: SeriesResult) -> list[str]:
     low = None if result.wcr.low is None else max(0.0, result.wcr.low)
-    certified = "–" if low is None else _decimals(low)
-    cells = [_decimals(result.aggregate.value), _worst(result), _decimals(result.wcr.value), certified]
+    limit = "–" if low is None else _decimals(low)
+    cells = [_decimals(result.aggregate.value), _worst(result), _decimals(result.wcr.value), limit]
     return [*cells, _decimals(result.metric("rdi").value), _decimals(result.metric("nrgc").value)]
 
 
 def _worst(result: SeriesResult) -> str:
     if not result.worst:
         return "–"
-    others = f" +{len(result.worst) - 1}" if len(result.worst) > 1 else ""
-    return shorten(result.worst[0], 11 - len(others)) + others
+    return tied(result.worst, len(result.worst), 11 if len(result.worst) == 1 else 6)
 
 
 def _decimals(value: float | None) -> str:

@@ -141,7 +141,7 @@ export const model = async (route) => {
     columns: [
       { title: "measure", head: true, kind: "name", get: (row) => row.title, cell: (row) => el("span", {}, name(row.title, 80), row.grouping === "class" ? null : ` by ${row.grouping}`) },
       metric("aggregate"), metric("wcr"),
-      { title: "weakest", label: true, get: (row) => row.worst[0] ?? "", cell: (row) => name(row.worst.slice(0, 2).join(" = ") || "–") },
+      { title: "weakest", label: true, get: (row) => row.worst, cell: (row) => name(row.worst || "–") },
       metric("rdi"), metric("nrgc"), metric("fp"),
       ...(found.series.some((row) => row.refuted) ? [{ title: "refuted", kind: "number", get: (row) => row.refuted?.value ?? null, cell: (row) => share(row.refuted) }] : []),
       ...(found.series.some((row) => row.gap) ? [{ title: "train − test", kind: "number", get: (row) => row.gap?.value ?? null, cell: (row) => estimate(row.gap) }] : []),

@@ -1,7 +1,7 @@
 """State dicts from files: safetensors, or a checkpoint that loads with weights only; then loaded strictly.
 
-What training code wraps around weights is unwrapped by rule and written to the facts: nesting (`state_dict`, `model`,
-`net`, `ema`) and prefixes (`module.`, `_orig_mod.`, `model.`). Nothing is loaded in part.
+What training code wraps around weights, keys of a checkpoint and prefixes of its names, is taken off where the network
+shows what belongs to it (`candidates`), and written to the facts. Nothing is loaded in part.
 """
 
 from __future__ import annotations
@@ -17,23 +17,38 @@ from torch import Tensor, nn
 
 from services.errors import Problem, SourceError, one_line
 from services.loading.fingerprint import existing, file_kind
+from services.loading.models.candidates import State, choose, without
 
-NESTS = ("state_dict", "model_state_dict", "model", "net", "ema")
-PREFIXES = ("module.", "_orig_mod.", "model.")
 SHOWN = 5
-State = dict[str, Tensor]
+REMEDIES = {"unexpected": "leave out what evaluation does not use with &drop_keys=PREFIX"}
 
 
-def load_weights(network: nn.Module, path: Path, *, where: str, allow_unpickling: bool = False) -> dict[str, Any]:
+def load_weights(
+    network: nn.Module,
+    path: Path,
+    *,
+    where: str,
+    allow_unpickling: bool = False,
+    key: str | None = None,
+    drop_keys: str | None = None,
+) -> dict[str, Any]:
     """Load `path` into `network` strictly and return facts on how.
 
+    Args:
+        key: name of the state dict in the file, where several fit the network.
+        drop_keys: beginning of keys that are left out, of an auxiliary head for example.
+
     Raises:
-        SourceError: the file is not weights, needs unpickling without leave, or does not match key for key and shape
-            for shape.
+        SourceError: the file is not weights, needs unpickling without leave, holds several sets of weights of which
+            none was chosen, or does not match key for key and shape for shape.
     """
     facts: dict[str, Any] = {}
     raw = read_checkpoint(path, where=where, allow_unpickling=allow_unpickling, facts=facts)
-    state = strip_prefixes(unwrap(raw, where=where, facts=facts), network.state_dict(), facts)
+    chosen = choose(raw, network.state_dict(), where=where, key=key)
+    state = chosen.state if drop_keys is None else without(chosen.state, drop_keys, where)
+    facts |= {"checkpoint_keys": list(chosen.keys)} if chosen.keys else {}
+    facts |= {"stripped_prefix": chosen.stripped} if chosen.stripped else {}
+    facts |= {"dropped_keys": len(chosen.state) - len(state)} if drop_keys is not None else {}
     if problems := mismatches(state, network.state_dict(), where):
         raise SourceError(problems)
     network.load_state_dict(state, strict=False)
@@ -92,40 +107,6 @@ def _needs_unpickling(error: Exception) -> bool:
     )
 
 
-def unwrap(raw: Any, *, where: str, facts: dict[str, Any]) -> State:
-    """The state dict inside nested training checkpoints.
-
-    Raises:
-        SourceError: there is none.
-    """
-    while isinstance(raw, Mapping) and not _is_state(raw):
-        key = next((key for key in NESTS if isinstance(raw.get(key), Mapping | nn.Module)), None)
-        if key is None:
-            break
-        facts["checkpoint_keys"] = [*facts.get("checkpoint_keys", []), key]
-        raw = raw[key]
-    raw = raw.state_dict() if isinstance(raw, nn.Module) else raw
-    if not (isinstance(raw, Mapping) and _is_state(raw)):
-        keys = f"keys {', '.join(map(repr, list(raw)[:SHOWN]))}" if isinstance(raw, Mapping) else type(raw).__name__
-        raise SourceError(Problem(where, "a state dict, perhaps under " + ", ".join(NESTS), keys))
-    return {str(key): value for key, value in raw.items() if isinstance(value, Tensor) and key != "n_averaged"}
-
-
-def _is_state(raw: Mapping[Any, Any]) -> bool:
-    return bool(raw) and all(isinstance(value, Tensor) for value in raw.values())
-
-
-def strip_prefixes(state: State, wanted: Mapping[str, Tensor], facts: dict[str, Any]) -> State:
-    """Strip prefixes shared by all keys, as long as that makes more keys match the network's own."""
-    best, stripped = state, []
-    while prefix := next((p for p in PREFIXES if state and all(key.startswith(p) for key in state)), None):
-        state = {key.removeprefix(prefix): value for key, value in state.items()}
-        stripped.append(prefix)
-        if len(state.keys() & wanted.keys()) > len(best.keys() & wanted.keys()):
-            best, facts["stripped_prefix"] = state, "".join(stripped)
-    return best
-
-
 def mismatches(state: State, wanted: Mapping[str, Tensor], where: str) -> list[Problem]:
     """Every way in which a state dict does not fit; batch norm's counters may be absent: evaluation ignores them."""
     if not state.keys() & wanted.keys():
@@ -148,7 +129,7 @@ def mismatches(state: State, wanted: Mapping[str, Tensor], where: str) -> list[P
         "finite weights": ("NaN or infinity in", broken),
     }
     return [
-        Problem(where, expected, f"{len(keys)} {word}: {_examples(keys)}")
+        Problem(where, expected, f"{len(keys)} {word}: {_examples(keys)}", REMEDIES.get(word, ""))
         for expected, (word, keys) in findings.items()
         if keys
     ]

@@ -98,12 +98,13 @@ def test_the_largest_table_is_bounded_and_keeps_the_weakest(make_audit: Callable
 
 def test_refuted_claims_stand_beside_the_verdict(attacked_audit: AuditResult, small_audit: AuditResult) -> None:
     text = render(attacked_audit)
-    assert "<b>refuted</b>" in text and text.count('data-label="refuted" data-value="0.25"') == 3
-    assert "25.0 % (20.0 to 31.0 %): 75 of 300 correctly classified samples" in text
+    assert "GREAT score (sigmoid, T=1): attacks refuted this claim in 3 of 3 models" in text
+    assert text.count("attacks refuted this claim for 75 of 300 correctly classified samples") == 3
+    assert 'data-label="refuted"' not in text
     assert text.count("proved, claimed, broken") >= 3
     table = table_data(text)
-    assert table["refuted"] and {row[2]: row[8] for row in table["rows"] if row[1] == 0}[5] == 0.3
-    assert {row[8] for row in table["rows"] if row[1] == 1} == {None}
+    assert table["refuted"] and {row[2]: row[8] for row in table["rows"] if row[1] == 1}[5] == 0.3
+    assert {row[8] for row in table["rows"] if row[1] == 0} == {None}
     untested = render(small_audit)
     assert "refuted" not in re.sub(r"<script.*?</script>", "", untested, flags=re.S)
 

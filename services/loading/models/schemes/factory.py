@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from services.errors import Problem, SourceError
@@ -14,40 +14,56 @@ from services.loading.uris import SourceUri, local_path
 if TYPE_CHECKING:
     from torch import nn
 
+CHOICE = ("key", "drop_keys")
+"""Options beside `weights`: which state dict of the file, and the beginning of keys to leave out."""
+
 
 def load(request: Request) -> Opened:
     """Build the network and load its weights strictly."""
     uri = request.uri
-    arguments = dict(uri.query)
-    weights = arguments.pop("weights", None)
+    arguments, weights, choice = _split(uri)
     function = factories.factory(uri, request.allowed_factories)
     network = seeded(lambda: factories.call(uri, function, arguments))
     _require_module(network, uri)
     if weights is None:
         return Opened(network, facts={"weights": "made by the factory (seed 0)"})
-    return Opened(network, facts=with_weights(network, weights, request))
+    return Opened(network, facts=with_weights(network, weights, request, choice))
 
 
 def ingredients(uri: SourceUri) -> Iterator[tuple[str, str]]:
     """The factory's source, its arguments and the bytes of every file they name."""
-    arguments = dict(uri.query)
-    yield from weights_hash(arguments.pop("weights", None), uri)
+    arguments, weights, choice = _split(uri)
+    yield from weights_hash(weights, uri, choice)
     yield from factories.source_hash(uri)
     yield from factories.argument_hashes(arguments)
 
 
-def with_weights(network: nn.Module, weights: str, request: Request) -> dict[str, Any]:
+def _split(uri: SourceUri) -> tuple[dict[str, str], str | None, dict[str, str]]:
+    """The factory's own arguments, its weights file, and what is said of the file; without one all are its own."""
+    arguments = dict(uri.query)
+    weights = arguments.pop("weights", None)
+    choice = {} if weights is None else chosen(arguments)
+    return {name: value for name, value in arguments.items() if name not in choice}, weights, choice
+
+
+def chosen(options: Mapping[str, Any]) -> dict[str, str]:
+    """What options say of a weights file: which of its state dicts, and which keys to leave out."""
+    return {name: options[name] for name in CHOICE if name in options}
+
+
+def with_weights(network: nn.Module, weights: str, request: Request, choice: Mapping[str, str]) -> dict[str, Any]:
     """Load a weights file into a network; returns facts."""
     from services.loading.models.checkpoints import load_weights
 
     where = f"{request.spec.name} ({weights})"
     path = local_path(weights)
-    facts = load_weights(network, path, where=where, allow_unpickling=request.spec.allow_unpickling)
+    facts = load_weights(network, path, where=where, allow_unpickling=request.spec.allow_unpickling, **choice)
     return {"weights_sha256": sha256(path), **facts}
 
 
-def weights_hash(weights: str | None, uri: SourceUri) -> Iterator[tuple[str, str]]:
-    """The bytes of a weights file, checked to be no web page or half a download."""
+def weights_hash(weights: str | None, uri: SourceUri, choice: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """The bytes of a weights file, checked to be no web page or half a download, and what is taken of it."""
+    yield from choice.items()
     if weights is not None:
         path = existing(local_path(weights), uri.text)
         file_kind(path, f"{uri.text} (weights)")

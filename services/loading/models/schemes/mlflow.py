@@ -1,54 +1,101 @@
 """`mlflow:models:/NAME@ALIAS`, `mlflow:models:/NAME/VERSION`, `mlflow:models:/m-ID`, `mlflow:runs:/RUN/PATH`.
 
-The driver resolves an alias once (`resolve_mlflow`); workers get a URI with a version and the identity of what was
-logged, so an alias that moves during an audit changes nothing and the fingerprint needs no download.
+The driver resolves an address once (`resolve_mlflow`): workers get a URI with a version, the identity of what was
+logged, and a digest of the files that the address served then. An alias that moves during an audit changes nothing,
+other files under the same address are an error, and the fingerprint is that of the content.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from services.errors import Problem, SourceError
-from services.loading.fingerprint import sha256
+from services.loading.fingerprint import sha256, tree_sha256
 from services.loading.mlflow_artifacts import _message, _store, fetch
 from services.loading.models.source import ModelScheme, Opened, Request
 from services.loading.uris import SourceUri, parse_uri
+from services.records import digest_of
 
 
 def resolve_mlflow(text: str) -> str:
-    """Turn an `mlflow:` URI into one with a fixed version and the identity of its source; an already fixed one stays.
+    """Turn an `mlflow:` URI into one with a fixed version, the identity of its source, and a digest of its files.
+
+    The files are downloaded for that, once; a URI that has a digest stays.
 
     Raises:
         SourceError: no such model, alias or version, or the server cannot be reached.
     """
     uri = parse_uri(text)
-    options = uri.options(source=str)
-    named = re.fullmatch(r"models:/([^/@]+)(?:@([^/@]+)|/(\d+))", uri.rest)
-    if "source" in options or not named:
-        _check_form(uri)
+    options = uri.options(source=str, content=str)
+    if "content" in options:
         return text
+    rest, source = _resolved(uri, options.get("source", ""))
+    with TemporaryDirectory() as folder:
+        content = _content(fetch(rest, text, Path(folder)), text)
+    return f"mlflow:{rest}?{f'source={source}&' if source else ''}content={content}"
+
+
+def _resolved(uri: SourceUri, source: str) -> tuple[str, str]:
+    """The address with a version for an alias, and the id of the logged model behind it."""
+    named = re.fullmatch(r"models:/([^/@]+)(?:@([^/@]+)|/(\d+))", uri.rest)
+    if source or not named:
+        _check_form(uri)
+        return uri.rest, source or _logged_model(uri.rest)
     name, alias, number = named.groups()
-    version = _version(name, alias, number, text)
-    return f"mlflow:models:/{name}/{version.version}?source={_identity(version)}"
+    version = _version(name, alias, number, uri.text)
+    return f"models:/{name}/{version.version}", _identity(version)
+
+
+def _logged_model(address: str) -> str:
+    """Id of the logged model that MLflow serves under `models:/m-ID` or `runs:/RUN/NAME`; "" where there is none."""
+    if match := re.fullmatch(r"models:/(m-[0-9a-f]{32})", address):
+        return match[1]
+    named = re.fullmatch(r"runs:/([^/]+)/([^/]+)", address)
+    if named is None:
+        return ""
+    from mlflow import MlflowClient
+
+    client, (run, name) = MlflowClient(_store()), named.groups()
+    try:
+        experiment, token = client.get_run(run).info.experiment_id, None
+        while True:
+            page = client.search_logged_models([experiment], filter_string=f"name = '{name}'", page_token=token)
+            for model in page:
+                if model.source_run_id == run:
+                    return str(model.model_id)
+            if not (token := page.token):
+                return ""
+    except Exception as error:
+        raise SourceError(Problem(f"mlflow:{address}", f"an MLflow artifact {address}", _message(error))) from error
+
+
+def _content(folder: Path, where: str) -> str:
+    """Digest of a logged model's files and of how they are to be read; its description also holds ids and times."""
+    flavors = json.dumps(_flavors(folder, where), sort_keys=True, default=str)
+    files = tree_sha256(folder, (file for file in folder.rglob("*") if file.name != "MLmodel"))
+    return digest_of(files, flavors)
 
 
 def load(request: Request) -> Opened:
     """Fetch the logged model and open its PyTorch or ONNX flavour."""
     resolved = parse_uri(resolve_mlflow(request.spec.uri))
-    folder = fetch(resolved.rest, request.spec.name)
+    folder, options = fetch(resolved.rest, request.spec.name), resolved.options(source=str, content=str)
+    if _content(folder, request.spec.name) != options["content"]:
+        expected = f"the files that {resolved.rest} served when the audit began"
+        raise SourceError(Problem(request.spec.name, expected, "others", "audit again: the model was logged again"))
     opened = _open(folder, request)
-    facts = {"mlflow": resolved.rest, **resolved.options(source=str), **opened.facts}
+    facts = {"mlflow": resolved.rest, **options, **opened.facts}
     return Opened(opened.network, opened.differentiable, facts)
 
 
 def ingredients(uri: SourceUri) -> Iterator[tuple[str, str]]:
-    """The identity of what was logged: versions and runs are immutable in MLflow."""
-    resolved = parse_uri(resolve_mlflow(uri.text))
-    yield "model", resolved.rest
-    yield "source", resolved.query.get("source", "")
+    """The files that the address serves; names and versions may serve others later, or the same."""
+    yield "content", parse_uri(resolve_mlflow(uri.text)).query["content"]
 
 
 def _check_form(uri: SourceUri) -> None:

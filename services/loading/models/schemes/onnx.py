@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import mmap
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +15,10 @@ from services.loading.uris import SourceUri
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+LOCATION = 11
+"""Place of the length after a `location` entry's key."""
+_LOCATION = re.compile(rb"\x0a\x08location\x12[\x01-\x7f]([^\x00]{1,127})", re.DOTALL)
 
 TYPES = {"tensor(float)": "float32", "tensor(float16)": "float16", "tensor(double)": "float64"}
 
@@ -102,12 +108,23 @@ def _train_mode(path: Path) -> list[str]:
 
 
 def ingredients(uri: SourceUri) -> Iterator[tuple[str, str]]:
-    """The bytes of the graph and of the weights stored beside it (`FILE.data`, `FILE_data`)."""
+    """The bytes of the graph and of the files beside it that it reads weights from."""
     path = existing(uri.path(), uri.text)
     file_kind(path, uri.text)
     yield "file", sha256(path)
-    for beside in sorted(path.parent.glob(f"{path.name}[._]*")):
-        yield beside.name.removeprefix(path.name), sha256(beside)
+    for name in _external(path):
+        if (beside := path.parent / name).is_file():
+            yield name.removeprefix(path.name), sha256(beside)
+
+
+def _external(path: Path) -> list[str]:
+    """Names of files with external weights: values of the key `location` in the graph's protocol buffer.
+
+    They are looked for in the bytes, for the onnx package may be absent; a name too many only has to be no file.
+    """
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as graph:
+        found = {match[1][: match[0][LOCATION]] for match in _LOCATION.finditer(graph)}
+    return sorted(name.decode(errors="replace") for name in found)
 
 
 SCHEME = ModelScheme(load, ingredients)

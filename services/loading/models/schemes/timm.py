@@ -8,7 +8,7 @@ from typing import Any
 from services.errors import Problem, SourceError
 from services.loading import packages
 from services.loading.models.schemes import zoo
-from services.loading.models.schemes.factory import weights_hash, with_weights
+from services.loading.models.schemes.factory import chosen, weights_hash, with_weights
 from services.loading.models.source import ModelScheme, Opened, Request
 from services.loading.uris import SourceUri, flag, whole
 
@@ -24,7 +24,7 @@ def load(request: Request) -> Opened:
     network = zoo.build(lambda: timm.create_model(uri.rest, pretrained=pretrained, **arguments), uri)
     facts: dict[str, Any] = {"weights": "pretrained" if pretrained else "random (seed 0)", **_statistics(network)}
     if "weights" in options:
-        facts |= {"weights": "file", **with_weights(network, options["weights"], request)}
+        facts |= {"weights": "file", **with_weights(network, options["weights"], request, chosen(options))}
     return Opened(network, facts=facts)
 
 
@@ -34,11 +34,11 @@ def ingredients(uri: SourceUri) -> Iterator[tuple[str, str]]:
     yield "name", uri.rest
     yield from ((key, str(options[key])) for key in ("num_classes", "pretrained") if key in options)
     yield from packages.package_version("timm")
-    yield from weights_hash(options.get("weights"), uri)
+    yield from weights_hash(options.get("weights"), uri, chosen(options))
 
 
 def _options(uri: SourceUri) -> dict[str, Any]:
-    options = uri.options(pretrained=flag, weights=str, num_classes=whole)
+    options = uri.options(pretrained=flag, weights=str, num_classes=whole, key=str, drop_keys=str)
     if "weights" not in options and "pretrained" not in options:
         raise SourceError(Problem(uri.text, "weights", "none", "add ?weights=FILE or ?pretrained=true"))
     return options

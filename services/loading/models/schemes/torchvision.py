@@ -8,7 +8,7 @@ from typing import Any
 from services.errors import Problem, SourceError
 from services.loading import packages
 from services.loading.models.schemes import zoo
-from services.loading.models.schemes.factory import weights_hash, with_weights
+from services.loading.models.schemes.factory import chosen, weights_hash, with_weights
 from services.loading.models.source import ModelScheme, Opened, Request
 from services.loading.uris import SourceUri, local_path, whole
 
@@ -24,7 +24,7 @@ def load(request: Request) -> Opened:
     named = None if weights == "none" or _is_file(weights) else weights
     network = zoo.build(lambda: models.get_model(uri.rest, weights=named, **arguments), uri)
     if _is_file(weights):
-        return Opened(network, facts={"weights": "file", **with_weights(network, weights, request)})
+        return Opened(network, facts={"weights": "file", **with_weights(network, weights, request, chosen(options))})
     return Opened(network, facts={"weights": named or "random (seed 0)"})
 
 
@@ -36,11 +36,11 @@ def ingredients(uri: SourceUri) -> Iterator[tuple[str, str]]:
         yield "num_classes", str(options["num_classes"])
     yield from packages.package_version("torchvision")
     weights = options["weights"]
-    yield from weights_hash(weights, uri) if _is_file(weights) else [("weights", weights)]
+    yield from weights_hash(weights, uri, chosen(options)) if _is_file(weights) else [("weights", weights)]
 
 
 def _options(uri: SourceUri) -> dict[str, Any]:
-    options = uri.options(weights=str, num_classes=whole)
+    options = uri.options(weights=str, num_classes=whole, key=str, drop_keys=str)
     if "weights" not in options:
         raise SourceError(Problem(uri.text, "weights", "none", "add ?weights=FILE, ?weights=DEFAULT or ?weights=none"))
     return options

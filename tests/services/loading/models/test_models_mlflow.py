@@ -18,6 +18,7 @@ from services.loading.mlflow_artifacts import fetch
 from services.loading.models.schemes.mlflow import resolve_mlflow
 from services.loading.models.source import fingerprint, load_model
 from services.loading.samples.source import open_samples
+from services.loading.uris import parse_uri
 from services.records import ModelSpec, SampleSpec
 
 pytestmark = pytest.mark.filterwarnings("ignore:::sqlalchemy", "ignore:::mlflow", "ignore::DeprecationWarning")
@@ -85,6 +86,44 @@ def test_a_pickle_needs_leave(registry: dict[str, Any]) -> None:
     assert np.isfinite(loaded.network(IMAGES).numpy()).all()
 
 
+def test_what_a_run_serves_now_is_audited(registry: dict[str, Any]) -> None:
+    """A model logged a second time under one name: MLflow serves the second, 0.1.0 audited the first from its cache."""
+    client = mlflow.MlflowClient()
+    experiment = client.get_run(registry["run"]).info.experiment_id
+    options: dict[str, Any] = {"name": "twice", "serialization_format": "pickle", "pip_requirements": ["torch"]}
+    resolved = []
+    with warnings.catch_warnings(), mlflow.start_run(experiment_id=experiment) as run:
+        warnings.simplefilter("ignore")
+        uri = f"mlflow:runs:/{run.info.run_id}/twice"
+        for scale in (1.0, -1.0):
+            logged = network().eval()
+            logged[2].weight.data *= scale
+            info = mlflow.pytorch.log_model(logged, **options)
+            resolved.append(resolve_mlflow(uri))
+            assert parse_uri(resolved[-1]).query["source"] == info.model_id
+            served = mlflow.pytorch.load_model(f"runs:/{run.info.run_id}/twice")
+            loaded = load_model(ModelSpec("m", resolved[-1], allow_unpickling=True))
+            assert loaded.network is not None and torch.equal(loaded.network(IMAGES), served(IMAGES))
+            assert loaded.facts["source"] == info.model_id
+    first, second = (fingerprint(ModelSpec("m", text)) for text in resolved)
+    assert first != second == fingerprint(ModelSpec("m", uri))
+    with pytest.raises(SourceError, match="served when the audit began, found others; audit again"):
+        load_model(ModelSpec("m", resolved[0], allow_unpickling=True))
+
+
+def test_files_written_over_a_logged_model_change_its_digest(registry: dict[str, Any]) -> None:
+    before = fingerprint(ModelSpec("m", "mlflow:models:/net/2"))
+    folder = fetch("models:/net/2", "m")
+    weights = folder / "data" / "model.pth"
+    content = weights.read_bytes()
+    weights.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    try:
+        assert fingerprint(ModelSpec("m", "mlflow:models:/net/2")) != before
+    finally:
+        weights.write_bytes(content)
+    assert fingerprint(ModelSpec("m", "mlflow:models:/net/2")) == before
+
+
 def test_samples_that_a_run_logged(registry: dict[str, Any]) -> None:
     samples = open_samples(SampleSpec(f"mlflow:runs:/{registry['run']}/data/s.npz"))
     assert (len(samples), samples.shape) == (5, (1, 4, 4))
@@ -97,7 +136,7 @@ def test_the_store_that_the_environment_names_goes_before_the_one_that_the_proce
     monkeypatch.setattr("mlflow.tracking._tracking_service.utils._tracking_uri", f"sqlite:///{tmp_path / 'other.db'}")
     assert resolve_mlflow("mlflow:models:/net@prod").startswith("mlflow:models:/net/1?source=m-")
     assert load_model(ModelSpec("m", "mlflow:models:/net/2", allow_unpickling=True)).facts["mlflow"] == "models:/net/2"
-    logged = resolve_mlflow("mlflow:models:/net/2").partition("?source=")[2]
+    logged = parse_uri(resolve_mlflow("mlflow:models:/net/2")).query["source"]
     assert load_model(ModelSpec("m", f"mlflow:models:/{logged}", allow_unpickling=True)).network is not None
     assert (fetch("models:/net@prod/MLmodel", "m")).is_file()
     assert len(open_samples(SampleSpec(f"mlflow:runs:/{registry['run']}/data/s.npz"))) == 5

@@ -1,0 +1,147 @@
+"""Which weights of a checkpoint: each state dict in it that fits the network is a candidate, and two are a question."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from services.errors import Problem, SourceError
+
+PREFIXES = ("module.", "_orig_mod.", "model.", "net.", "network.", "student.", "teacher.")
+"""What training code puts before every key; taken off where more keys match without."""
+AVERAGES = ("ema.", "ema_model.", "model_ema.", "swa_model.", "averaged_model.")
+DEPTH = 4
+SHOWN = 5
+FITS = 0.5
+"""Share of the network's weights that a state dict must hold, by key and shape, to be a candidate."""
+State = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A state dict of a checkpoint.
+
+    Attributes:
+        keys: where it lies, outermost first; empty for the whole file.
+        stripped: prefix taken off its keys.
+        state: keys as the network has them.
+        matches: of the network's weights, how many it holds with their shapes.
+    """
+
+    keys: tuple[str, ...]
+    stripped: str
+    state: State
+    matches: int
+
+    @property
+    def name(self) -> str:
+        return ".".join(self.keys) or "the whole file"
+
+
+def choose(raw: Any, wanted: Mapping[str, Tensor], *, where: str, key: str | None = None) -> Candidate:
+    """The state dict to load into a network with the state dict `wanted`.
+
+    Of equal candidates the first counts; `key` chooses among different ones, by their whole name or its beginning.
+
+    Raises:
+        SourceError: there is none, several differ and no key chooses, or the key chooses none.
+    """
+    found = [_stripped(keys, state, wanted) for keys, state in _states(raw, ())]
+    if not found:
+        held = f"keys {', '.join(map(repr, list(raw)[:SHOWN]))}" if isinstance(raw, Mapping) else type(raw).__name__
+        raise SourceError(Problem(where, "a state dict, or one under keys of the checkpoint", held))
+    parts = [part for whole in found for part in (_parts(whole, wanted) or [whole])]
+    fitting = _distinct([part for part in parts if part.matches >= FITS * len(wanted)])
+    if key is not None:
+        chosen = [part for part in parts if part.name == key] or [p for p in fitting if p.name.startswith(f"{key}.")]
+        if len(chosen) != 1:
+            remedy = f"give one of {_named(fitting or parts)}"
+            raise SourceError(Problem(f"{where} (key)", "the name of one state dict", repr(key), remedy))
+        return chosen[0]
+    if len(fitting) > 1:
+        remedy = f"choose with &key=, for example &key={fitting[-1].name}"
+        raise SourceError(Problem(where, "one set of weights", f"{len(fitting)}: {_named(fitting)}", remedy))
+    return fitting[0] if fitting else max(parts, key=lambda part: part.matches)
+
+
+def without(state: State, prefix: str, where: str) -> State:
+    """The state dict without the keys that begin with a prefix: a head that evaluation does not use.
+
+    Raises:
+        SourceError: no key begins so.
+    """
+    kept = {name: value for name, value in state.items() if not name.startswith(prefix)}
+    if len(kept) == len(state):
+        actual = f"keys {', '.join(list(state)[:SHOWN])}"
+        raise SourceError(Problem(f"{where} (drop_keys)", f"keys that begin with {prefix!r}", actual))
+    return kept
+
+
+def _states(raw: Any, keys: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], State]]:
+    """All state dicts of an object, outermost first."""
+    if isinstance(raw, nn.Module):
+        raw = raw.state_dict()
+    if not isinstance(raw, Mapping) or len(keys) > DEPTH:
+        return
+    own = {name: value for name, value in raw.items() if isinstance(name, str) and isinstance(value, Tensor)}
+    own.pop("n_averaged", None)
+    if own and len(own) * 2 > len(raw):
+        yield keys, own
+    for name, value in raw.items():
+        if isinstance(name, str):
+            yield from _states(value, (*keys, name))
+
+
+def _stripped(keys: tuple[str, ...], state: State, wanted: Mapping[str, Tensor]) -> Candidate:
+    """A state dict without the prefixes that all its keys share, as long as that makes more keys match."""
+    best, taken = Candidate(keys, "", state, _matches(state, wanted)), ""
+    while prefix := next((p for p in PREFIXES if all(name.startswith(p) for name in state)), None):
+        state, taken = {name.removeprefix(prefix): value for name, value in state.items()}, taken + prefix
+        if (matches := _matches(state, wanted)) > best.matches:
+            best = Candidate(keys, taken, state, matches)
+    return best
+
+
+def _parts(whole: Candidate, wanted: Mapping[str, Tensor]) -> list[Candidate]:
+    """Student and teacher, or a network and its average, side by side in one state dict that matches as neither.
+
+    What belongs to no part stays with the only one, where it is refused or dropped by name.
+    """
+    found = []
+    for prefix in (*PREFIXES, *AVERAGES):
+        own = {name.removeprefix(prefix): v for name, v in whole.state.items() if name.startswith(prefix)}
+        if own and len(own) < len(whole.state):
+            part = _stripped((*whole.keys, prefix.removesuffix(".")), own, wanted)
+            found += [part] if part.matches >= FITS * len(wanted) and part.matches > whole.matches else []
+    if len(found) == 1:
+        prefix = f"{found[0].keys[-1]}."
+        rest = {name: value for name, value in whole.state.items() if not name.startswith(prefix)}
+        only = found[0]
+        return [Candidate(whole.keys, prefix + only.stripped, {**only.state, **rest}, only.matches)]
+    return found
+
+
+def _matches(state: State, wanted: Mapping[str, Tensor]) -> int:
+    return sum(name in state and state[name].shape == value.shape for name, value in wanted.items())
+
+
+def _distinct(candidates: list[Candidate]) -> list[Candidate]:
+    kept: list[Candidate] = []
+    for each in candidates:
+        if not any(_equal(each.state, other.state) for other in kept):
+            kept.append(each)
+    return kept
+
+
+def _equal(state: State, other: State) -> bool:
+    return state.keys() == other.keys() and all(
+        value.shape == other[name].shape and torch.equal(value, other[name]) for name, value in state.items()
+    )
+
+
+def _named(candidates: list[Candidate]) -> str:
+    return ", ".join(candidate.name for candidate in candidates)

@@ -1,0 +1,130 @@
+"""Which series heads everything: the one that decided, else the strongest sound evidence; never a refuted claim."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from services.records import AuditResult, Estimate, Evidence, GateResult, Outcome, Threshold
+from tests.typed import series_of
+from tracking.bundle.headline import Entry, is_refuted, reading_order
+from tracking.bundle.overview import overview_of
+from tracking.bundle.summary import leaderboard, lenses, tied
+from tracking.bundle.words import advice_words, fleet_words, model_words
+from tracking.figures.save import figure_files
+from tracking.report.data import headline
+
+GREAT = series_of("great", "GREAT score", 1.25, unit="L2 distance")
+CLEAN = series_of("clean", "clean accuracy", 1.0, binary=True)
+PGD = series_of("pgd20/linf-0.10000", "PGD-20 (Linf 0.1)", 1.0, binary=True)
+RADIUS = series_of("radius/gaussian-0.25", "certified radius", 1.0, unit="L2 distance")
+SERIES = (GREAT, CLEAN, PGD)
+
+
+def entry(lens: str, evidence: Evidence, *, family: str = "", sound: bool = True, grouping: str = "class") -> Entry:
+    return Entry(lens, grouping, evidence, family or lens, binary=True, sound=sound)
+
+
+def gate(key: str, outcome: Outcome, value: float = 0.1) -> GateResult:
+    return GateResult(f"{key} wcr", outcome, Estimate(value), "because", Threshold(key, "wcr", "class", ">=", 0.3))
+
+
+def gated(audit: AuditResult, *gates: GateResult) -> AuditResult:
+    outcome = next(o for o in (Outcome.FAIL, Outcome.UNDECIDED, Outcome.PASS) if o in {g.outcome for g in gates})
+    return replace(audit, models=tuple(replace(m, gates=gates, outcome=outcome) for m in audit.models))
+
+
+EVERY = (
+    entry("great", Evidence.CLAIM),
+    entry("clean", Evidence.OUTCOME),
+    entry("pgd", Evidence.ATTACK),
+    entry("pr", Evidence.OUTCOME),
+    entry("radius", Evidence.CERTIFICATE),
+    entry("radius/by-sex", Evidence.CERTIFICATE, grouping="sex"),
+)
+
+
+def test_the_order_of_evidence() -> None:
+    assert reading_order(EVERY, []) == ["radius", "pr", "pgd", "clean", "great", "radius/by-sex"]
+
+
+def test_what_is_unsound_in_one_model_comes_last() -> None:
+    broken = (entry("pgd", Evidence.ATTACK, sound=False), entry("great", Evidence.CLAIM, sound=False))
+    assert reading_order((*EVERY, *broken), []) == ["radius", "pr", "clean", "pgd", "great", "radius/by-sex"]
+
+
+def test_the_gate_that_decided_comes_first() -> None:
+    passed, failed = gate("clean", Outcome.PASS), gate("great", Outcome.FAIL)
+    assert reading_order(EVERY, [[passed, failed]])[0] == "great"
+    assert reading_order(EVERY, [[passed]])[0] == "clean"
+    refuted = entry("great", Evidence.CLAIM, sound=False)
+    assert reading_order((*EVERY, refuted), [[passed, failed]])[:2] == ["radius", "pr"]
+    undecided = gate("pgd", Outcome.UNDECIDED)
+    assert reading_order(EVERY, [[passed, undecided], [passed, undecided], [failed]])[0] == "great"
+
+
+@pytest.mark.parametrize(
+    ("share", "expected"),
+    [(Estimate(0.9, 0.06, 1.0), True), (Estimate(0.9, 0.04, 1.0), False), (Estimate(0.06), True), (None, False)],
+)
+def test_refuted_is_what_the_lower_limit_says(share: Estimate | None, expected: bool) -> None:
+    assert is_refuted(share) == expected
+
+
+def test_a_refuted_claim_heads_nothing(attacked_audit: AuditResult) -> None:
+    """Table, report, overview (and so the dashboard), plots, MLflow's first metrics."""
+    first = "minimal/l2"
+    assert attacked_audit.models[0].gates[0].threshold is not None
+    assert lenses(attacked_audit)[0] == next(iter(overview_of(attacked_audit, 0).lenses)) == first
+    shown = headline(attacked_audit)
+    assert shown is not None and shown["title"] == "smallest adversarial perturbation"
+    assert [key.rpartition("/")[0] for key in leaderboard(attacked_audit)[0]][2] == first
+    assert next(iter(figure_files(attacked_audit))).startswith("figures/minimal")
+
+
+def test_no_conclusion_rests_on_a_refuted_claim(attacked_audit: AuditResult) -> None:
+    words = model_words(attacked_audit.models[0])
+    assert not any(line.startswith("GREAT") and "worst class" in line for line in words)
+    claim = next(line for line in words if line.startswith("GREAT"))
+    assert claim.endswith(
+        "attacks refuted this claim for 75 of 300 correctly classified samples, so nothing is concluded from it."
+    )
+    assert any("attacks refuted this claim in 3 of 3 models" in line for line in fleet_words(attacked_audit))
+
+
+def test_an_inadequate_attack_heads_nothing(make_audit: Callable[..., AuditResult]) -> None:
+    audit = replace(make_audit(2, 4, series=(CLEAN, PGD)))
+    unjudged = replace(audit, models=tuple(replace(model, gates=()) for model in audit.models))
+    assert lenses(unjudged)[0] == PGD.key
+    masked = {"masking": [{"series": PGD.key, "sign": "zero-gradient"}]}
+    broken = replace(unjudged, models=(replace(unjudged.models[0], facts=masked), unjudged.models[1]))
+    assert lenses(broken) == list(overview_of(broken, 0).lenses) == ["clean", PGD.key]
+    assert not any("PGD" in line for line in model_words(broken.models[0]))
+
+
+def test_advice_for_who_decides(make_audit: Callable[..., AuditResult]) -> None:
+    audit = make_audit(5, 4, series=SERIES)
+    failed = gated(audit, gate("clean", Outcome.PASS, 0.9), gate(PGD.key, Outcome.FAIL, 0.05))
+    worst = failed.models[0].series[2].worst[0]
+    assert len(advice_words(failed)) == 3
+    expected = f"Do not ship model_000: {worst} keeps 5.0 % under PGD-20 (Linf 0.1), where at least 30 % is asked."
+    assert advice_words(failed)[0] == expected
+    assert advice_words(gated(audit, gate("clean", Outcome.UNDECIDED)))[0].startswith("Do not ship model_000 yet, for")
+    assert advice_words(gated(audit, gate("clean", Outcome.PASS)))[0].startswith("model_000 meets what was asked: ")
+    assert advice_words(replace(audit, models=tuple(replace(m, gates=()) for m in audit.models))) == []
+
+
+def test_ties_are_named_alike_everywhere(make_audit: Callable[..., AuditResult]) -> None:
+    assert tied(("bird",), 1) == "bird" and tied((), 0) == ""
+    assert tied(("bird", "cat", "deer"), 7) == "bird and 6 more"
+    audit = make_audit(1, 7, series=(CLEAN,))
+    model = audit.models[0]
+    all_tied = replace(model.series[0], worst=tuple(group.name for group in model.series[0].groups))
+    audit = replace(audit, models=(replace(model, series=(all_tied,), gates=()),))
+    name = f"{all_tied.worst[0]} and 6 more"
+    assert leaderboard(audit)[0]["clean/worst"] == name
+    assert f"{name} tie for the worst class" in model_words(audit.models[0])[0]
+    series = overview_of(audit, 0).models[0].series[0]
+    assert tied(series.worst, series.ties) == name
