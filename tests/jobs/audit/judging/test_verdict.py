@@ -10,11 +10,12 @@ import pytest
 from PIL import Image
 
 from jobs.audit.audit import run_audit
-from jobs.audit.judging.adequacy import masking_findings, observed_attacks
+from jobs.audit.judging.adequacy import observed_attacks
 from jobs.audit.judging.assemble import Grouping, series_results
 from jobs.audit.judging.refutation import refuted_results
 from jobs.audit.judging.verdict import Case, gate_result
 from jobs.audit.plan import Context, plan_model
+from jobs.audit.probes import ProbeSeen
 from jobs.fleetfile.reading import validate_fleet
 from jobs.fleetfile.tree import FleetConfig, GateConfig
 from jobs.terminal.progress import Quiet
@@ -25,6 +26,7 @@ from services.measures.great import Great
 from services.measures.minimal import Minimal
 from services.measures.pgd import Pgd
 from services.measures.square import Square
+from services.numerics.adequacy import Sign, SignCount
 from services.records import GateResult, ModelSpec, Outcome, SampleSpec
 from tracking.bundle.scores import Scores
 
@@ -132,6 +134,7 @@ N = 300
 ONES = np.ones(N)
 LABELS = np.arange(N) % 3
 CLASSES = Grouping("class", LABELS, ("a", "b", "c"))
+QUIET = ProbeSeen(64, (SignCount(Sign.NOISE, 0, 64, 64, probe=True),))
 PGD, GREAT = "pgd20/linf-0.03137", "great"
 
 
@@ -150,7 +153,7 @@ def under_attack(measures: tuple[Measure, ...], wanted: dict[str, Any], **column
     )
     series = tuple(series_results(item, scores, [CLASSES], config))
     refuted = refuted_results(item, scores, [CLASSES], (3, 8, 8), 0.05)
-    seen = observed_attacks(item, scores, masking_findings(item, scores))
+    seen = observed_attacks(item, scores, {table.key: QUIET for table in item.tables})
     samples = open_samples(SampleSpec("sklearn:digits?split=test"))
     case = Case(item, scores, series, refuted, (), seen, (CLASSES,), samples, {})
     return gate_result(GateConfig.model_validate(wanted), case, config)
