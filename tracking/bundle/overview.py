@@ -6,12 +6,13 @@ than the bundle beside it is not of that bundle, and is not believed. The classe
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pydantic import TypeAdapter, ValidationError
 
 from services.records import (
     SCHEMA_VERSION,
+    AttackResult,
     AuditResult,
     Estimate,
     Evidence,
@@ -92,6 +93,7 @@ class ModelOverview:
         table: file name of the Parquet table of its groups.
         notes: those that no series tells.
         gaps: of the attributes that its decisions were judged by.
+        attacks: whether each was adequate, without the signs that do not show.
     """
 
     name: str
@@ -104,6 +106,7 @@ class ModelOverview:
     series: tuple[SeriesOverview, ...]
     notes: tuple[str, ...] = ()
     gaps: tuple[AttributeGap, ...] = ()
+    attacks: tuple[AttackResult, ...] = ()
 
     def find(self, name: str) -> SeriesOverview | None:
         """The series under that lens."""
@@ -205,6 +208,9 @@ def _model(model: ModelResult, table: str) -> ModelOverview:
             AttributeGap(result.grouping, metric, result.worst_task.get(metric, ""), gap)
             for result in model.fairness
             for metric, gap in result.worst.items()
+        ),
+        attacks=tuple(
+            replace(attack, signs=tuple(sign for sign in attack.signs if sign.shown)) for attack in model.attacks
         ),
     )
 

@@ -47,6 +47,11 @@ def refuted(model: ModelResult, name: str) -> RefutedResult | None:
     return next((found for found in model.refuted if series_key(found.series, found.grouping) == name), None)
 
 
+def inadequate(model: ModelResult, key: str) -> bool:
+    """Whether the series is of an attack that was inadequate on the model, so that its numbers are no evidence."""
+    return any(key in attack.series and attack.adequacy == "inadequate" for attack in model.attacks)
+
+
 def bounds(name: str, estimate: Estimate) -> dict[str, float]:
     """``name``, ``name_low`` and ``name_high`` as far as they are defined and finite."""
     found = {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}

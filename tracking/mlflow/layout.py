@@ -188,6 +188,10 @@ def _tags(audit: AuditResult, index: int, undefined: list[tuple[str, str]]) -> d
         "mlflow.note.content": "\n".join(lines),
         **{f"{MODEL_TAG}{key}": value for key, value in model.spec.tags},
     }
+    if model.attacks:
+        tags["classwise.adequacy"] = "\n".join(f"{attack.name}: {attack.adequacy}" for attack in model.attacks)
+    if overruled := [f"{gate.text}: {', '.join(gate.overruled)}" for gate in model.gates if gate.overruled]:
+        tags["classwise.overruled"] = "\n".join(overruled)
     if undefined:
         tags["classwise.undefined"] = "\n".join(f"{key}: {reason}" for key, reason in undefined)
     if model.spec.allow_unpickling:

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from services.records import AuditResult, ModelResult, Outcome, SeriesResult
-from tracking.bundle.summary import find, lenses
+from tracking.bundle.summary import find, inadequate, lenses
 from tracking.bundle.words import fleet_words, verdict_words
 from tracking.names import shorten
 
@@ -18,6 +18,8 @@ LEGEND = (
     "its certified bound. "
     "RDI: best minus worst class. NRGC: inequality relative to the mean, 0 is equal."
 )
+NO_EVIDENCE = "!"
+NO_EVIDENCE_LEGEND = f"{NO_EVIDENCE}: by an attack that was inadequate on this model: no evidence of robustness."
 MOST_MODELS = 100
 WIDTH = 80
 HEADS = ("model", "verdict", "measure", "score", "worst", "mean", "low", "RDI", "NRGC")
@@ -59,6 +61,8 @@ def verdict_table(result: AuditResult, width: int = WIDTH) -> Table:
 def verdict_text(result: AuditResult, width: int = WIDTH) -> RenderableType:
     """The table with the explanation and the reasons of what did not pass under it."""
     lines = [Text(LEGEND, style="dim")]
+    if any(attack.adequacy == "inadequate" for model in result.models for attack in model.attacks):
+        lines.append(Text(NO_EVIDENCE_LEGEND, STYLES[Outcome.UNDECIDED]))
     for model in [model for model in result.models if model.outcome is not Outcome.PASS][:20]:
         reasons = "; ".join(model.reasons) or "no reason given"
         lines.append(Text(f"{shorten(model.spec.name, 40)} {model.outcome.value}: {reasons}", STYLES[model.outcome]))
@@ -81,7 +85,10 @@ def _rows(model: ModelResult, names: list[str]) -> list[list[str]]:
     measured = sorted(found, key=lambda result: order.index(result.series.key))
     if not measured:
         return [[*head, *[""] * 7]]
-    return [[*(("", "") if place else head), _label(found), *_numbers(found)] for place, found in enumerate(measured)]
+    return [
+        [*(("", "") if place else head), _label(found), *_numbers(found, marked=inadequate(model, found.series.key))]
+        for place, found in enumerate(measured)
+    ]
 
 
 def _label(found: SeriesResult) -> str:
@@ -98,10 +105,11 @@ def _limits(rows: list[list[str]], width: int) -> tuple[int, int]:
     return model, max(LEAST[1], min(measure, room - model))
 
 
-def _numbers(found: SeriesResult) -> list[str]:
+def _numbers(found: SeriesResult, *, marked: bool) -> list[str]:
     low = None if found.wcr.low is None else max(0.0, found.wcr.low)
     certified = "–" if low is None else _decimals(low)
-    cells = [_decimals(found.aggregate.value), _worst(found), _decimals(found.wcr.value), certified]
+    score = _decimals(found.aggregate.value) + NO_EVIDENCE * marked
+    cells = [score, _worst(found), _decimals(found.wcr.value), certified]
     return [*cells, _decimals(found.metric("rdi").value), _decimals(found.metric("nrgc").value)]
 
 

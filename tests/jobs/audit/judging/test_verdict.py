@@ -25,6 +25,7 @@ from services.measures.clean import Clean
 from services.measures.great import Great
 from services.measures.minimal import Minimal
 from services.measures.pgd import Pgd
+from services.measures.radius import Radius
 from services.measures.square import Square
 from services.numerics.adequacy import Sign, SignCount
 from services.records import GateResult, ModelSpec, Outcome, SampleSpec
@@ -138,13 +139,20 @@ QUIET = ProbeSeen(64, (SignCount(Sign.NOISE, 0, 64, 64, probe=True),))
 PGD, GREAT = "pgd20/linf-0.03137", "great"
 
 
-def under_attack(measures: tuple[Measure, ...], wanted: dict[str, Any], **columns: Any) -> GateResult:
+def under_attack(
+    measures: tuple[Measure, ...],
+    wanted: dict[str, Any],
+    *,
+    zero_gradient: bool = True,
+    probes: dict[str, ProbeSeen] | None = None,
+    **columns: Any,
+) -> GateResult:
     """One gate on a model that no attack broke, with the columns that the test changes."""
     scores: Scores = {"id": np.arange(N), "label": LABELS}
     for measure in measures:
         keys = [series.key for series in measure.series()]
         scores |= {**dict.fromkeys(keys, ONES), f"{keys[0]}:correct": ONES}
-        if isinstance(measure, Pgd | Minimal):
+        if isinstance(measure, Pgd | Minimal) and zero_gradient:
             scores[f"{keys[0]}:zero_gradient"] = 0 * ONES
     scores |= {GREAT: 0.3 * ONES, "minimal/l2": 2.9 * ONES, "minimal/l2:censored": 0 * ONES, **columns}
     item = plan_model(ModelSpec("m", "x:y"), "w", measures, Context(SampleSpec("npz:x"), "d", N, "/c", 100, 10, 0))
@@ -153,7 +161,7 @@ def under_attack(measures: tuple[Measure, ...], wanted: dict[str, Any], **column
     )
     series = tuple(series_results(item, scores, [CLASSES], config))
     refuted = refuted_results(item, scores, [CLASSES], (3, 8, 8), 0.05)
-    seen = observed_attacks(item, scores, {table.key: QUIET for table in item.tables})
+    seen = observed_attacks(item, scores, {table.key: QUIET for table in item.tables} if probes is None else probes)
     samples = open_samples(SampleSpec("sklearn:digits?split=test"))
     case = Case(item, scores, series, refuted, (), seen, (CLASSES,), samples, {})
     return gate_result(GateConfig.model_validate(wanted), case, config)
@@ -193,3 +201,70 @@ def test_no_pass_on_an_attack_that_could_not_move(
     found = under_attack(measures, wanted, **columns)
     assert found.outcome is outcome, found.reason
     assert word in found.reason
+
+
+# --- evidence -----------------------------------------------------------------------------------------------------
+
+OVERRULED = {"overrule": ["inadequate-attack"]}
+HALF_SHARE = {GREAT: np.where(np.arange(N) % 2, 0.3, 0.01), "minimal/l2": 0.1 * ONES}
+
+
+def test_a_pass_says_what_it_rests_on() -> None:
+    assert under_attack((Pgd(),), SURVIVES).reason.startswith(f"withstood {PGD}: lower bound")
+    assert under_attack((Great(),), gate(GREAT, "wcr", at_least=0.1)).reason.startswith("claimed by great: lower bound")
+    assert under_attack((Clean(),), gate("clean", "wcr", at_least=0.5)).reason.startswith("lower bound")
+
+
+def test_nothing_passes_on_an_attack_of_which_nothing_is_known() -> None:
+    found = under_attack((Pgd(),), SURVIVES, **{f"{PGD}:correct": ONES}, probes={}, zero_gradient=False)
+    assert found.outcome is Outcome.UNDECIDED and "nothing was checked of pgd20" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("wanted", "left", "outcome"),
+    [
+        (gate(PGD, "aggregate", at_most=0.5), 0 * ONES, Outcome.PASS),
+        (gate(PGD, "aggregate", at_most=0.5), ONES, Outcome.UNDECIDED),
+        (gate(PGD, "rdi", at_most=0.5), ONES, Outcome.UNDECIDED),
+        (gate(PGD, "rdi", at_most=0.5), (LABELS > 0).astype(float), Outcome.UNDECIDED),
+        (gate(PGD, "wcr", at_least=0.5), 0 * ONES, Outcome.FAIL),
+    ],
+)
+def test_an_inadequate_attack_shows_what_it_broke_and_no_more(
+    wanted: dict[str, Any], left: Any, outcome: Outcome
+) -> None:
+    """That scores are low is shown by what was broken; that they are high, or equal, is not."""
+    assert under_attack((Pgd(),), wanted, **{**ZEROS, PGD: left}).outcome is outcome
+    plain = under_attack((Pgd(),), wanted, **{PGD: left})
+    assert plain.outcome is not Outcome.UNDECIDED, "an adequate attack decides it"
+
+
+def test_an_objection_is_overruled_by_name_and_the_verdict_says_so() -> None:
+    found = under_attack((Pgd(),), {**SURVIVES, **OVERRULED}, **ZEROS)
+    assert found.outcome is Outcome.PASS and found.overruled == ("inadequate-attack",)
+    assert "overruled in the fleet file: inadequate-attack" in found.reason and "exactly zero" in found.reason
+    assert under_attack((Pgd(),), {**SURVIVES, **OVERRULED}).overruled == (), "there was nothing to overrule"
+    other = under_attack((Pgd(),), {**SURVIVES, "overrule": ["refuted-claim"]}, **ZEROS)
+    assert other.outcome is Outcome.UNDECIDED
+
+
+def test_a_claim_that_attacks_refuted_passes_nothing() -> None:
+    claims = gate(GREAT, "aggregate", at_least=0.05)
+    found = under_attack((Great(), Minimal(), Pgd()), claims, **HALF_SHARE)
+    assert found.outcome is Outcome.UNDECIDED and "150 of 300 claims" in found.reason
+    assert under_attack((Great(), Minimal(), Pgd()), claims).outcome is Outcome.PASS
+    few = {GREAT: np.where(np.arange(N) < 15, 0.3, 0.09), "minimal/l2": 0.1 * ONES}
+    assert under_attack((Great(), Minimal(), Pgd()), claims, **few).outcome is Outcome.PASS, "5 % may be chance"
+    found = under_attack((Great(), Minimal(), Pgd()), {**claims, "overrule": ["refuted-claim"]}, **HALF_SHARE)
+    assert found.outcome is Outcome.PASS and found.overruled == ("refuted-claim",)
+
+
+def test_a_certificate_passes_and_never_fails() -> None:
+    radius = Radius(sigma=0.25)
+    key = radius.series()[0].key
+    certified = {key: 0.4 * ONES}
+    assert under_attack((radius,), gate(key, "wcr", at_least=0.3), **certified).outcome is Outcome.PASS
+    short = under_attack((radius,), gate(key, "wcr", at_least=0.6), **certified)
+    assert short.outcome is Outcome.UNDECIDED and "at least, and not at most" in short.reason
+    assert under_attack((radius,), gate(key, "wcr", at_most=0.6), **certified).outcome is Outcome.UNDECIDED
+    assert under_attack((radius,), gate(key, "wcr", at_most=0.2), **certified).outcome is Outcome.FAIL
