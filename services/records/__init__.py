@@ -6,6 +6,7 @@ number is `None` with a reason beside it; NaN and infinity never enter a record.
 
 from __future__ import annotations
 
+from services.records.attacks import AttackResult, SignResult
 from services.records.estimates import Estimate, GapResult, GroupScore, RefutedResult
 from services.records.fairness import (
     FairnessResult,
@@ -36,6 +37,7 @@ __all__ = [
     "L2_DISTANCE",
     "SCHEMA_VERSION",
     "WORST_FIRST",
+    "AttackResult",
     "AuditResult",
     "CalibrationResult",
     "Column",
@@ -62,6 +64,7 @@ __all__ = [
     "Series",
     "SeriesResult",
     "ShardTask",
+    "SignResult",
     "TaskFailure",
     "TaskGaps",
     "ThreatModel",

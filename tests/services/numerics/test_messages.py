@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from services.errors import MeasureError
+from services.numerics.adequacy import Sign, SignCount
 from services.numerics.attributes.disentanglement import mutual_information_gap
 from services.numerics.attributes.groupfair import class_counts, gaps, group_counts, matrix_counts
 from services.numerics.change import changes, decide, worst_change
@@ -19,11 +20,11 @@ from services.numerics.confusion import class_order
 from services.numerics.disparity import disparity
 from services.numerics.intervals.means import Intervals, Sample, limits, one_sided, simultaneous
 from services.numerics.intervals.metrics import aggregate_interval, not_separated, wcr_interval
-from services.numerics.masking import Observations, find_masking
 from services.numerics.paired import paired
 from services.numerics.ranks import reranking, spearman
 from services.numerics.refutation import refute
 from services.numerics.seeds import over_seeds
+from services.numerics.signs import paired_count, rate_count
 from services.records import Estimate
 
 NAN, INF = math.nan, math.inf
@@ -55,10 +56,6 @@ def changed(**change: Any) -> Any:
 
 def counted(decisions: Any, groups: Any = TWO) -> Any:
     return group_counts(np.array([0, 1]), np.array(decisions), groups, 1)
-
-
-def watched(**columns: Any) -> Any:
-    return find_masking(Observations(np.ones(2), np.ones(2), **columns))
 
 
 # A call, the argument at fault, and what the message must hold, apart by " | ".
@@ -261,20 +258,10 @@ CASES: list[tuple[Callable[[], Any], str, str]] = [
     ),
     (lambda: Sample.of(X, TWO, 1, bound=0.0, seed=0), "bound", "0.0"),
     (lambda: Sample.of(X, ONE, 1, bound=1.0, seed=0), "groups", "(2,) | (1,)"),
-    # masking
-    (lambda: watched(noise=[1.0]), "gradient masking", "2 | (1,)"),
-    (lambda: watched(black_box=[1.0]), "gradient masking", "2 | (1,)"),
-    (lambda: watched(zero_gradient=[1.0]), "gradient masking", "2 | (1,)"),
-    (
-        lambda: watched(unbounded=[[1.0, 2]]),
-        "gradient masking",
-        "2 | (1, 2)",
-    ),
-    (
-        lambda: find_masking(Observations(np.ones(2), np.ones(3))),
-        "gradient masking",
-        "2 | (3,)",
-    ),
+    # signs
+    (lambda: paired_count(Sign.NOISE, X, X, [1.0]), "attack adequacy, weaker-than-noise", "(2,), (1,)"),
+    (lambda: rate_count(Sign.CENSORED, X, [[1.0, 2]]), "attack adequacy, all-censored", "(2,), (1, 2)"),
+    (lambda: SignCount(Sign.NOISE, 3, 2), "weaker-than-noise", "add up | 3 against and 0"),
     # intervals of metrics
     (lambda: separated(1), "worst", "1"),
     (lambda: separated(2), "worst", "2"),
