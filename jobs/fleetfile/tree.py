@@ -74,6 +74,7 @@ class InputConfig(Part):
     std: tuple[float, ...] | None = Field(None, description="Per-channel standard deviation; goes with mean.")
     size: tuple[Side, Side] | None = Field(None, description="(height, width) to resize to.")
     channels: Literal[1, 3] | None = Field(None, description="Convert samples to so many channels.")
+    channel_order: Literal["RGB", "BGR"] = Field("RGB", description="Order of colours, of mean and std too.")
 
     @model_validator(mode="after")
     def _pairs(self) -> InputConfig:
@@ -395,7 +396,9 @@ def _model_spec(model: ModelConfig, contract: InputConfig) -> ModelSpec:
     return ModelSpec(
         name=model.name,
         uri=model.uri,
-        input=InputContract(*contract.range, contract.mean, contract.std, contract.size, contract.channels),
+        input=InputContract(
+            *contract.range, contract.mean, contract.std, contract.size, contract.channels, contract.channel_order
+        ),
         outputs=model.outputs,
         output=model.output,
         classes=model.classes,

@@ -22,6 +22,7 @@ class InputContract:
             normalises inside. Saying both here and inside is the commonest fault of all, and preflight looks for it.
         size: (height, width) to which samples are resized (bilinear, antialiased); None means as they come.
         channels: 1 or 3 to convert the samples to; None means as they come.
+        channel_order: of colours in the network's input; `mean` and `std` are in this order too.
     """
 
     low: float = 0.0
@@ -30,6 +31,7 @@ class InputContract:
     std: tuple[float, ...] | None = None
     size: tuple[int, int] | None = None
     channels: int | None = None
+    channel_order: Literal["RGB", "BGR"] = "RGB"
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,8 @@ LUMA = (0.299, 0.587, 0.114)
 class ContractedNetwork(nn.Module):
     """Images (n, C, H, W) float32 in [0, 1] to logits (n, K) float32, differentiable in the images.
 
-    In order: resize, channels, value range, normalisation, network, output. The network stays in evaluation mode
-    whatever `train()` is called, and its parameters ask for no gradient.
+    In order: resize, channels and their order, value range, normalisation, network, output. The network stays in
+    evaluation mode whatever `train()` is called, and its parameters ask for no gradient.
 
     Args:
         network: the network, or any callable of a batch.
@@ -69,6 +69,8 @@ class ContractedNetwork(nn.Module):
         if contract.size is not None and tuple(images.shape[2:]) != tuple(contract.size):
             images = F.interpolate(images, contract.size, mode="bilinear", antialias=True, align_corners=False)
         images = _with_channels(images, contract.channels)
+        if contract.channel_order == "BGR" and images.shape[1] == 3:
+            images = images.flip(1)
         if (contract.low, contract.high) != (0.0, 1.0):
             images = images * (contract.high - contract.low) + contract.low
         if self.mean is not None:

@@ -94,7 +94,10 @@ def fingerprint(spec: ModelSpec) -> str:
     """
     uri = parse_uri(spec.uri)
     parts = list(SCHEMES.get(uri.scheme, where=spec.uri).ingredients(uri))
-    return digest_of(FINGERPRINT_VERSION, uri.scheme, parts, asdict(spec.input), spec.outputs, spec.output)
+    contract = asdict(spec.input)
+    if spec.input.channel_order == "RGB":  # digests of before there was a choice stay
+        del contract["channel_order"]
+    return digest_of(FINGERPRINT_VERSION, uri.scheme, parts, contract, spec.outputs, spec.output)
 
 
 def load_model(

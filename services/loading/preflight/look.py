@@ -17,6 +17,8 @@ from services.loading.samples.selection import select
 PROBE = 256
 """Samples of the probe, stratified in proportion to the classes."""
 CHUNK = 64
+WIDER = 1024
+"""Samples of a second look where the first one suggests another order of colours."""
 SINGLE = 4
 """Samples also passed one by one."""
 
@@ -45,7 +47,9 @@ def preflight(
         taken = _take(samples, probe)
         problems += checks.image_problems(loaded.spec, taken.images)
         chunk = min(CHUNK, batch)
-        problems += probing.network_problems(loaded, taken, facts, device=device, chunk=chunk, single=SINGLE)
+        problems += probing.network_problems(
+            loaded, taken, facts, device=device, chunk=chunk, single=SINGLE, wider=lambda: _take(samples, WIDER)
+        )
     return facts, tuple(dict.fromkeys(problems))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 from services.errors import ClasswiseError, Problem, one_line
 from services.loading.models.contract import ContractedNetwork
 from services.loading.models.outputs import declared_output_problems, rounding_facts
-from services.loading.preflight import checks, diagnosis
+from services.loading.preflight import channels, checks, diagnosis
 from services.loading.preflight.passes import failure, run
 from services.loading.protocols import LoadedModel
 
@@ -23,7 +24,14 @@ BATCH_TOLERANCE = 1e-3
 
 
 def network_problems(
-    loaded: LoadedModel, probe: Probe, facts: Facts, *, device: str, chunk: int, single: int
+    loaded: LoadedModel,
+    probe: Probe,
+    facts: Facts,
+    *,
+    device: str,
+    chunk: int,
+    single: int,
+    wider: Callable[[], Probe] | None = None,
 ) -> list[Problem]:
     """Run the probe and judge what comes back; a network that fails outright yields that one problem."""
     network = cast(Any, loaded.network)
@@ -41,6 +49,7 @@ def network_problems(
         problems += repeat_problems(loaded, probe, logits, facts, device, chunk)
         problems += batch_problems(loaded, probe, logits, facts, device, single)
         other = diagnosis.normalisation_problems(loaded, probe, logits, device, chunk)
+        other = other or channels.channel_problems(loaded, probe, logits, device, chunk, wider)
         problems += checks.uncertain(spec, "input", other, facts)
     return problems
 
