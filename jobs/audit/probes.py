@@ -83,25 +83,34 @@ class Probe:
 
     @cached_property
     def first(self) -> ShardTask:
-        """Looks at the samples left; at the gradients and one other loss of all."""
-        return self._looks(self.rows, self.stands, self.plan)
+        """Looks at the samples left, and at the gradients of all."""
+        return self._looks(self.rows, self.stands, self.plan, gradients=bool(self.guard.losses))
 
     def second(self, wanted: set[Sign]) -> ShardTask | None:
         """Looks for some signs on the samples that the attack broke; None where there is nothing to look for."""
         broken = self.rows[~self.stands]
         if not wanted or not len(broken):
             return None
-        budget = {Sign.NOISE: "draws", Sign.OTHER_LOSS: "more", Sign.SHORTER: "large", Sign.BLACK_BOX: "queries"}
-        plan = ProbePlan(**{name: getattr(self.plan, name) for sign, name in budget.items() if sign in wanted})
-        return self._looks(broken, np.ones(len(broken), dtype=bool), plan)
+        budget = {
+            Sign.OTHER_LOSS: ("steps", "more"),
+            Sign.NOISE: ("draws",),
+            Sign.SHORTER: ("large",),
+            Sign.BLACK_BOX: ("queries",),
+        }
+        names = [name for sign in wanted for name in budget.get(sign, ())]
+        plan = ProbePlan(**{name: getattr(self.plan, name) for name in names})
+        return self._looks(broken, np.ones(len(broken), dtype=bool), plan, gradients=False)
 
     def transfer(self, donors: Sequence[Probe]) -> ShardTask:
         """Tries the adversarials of other models."""
         listed = [[donor.first.target, donor.guard.epsilon] for donor in donors]
         return self._task("transfer", sum(len(donor.rows) for donor in donors), json.dumps({"donors": listed}))
 
-    def _looks(self, rows: NDArray[np.int64], stands: NDArray[np.bool_], plan: ProbePlan) -> ShardTask:
-        payload = to_json(self.guard, plan, rows=rows.tolist(), stands=stands.astype(int).tolist())
+    def _looks(
+        self, rows: NDArray[np.int64], stands: NDArray[np.bool_], plan: ProbePlan, *, gradients: bool
+    ) -> ShardTask:
+        left = stands.astype(int).tolist()
+        payload = to_json(self.guard, plan, rows=rows.tolist(), stands=left, gradients=gradients)
         return self._task("probe", len(rows), payload)
 
     def _task(self, kind: Literal["probe", "transfer"], count: int, payload: str) -> ShardTask:

@@ -19,6 +19,8 @@ from services.numerics.paired import holm
 
 REMEDY = "measure square, which needs no gradients, or apgd or autoattack, or declare what the model's outputs are"
 DELTA = 0.05
+PAIRED_LEVEL = 0.8
+"""Share of delta for the paired signs: the others, where they are real, show on nearly every sample."""
 MATERIAL = 0.05
 """A paired sign needs so large a net share of the samples as well: over thousands of samples every pair of attacks
 differs for certain, and a difference of a few points is what stronger attacks are for."""
@@ -134,7 +136,7 @@ class Finding:
 
     Attributes:
         count: what was seen.
-        p_value: Holm's, over all signs that were looked for.
+        p_value: Holm's, over the signs of its kind that were looked for, and scaled to delta.
     """
 
     count: SignCount
@@ -174,24 +176,26 @@ class Judgement:
 
 
 def signs(counts: Sequence[SignCount], delta: float = DELTA) -> tuple[Finding, ...]:
-    """The signs that are seen, each at Holm's level over all that were looked for (Holm 1979).
+    """The signs that are seen: `PAIRED_LEVEL` of delta is for the paired ones, the rest for the others.
 
     Guarantee: an attack that is sound in every respect shows any sign with probability at most `delta`: of a paired
     sign, where it is as likely that only the attack breaks a sample as that only the weaker one does; of the others,
     where samples show it independently at the rate in `RATES`.
     """
-    looked = [count for count in counts if count.counted]
-    adjusted = holm(tuple(count.p_value for count in looked))
-    return tuple(
-        Finding(count, p_value)
-        for count, p_value in zip(looked, adjusted, strict=True)
-        if p_value is not None and p_value <= delta and count.material
-    )
+    return tuple(Finding(count, p_value) for count, p_value in adjusted(counts) if p_value <= delta and count.material)
+
+
+def adjusted(counts: Sequence[SignCount]) -> Iterator[tuple[SignCount, float]]:
+    """Every sign that was looked for with its p-value after Holm's step-down in its kind (Holm 1979), at most 1."""
+    for paired, level in ((False, 1 - PAIRED_LEVEL), (True, PAIRED_LEVEL)):
+        mine = [count for count in counts if count.counted and count.paired is paired]
+        for count, p_value in zip(mine, holm(tuple(count.p_value / level for count in mine)), strict=True):
+            yield count, 1.0 if p_value is None else p_value
 
 
 def undecidable(against: int, looked_for: int, delta: float = DELTA) -> bool:
-    """Whether a paired sign seen on so many samples is none, however few the attack alone broke."""
-    return bool(0.5**against > delta / max(1, looked_for))
+    """Whether a paired sign of so many that are paired is none, however few samples the attack alone broke."""
+    return bool(0.5**against > PAIRED_LEVEL * delta / max(1, looked_for))
 
 
 def adequacy(seen: Sequence[AttackObservations], *, gradients: bool = False) -> Judgement:

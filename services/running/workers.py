@@ -189,7 +189,8 @@ class Worker:
             pixels = np.concatenate([samples.images(row, row + 1) for row in rows[start:stop].tolist()])
             images, targets = (torch.from_numpy(part).to(self._device) for part in (pixels, labels[start:stop]))
             probed = Probed(network, images, targets, ids[start:stop], guard, task.seed)
-            return probe(probed, plan, torch.from_numpy(stands[start:stop] > 0).to(self._device))
+            left = torch.from_numpy(stands[start:stop] > 0).to(self._device)
+            return probe(probed, plan, left, gradients=payload["gradients"])
 
         columns = self._in_batches(task, look)
         write_shard(task.target, {"id": ids, "label": labels, "stands": stands, **columns})

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from jobs.audit.plan import ModelPlan
 from jobs.audit.probes import ProbeSeen
 from services.measures.base import Measure
-from services.numerics.adequacy import DELTA, AttackObservations, Sign, SignCount, adequacy
-from services.numerics.paired import holm
+from services.numerics.adequacy import DELTA, AttackObservations, Sign, SignCount, adequacy, adjusted
 from services.numerics.signs import paired_count, rate_count
 from services.records import AttackResult, Evidence, Series, SignResult, ThreatModel
 from tracking.bundle.scores import Scores, beside
@@ -60,9 +59,7 @@ def attack_notes(results: Sequence[AttackResult]) -> tuple[str, ...]:
 
 
 def _result(attack: AttackObservations, probe: ProbeSeen | None) -> AttackResult:
-    looked = [count for count in attack.counts if count.counted]
     shown = {finding.count for finding in attack.findings}
-    adjusted = holm(tuple(count.p_value for count in looked))
     judged = adequacy([attack])
     return AttackResult(
         attack.attack,
@@ -76,11 +73,11 @@ def _result(attack: AttackObservations, probe: ProbeSeen | None) -> AttackResult
                 count.favour if count.paired else None,
                 count.counted,
                 count.probe,
-                1.0 if p_value is None else p_value,
+                p_value,
                 count in shown,
                 count.sentence,
             )
-            for count, p_value in zip(looked, adjusted, strict=True)
+            for count, p_value in adjusted(attack.counts)
         ),
         probe.samples if probe is not None else 0,
     )

@@ -50,43 +50,40 @@ class Probed:
         return ball_around(self.images, self.guard.epsilon, self.guard.norm)
 
 
-def probe(probed: Probed, plan: ProbePlan, stands: torch.Tensor) -> Columns:
+def probe(probed: Probed, plan: ProbePlan, stands: torch.Tensor, *, gradients: bool = True) -> Columns:
     """What is seen on samples of which the guarded attack left those that `stands` (m,) marks.
 
-    Columns by sign, 1 where it speaks against the attack, 0 where not, -1 where nobody looked: gradients and the first
-    other loss on all samples, the rest on those that stand. `points` (m, C H W) are where the first other loss led.
+    Columns by sign, 1 where it speaks against the attack, 0 where not, -1 where nobody looked: gradients of all
+    samples, the rest on those that stand. `points` (m, C H W) are where the first other loss led.
     """
-    guard, count = probed.guard, len(probed.images)
-    found: dict[str, torch.Tensor] = {}
-    points = probed.images
-    if guard.losses:
-        found |= gradient_signs(probed)
-    for place, (loss, steps) in enumerate(zip(others_of(probed), (plan.steps, plan.more), strict=False)):
-        if not steps:
-            continue
-        rows = torch.arange(count, device=stands.device) if place == 0 else stands.nonzero().squeeze(1)
-        fell, led = climb(probed.select(rows), loss, steps)
-        found[f"{Sign.OTHER_LOSS}:{loss}"] = _spread(fell, rows, count)
-        points = led if place == 0 else points
-    standing = stands.nonzero().squeeze(1)
-    part = probed.select(standing)
-    for sign, fell in weaker(part, plan).items():
-        found[sign] = _spread(fell, standing, count)
-    if guard.losses and plan.unbounded:
-        found[Sign.UNBOUNDED] = _spread_known(unbounded(part, plan.unbounded), standing, count)
+    count, points = len(probed.images), probed.images.clone()
+    found = gradient_signs(probed) if gradients and probed.guard.losses else {}
+    losses = others_of(probed)
+    if plan.given and losses and len(broken := (~stands).nonzero().squeeze(1)):
+        points[broken] = climb(probed.select(broken), losses[0], plan.given)[1]
+    if len(standing := stands.nonzero().squeeze(1)):
+        part = probed.select(standing)
+        seen = weaker(part, plan)
+        for loss, steps in zip(losses, (plan.steps, plan.more), strict=False):
+            if steps:
+                seen[f"{Sign.OTHER_LOSS}:{loss}"], led = climb(part, loss, steps)
+                points[standing] = led if loss == losses[0] else points[standing]
+        for name, values in seen.items():
+            found[name] = torch.full((count,), -1, dtype=torch.int8, device=stands.device)
+            found[name][standing] = values.to(torch.int8)
     columns = {name: values.cpu().numpy().astype(np.int8) for name, values in found.items()}
     return {**columns, "points": points.flatten(1).cpu().numpy()}
 
 
 def weaker(probed: Probed, plan: ProbePlan) -> dict[str, torch.Tensor]:
-    """Whether noise, a few large steps and scores alone break each sample, (m,), by sign."""
+    """Whether noise, a few large steps and scores alone break each sample, and an unbounded ball does not, (m,)."""
     found: dict[str, torch.Tensor] = {}
-    if not len(probed.images):
-        return found
     if plan.draws:
         found[Sign.NOISE] = noise(probed, plan.draws)
     if plan.large:
         found[Sign.SHORTER] = climb(probed, probed.guard.losses[0], plan.large)[0]
+    if plan.unbounded:
+        found[Sign.UNBOUNDED] = unbounded(probed, plan.unbounded)
     if plan.queries:
         found[Sign.BLACK_BOX] = square(probed, plan.queries)
     return found
@@ -160,7 +157,7 @@ def climb(
     points, labels = probed.images.clone(), probed.labels
     fell = torch.zeros(len(points), dtype=torch.bool, device=points.device)
     alive = torch.arange(len(points), device=points.device)
-    for number in range(steps + 1 if len(points) else 0):
+    for number in range(steps + 1):
         last = number == steps
         leaf = points[alive].requires_grad_(not last)
         with torch.set_grad_enabled(not last):
@@ -193,8 +190,6 @@ def _weights(logits: torch.Tensor, labels: torch.Tensor, loss: LossName) -> torc
 
 def unbounded(probed: Probed, steps: int) -> torch.Tensor:
     """Survival of the attack's loss in a ball that holds the grey image, (m,); -1 for samples labelled as grey is."""
-    if not len(probed.images):
-        return torch.zeros(0, dtype=torch.int8, device=probed.images.device)
     grey = torch.full_like(probed.images[:1], 0.5)
     with torch.no_grad():
         label = passes(probed.network, grey).argmax(dim=1)
@@ -219,14 +214,3 @@ def transferred(network: Network, points: torch.Tensor, labels: torch.Tensor) ->
     with torch.no_grad():
         margin = margins(passes(network, points), labels)
     return (~(margin > 0)).cpu().numpy().astype(np.int8)
-
-
-def _spread(values: torch.Tensor, rows: torch.Tensor, count: int) -> torch.Tensor:
-    return _spread_known(values.to(torch.int8), rows, count)
-
-
-def _spread_known(values: torch.Tensor, rows: torch.Tensor, count: int) -> torch.Tensor:
-    """The values of some rows among `count`, -1 elsewhere."""
-    whole = torch.full((count,), -1, dtype=torch.int8, device=values.device)
-    whole[rows] = values.to(torch.int8)
-    return whole

@@ -73,9 +73,9 @@ def test_other_signs_are_binomial_tests(sign: Sign) -> None:
         assert SignCount(sign, against, 64).p_value == pytest.approx(expected)
 
 
-def test_levels_are_holms() -> None:
+def test_levels_are_holms_within_four_fifths_of_delta_for_paired_signs() -> None:
     counts = tuple(SignCount(sign, k, 64) for sign, k in ((Sign.NOISE, 9), (Sign.SHORTER, 7), (Sign.TRANSFER, 5)))
-    rejected, adjusted, *_ = multipletests([count.p_value for count in counts], 0.05, method="holm")
+    rejected, adjusted, *_ = multipletests([count.p_value / 0.8 for count in counts], 0.05, method="holm")
     found = signs((*counts, SignCount(Sign.OTHER_LOSS, 0, 0)))
     assert [finding.count for finding in found] == [count for count, out in zip(counts, rejected, strict=True) if out]
     assert [finding.p_value for finding in found] == pytest.approx(adjusted[rejected])
@@ -91,7 +91,7 @@ def test_a_few_points_between_attacks_are_no_sign_however_many_samples_show_them
 def test_what_cannot_be_a_sign_is_known_before_the_other_side_is() -> None:
     for against in range(12):
         best = SignCount(Sign.NOISE, against, 64, 0)
-        assert undecidable(against, 3) is (best.p_value > 0.05 / 3)
+        assert undecidable(against, 3) is (best.p_value > 0.04 / 3)
 
 
 def test_sentences_have_counts() -> None:
