@@ -57,7 +57,7 @@ def probe(probed: Probed, plan: ProbePlan, stands: torch.Tensor, *, gradients: b
     samples, the rest on those that stand. `points` (m, C H W) are where the first other loss led.
     """
     count, points = len(probed.images), probed.images.clone()
-    found = gradient_signs(probed) if gradients and probed.guard.losses else {}
+    signs = gradient_signs(probed) if gradients and probed.guard.losses else {}
     losses = others_of(probed)
     if plan.given and losses and len(broken := (~stands).nonzero().squeeze(1)):
         points[broken] = climb(probed.select(broken), losses[0], plan.given)[1]
@@ -69,24 +69,24 @@ def probe(probed: Probed, plan: ProbePlan, stands: torch.Tensor, *, gradients: b
                 seen[f"{Sign.OTHER_LOSS}:{loss}"], led = climb(part, loss, steps)
                 points[standing] = led if loss == losses[0] else points[standing]
         for name, values in seen.items():
-            found[name] = torch.full((count,), -1, dtype=torch.int8, device=stands.device)
-            found[name][standing] = values.to(torch.int8)
-    columns = {name: values.cpu().numpy().astype(np.int8) for name, values in found.items()}
+            signs[name] = torch.full((count,), -1, dtype=torch.int8, device=stands.device)
+            signs[name][standing] = values.to(torch.int8)
+    columns = {name: values.cpu().numpy().astype(np.int8) for name, values in signs.items()}
     return {**columns, "points": points.flatten(1).cpu().numpy()}
 
 
 def weaker(probed: Probed, plan: ProbePlan) -> dict[str, torch.Tensor]:
     """Whether noise, a few large steps and scores alone break each sample, and an unbounded ball does not, (m,)."""
-    found: dict[str, torch.Tensor] = {}
+    signs: dict[str, torch.Tensor] = {}
     if plan.draws:
-        found[Sign.NOISE] = noise(probed, plan.draws)
+        signs[Sign.NOISE] = noise(probed, plan.draws)
     if plan.large:
-        found[Sign.SHORTER] = climb(probed, probed.guard.losses[0], plan.large)[0]
+        signs[Sign.SHORTER] = climb(probed, probed.guard.losses[0], plan.large)[0]
     if plan.unbounded:
-        found[Sign.UNBOUNDED] = unbounded(probed, plan.unbounded)
+        signs[Sign.UNBOUNDED] = unbounded(probed, plan.unbounded)
     if plan.queries:
-        found[Sign.BLACK_BOX] = square(probed, plan.queries)
-    return found
+        signs[Sign.BLACK_BOX] = square(probed, plan.queries)
+    return signs
 
 
 def others_of(probed: Probed) -> tuple[LossName, ...]:
