@@ -23,7 +23,7 @@ from PIL import Image
 from services.loading.samples import encoded
 from services.loading.samples.source import open_samples
 from services.records import ModelSpec, SampleSpec, ShardTask
-from services.running.cluster import Ask, RayRunner
+from services.running.cluster import RayRunner, WorkerRequest
 from services.running.workers import Worker
 from services.storage.shards import shard_name, shard_ranges
 from services.training.architectures import cifar_resnet
@@ -113,7 +113,7 @@ def two_workers(spec: SampleSpec, folder: Path, copies: int) -> float:
     """Time of one in-process worker with two threads over that of two Ray workers with one thread each."""
     worker = Worker("cpu", 2, FACTORIES)
     worker.run(tasks(spec, folder)[0])
-    with RayRunner(Ask(workers=2, cpus=1, factories=FACTORIES, wait_seconds=120)) as runner:
+    with RayRunner(WorkerRequest(workers=2, cpus=1, factories=FACTORIES, wait_seconds=120)) as runner:
         list(runner.run([*tasks(spec, folder), *tasks(spec, folder)]))
         first = two = 0.0
         for _ in range(2):

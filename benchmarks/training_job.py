@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from services.records.trials import Begun, DataFacts, TrialDone, TrialTask
-from services.running.cluster import Ask
+from services.running.cluster import WorkerRequest
 from services.running.sweeps import RaySweep
 from services.training.architectures.registry import build
 from services.training.data.images import checked
@@ -61,7 +61,7 @@ def jobs(data: TrainingSet, folder: Path) -> Iterator[float]:
     """Seconds of one epoch as a job, as often as asked; the first value is that of the start."""
     recipe = Recipe(epochs=1, batch=BATCH).model_dump_json()
     began = time.perf_counter()
-    with RaySweep(Ask(workers=1, cpus=1.0, threads=1, wait_seconds=300), {"noise": data}) as runner:
+    with RaySweep(WorkerRequest(workers=1, cpus=1.0, threads=1, wait_seconds=300), {"noise": data}) as runner:
         number = 0
         while True:
             name = f"trial-{number}"

@@ -8,7 +8,7 @@ import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.drills.stackside import Api, fleet, tell, wait_until
+from benchmarks.drills.stackside import Api, fleet, report, wait_until
 from deploy.stack import processes
 from deploy.stack.layout import Layout
 from deploy.stack.parts import ROOT
@@ -73,7 +73,7 @@ def head(layout: Layout) -> int:
         "submitted again, the audit ended": f"{ended['state']}, {ended['outcome']}",
         "the same processes all along": ", ".join(SURVIVORS),
     }
-    return tell("head", rows, faults)
+    return report("head", rows, faults)
 
 
 def _outage(layout: Layout, api: Api, store: Store, name: str, before: str) -> Outage:

@@ -14,7 +14,7 @@ from typing import Any
 import requests
 
 from benchmarks.drills.page import OpenPage
-from benchmarks.drills.stackside import Api, fleet, spread, tell, wait_until
+from benchmarks.drills.stackside import Api, fleet, report, spread, wait_until
 from deploy.stack.layout import Layout
 from jobs.fleetfile.reading import validate_fleet
 from jobs.schedules.records import Firing, FiringState, Overlap
@@ -91,7 +91,7 @@ def load(layout: Layout, *, submissions: int, schedules: int, poll: str, picture
     }
     for name in names:
         store.remove(name)
-    return tell("load", rows, faults)
+    return report("load", rows, faults)
 
 
 def _add_schedules(layout: Layout, store: Store, mark: str, count: int) -> list[str]:

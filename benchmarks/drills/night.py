@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from benchmarks.drills.stackside import fleet, tell
+from benchmarks.drills.stackside import fleet, report
 from deploy.stack.layout import Layout
 from deploy.stack.parts import variables
 from jobs.fleetfile.reading import validate_fleet
@@ -116,4 +116,4 @@ def _summary(store: Store, client: AuditClient, made: list[Plan], took: float) -
         "took": f"{took:.0f} s",
     }
     store.close()
-    return tell("night", rows, faults)
+    return report("night", rows, faults)

@@ -115,7 +115,7 @@ def wait_until(ready: Callable[[], bool], seconds: float, pause: float = 0.5) ->
     return True
 
 
-def tell(title: str, rows: dict[str, Any], faults: Sequence[str]) -> int:
+def report(title: str, rows: dict[str, Any], faults: Sequence[str]) -> int:
     """Print figures and faults; 1 when there is a fault."""
     typer.echo(title)
     for name, value in rows.items():

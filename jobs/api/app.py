@@ -158,7 +158,7 @@ def add_errors(app: FastAPI) -> None:
         return JSONResponse(body.model_dump(), error.status_code, error.headers)
 
     @app.exception_handler(Exception)
-    def unforeseen(request: Request, error: Exception) -> JSONResponse:
+    def unexpected(request: Request, error: Exception) -> JSONResponse:
         _log.error("unforeseen", exc_info=error)
         problem = Problem("classwise", "no unexpected error", type(error).__name__, "report this defect of classwise")
         return JSONResponse(error_body(ClasswiseError(problem)).model_dump(), 500)

@@ -116,12 +116,13 @@ def _run(fleet: Fleet, reporter: Reporter, factory: RunnerFactory) -> Finished:
         tables.note_use(session.used | tables.folders_of(plans, context), context, audit_id)
         tables.fill_scores(plans, context, session)
         tables.fill_pictures(plans, context, session)
+        probes = tables.fill_probes(plans, context, session, config.intervals.delta)
         content = digest_of(config.model_dump(mode="json"), samples.digest, digests, versions.installed())
         begun = unfinished.begin(config.storage, config.fleet, audit_id, content)
         if begun.result is not None:
             return Finished(begun.result, begun.folder)
         audit_id, folder = begun.audit_id, begun.folder
-        judge = Judge(fleet, samples, context, tuple(groupings(samples, config.groups)), earlier, folder)
+        judge = Judge(fleet, samples, context, tuple(groupings(samples, config.groups)), earlier, folder, probes)
         models = _judge_all(specs, plans, facts, session, judge)
         known = _sample_facts(redacted(config.samples.uri), samples)
         result = AuditResult(
@@ -141,11 +142,11 @@ def _run(fleet: Fleet, reporter: Reporter, factory: RunnerFactory) -> Finished:
         )
         result = record_comparison(result, folder, config, earlier)
         write_bundle(result, folder)
-        _tell(result, folder, (_now() - started).total_seconds())
+        _log_end(result, folder, (_now() - started).total_seconds())
     return Finished(result, folder)
 
 
-def _tell(result: AuditResult, folder: str, seconds: float) -> None:
+def _log_end(result: AuditResult, folder: str, seconds: float) -> None:
     counters.METER.count(counters.AUDITS, outcome=result.outcome.value)
     counters.METER.count(counters.AUDIT_SECONDS, seconds)
     forwards = sum(model.forwards for model in result.models)

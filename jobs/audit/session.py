@@ -33,10 +33,10 @@ def runner_for(config: FleetConfig) -> Runner:
         from services.running.workers import Worker
 
         return LocalRunner(Worker("cuda" if resources.gpus else "cpu", _threads(config), config.factories))
-    from services.running.cluster import Ask, RayRunner
+    from services.running.cluster import RayRunner, WorkerRequest
 
     return RayRunner(
-        Ask(
+        WorkerRequest(
             address=resources.address or os.environ.get("RAY_ADDRESS") or None,
             workers=None if resources.workers == "auto" else resources.workers,
             cpus=resources.cpus,

@@ -11,8 +11,9 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 
-from jobs.audit import plan
+from jobs.audit import plan, probes
 from jobs.audit.judging.model_result import Judge, model_result
+from jobs.audit.probes import ProbeSeen
 from jobs.audit.session import Session
 from services.errors import Problem, StorageError
 from services.records import SCHEMA_VERSION, ModelResult, Receipt, ShardTask
@@ -41,6 +42,21 @@ def fill_pictures(plans: Sequence[plan.ModelPlan], context: plan.Context, sessio
     """Draw the pictures that are not in the cache; no stage begins where there are none to draw."""
     if tasks := [task for item in plans for task in plan.picture_tasks(item, context)]:
         session.run("pictures", tasks)
+
+
+def fill_probes(
+    plans: Sequence[plan.ModelPlan], context: plan.Context, session: Session, delta: float
+) -> dict[str, ProbeSeen]:
+    """Run the probes of attacks that are not in the cache; tables that were deleted are made again first."""
+    for _ in range(ROUNDS - 1):
+        try:
+            return probes.fill_probes(plans, context, session, delta)
+        except StorageError:
+            if not any(tasks(item, context) for item in plans for tasks in (plan.logits_tasks, plan.measure_tasks)):
+                raise
+            fill_logits(plans, context, session)
+            fill_scores(plans, context, session)
+    return probes.fill_probes(plans, context, session, delta)
 
 
 def on_logits(

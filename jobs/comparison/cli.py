@@ -73,7 +73,7 @@ def compare(
         accepted = _kept(earlier[0], storage, fleet) if earlier else _accepted(kept)
         if accepted.result.audit_id == kept.result.audit_id:
             which = "" if earlier else ": it is the accepted one"
-            console.tell(f"{kept.result.audit_id} is compared with itself{which}")
+            console.note(f"{kept.result.audit_id} is compared with itself{which}")
         comparison = run(accepted, kept)
         if json:
             console.print_json(plain(comparison))
@@ -97,14 +97,14 @@ def notify(
 
         from jobs.comparison.after import delivery_line
         from jobs.fleetfile.reading import load_fleet
-        from jobs.notify.notify import notify as tell
+        from jobs.notify.notify import notify as send
         from services.errors import Problem, ServiceError
         from tracking.bundle.bundle import read_bundle
 
         folder = bundle.rstrip("/")
         result = read_bundle(folder)
         hooks = (load_fleet(fleet_file).config if fleet_file is not None else _config(result)).notify
-        done = tell(hooks, result, folder, only_failed=not everyone)
+        done = send(hooks, result, folder, only_failed=not everyone)
         lost = [sent for sent in done if not sent.delivered]
         if json:
             console.print_json([asdict(sent) for sent in done])

@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 from jobs.submission.status import State
 from jobs.web.problems import ProblemBody
 from services.metrics import OF_SERIES
-from services.records import GateResult, Outcome
+from services.records import AttackResult, GateResult, Outcome
 from services.records.estimates import Estimate
 
 if TYPE_CHECKING:
@@ -216,6 +216,7 @@ class ModelCard(BaseModel):
     threat: str
     digest: str
     notes: list[str]
+    attacks: list[AttackResult] = Field(description="Whether each attack was adequate; of its signs those that show.")
     gaps: list[GapBody] = Field(description="Between groups of an attribute; empty where none was judged.")
     lens: str
     series: list[SeriesBody]

@@ -268,6 +268,7 @@ def _card(pages: Pages, folder: str, index: int, lens: str, most: int) -> ModelC
         threat=model.threat,
         digest=model.digest,
         notes=list(model.notes),
+        attacks=list(model.attacks),
         gaps=gap_bodies(model),
         lens=shown,
         series=[series_body(result) for result in model.series],

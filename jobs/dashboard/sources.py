@@ -60,10 +60,10 @@ class Sources:
         self.places = places
         self.bundles = Bundles(places.storage)
         self._client = client
-        self._running = Remembered(self._ask_running, PROGRESS_SECONDS)
+        self._running = Remembered(self._read_running, PROGRESS_SECONDS)
         self._active: set[str] = set()
-        self._failures = Remembered(self._ask_failures, FAILURE_SECONDS)
-        self._boards = {name: Remembered(partial(self._ask_boards, name), BOARD_SECONDS) for name in PRESETS}
+        self._failures = Remembered(self._read_failures, FAILURE_SECONDS)
+        self._boards = {name: Remembered(partial(self._read_boards, name), BOARD_SECONDS) for name in PRESETS}
 
     def running(self) -> Running:
         """Audits that wait or run, with how far they are."""
@@ -99,7 +99,7 @@ class Sources:
             store.close()
         return ScheduleList(schedules=sorted(rows, key=lambda row: (row.next_at is None, row.next_at or "", row.name)))
 
-    def _ask_running(self) -> Running:
+    def _read_running(self) -> Running:
         try:
             active = self._client.active()
             if self._active - active:
@@ -110,7 +110,7 @@ class Sources:
             return Running(running=[], problem=problem_body(error))
         return Running(running=[body for body in bodies if body is not None])
 
-    def _ask_failures(self) -> Failures:
+    def _read_failures(self) -> Failures:
         try:
             ended = [status for status in self._client.list() if status.state.over and not status.bundle]
         except (ServiceError, StorageError) as error:
@@ -124,7 +124,7 @@ class Sources:
             return None
         return None if status.state.over else running_body(status)
 
-    def _ask_boards(self, preset: str) -> LeaderboardBody:
+    def _read_boards(self, preset: str) -> LeaderboardBody:
         uri = self.places.tracking
         if not is_made(uri):
             return LeaderboardBody(source=without_secret(uri), notes=["No audit was logged to MLflow yet."], boards=[])

@@ -212,7 +212,7 @@ def trend(
     """One number of each model over audits that are given the earliest first.
 
     Args:
-        asked: the series; empty for the first of the latest audit that can be read.
+        lens_key: the series; empty for the first of the latest audit that can be read.
         wanted: only models whose names contain this, whatever the case.
         most: lines at most.
         total: audits that the fleet has.

@@ -81,8 +81,8 @@ def nothing_left(
             problems.append(
                 Problem(f"--filter {key}", f"one of {exist}", listed([repr(value) for value in lacking], mark=", "))
             )
-    asked_for = " and ".join(f"{key}={' or '.join(wanted)}" for key, wanted in filters.items())
-    together = Problem("--filter", "a model that passes all filters", f"none for {asked_for}", "drop one of them")
+    conditions = " and ".join(f"{key}={' or '.join(wanted)}" for key, wanted in filters.items())
+    together = Problem("--filter", "a model that passes all filters", f"none for {conditions}", "drop one of them")
     return problems or [together]
 
 

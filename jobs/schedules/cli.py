@@ -146,7 +146,7 @@ def run(
         def clients(storage: str) -> AuditClient:
             return client_for(where(address), storage, ca, insecure)
 
-        scheduler = Scheduler(_store(db), clients, note=console.tell)
+        scheduler = Scheduler(_store(db), clients, note=console.note)
         with suppress(KeyboardInterrupt):  # how a scheduler is stopped
             scheduler.run(poll=poll)
 

@@ -182,7 +182,7 @@ def placed(fleet: Fleet, address: str | None) -> Fleet:
     if where(address) != "local" or "://" in base or Path(base).is_absolute():
         return fleet
     folder = str(Path(base).expanduser().absolute())
-    console.tell(f"storage {base} is the folder {folder}")
+    console.note(f"storage {base} is the folder {folder}")
     return overridden(fleet, storage=folder)
 
 
@@ -197,7 +197,7 @@ def _home(target: str) -> str:
 
 def _waited(client: AuditClient, audit: str) -> AuditStatus:
     with _watching(audit):
-        return client.wait(audit, on_change=lambda status: console.tell(_line(status)))
+        return client.wait(audit, on_change=lambda status: console.note(_line(status)))
 
 
 @contextmanager

@@ -63,7 +63,7 @@ def read_progress(folder: str, attempt: str) -> Progress | None:
     return progress if progress is not None and progress.attempt == attempt else None
 
 
-class Telling:
+class ProgressReporter:
     """A reporter that passes everything on, and writes how far the audit is.
 
     Args:

@@ -14,7 +14,7 @@ import typer
 
 from jobs.audit import output
 from jobs.fleetfile.reading import Fleet
-from jobs.submission.heartbeat import Telling
+from jobs.submission.heartbeat import ProgressReporter
 from jobs.submission.signing import KEY, signing_key
 from jobs.submission.submission import Ending, Submission, link_bundle, read_fleet, write_ending
 from jobs.terminal import console, log_setting
@@ -48,7 +48,7 @@ def _audit(folder: str, attempt: str) -> None:
         from jobs.audit.publish import audit_and_publish
 
         with console.reporter(quiet=False) as reporter:
-            published = audit_and_publish(fleet, Telling(reporter, folder, attempt))
+            published = audit_and_publish(fleet, ProgressReporter(reporter, folder, attempt))
         ending = _ending(attempt, published.result.outcome, published.folder, published.result.audit_id)
         _link(submission, ending, fleet.config.storage, fleet.config.tracking.uri)
     except BaseException as error:
@@ -110,7 +110,7 @@ def _link(submission: Submission, ending: Ending, base: str, configured: str | N
             tags = {"classwise.submission": submission.id, "classwise.key": submission.key or "none"}
             tag_run(tracking_uri(base, configured), ending.run_id, tags)
     except (StorageError, TrackingError) as error:
-        console.tell(f"no link to the submission: {error}")
+        console.note(f"no link to the submission: {error}")
 
 
 if __name__ == "__main__":

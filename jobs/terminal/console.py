@@ -49,7 +49,7 @@ def say(text: str) -> None:
         raise StorageError(Problem("standard output", "a stream that can be written", str(error))) from None
 
 
-def tell(text: str) -> None:
+def note(text: str) -> None:
     """Print a line on standard error, beside the result; a log line where those are JSON."""
     if logs.is_json():
         _log.info("%s", text)

@@ -32,7 +32,7 @@ class Remembered(Generic[T]):
         """The answer, maybe one of a moment ago; raises the ClasswiseError that asking for it raised."""
         with self._lock:
             if self._until is None or monotonic() >= self._until:
-                self._ask()
+                self._refresh()
             if self._problem is not None:
                 raise self._problem
             return cast(T, self._value)
@@ -42,7 +42,7 @@ class Remembered(Generic[T]):
         with self._lock:
             self._until = None
 
-    def _ask(self) -> None:
+    def _refresh(self) -> None:
         self._problem, seconds = None, self._seconds
         try:
             self._value = self._make()

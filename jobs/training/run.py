@@ -80,10 +80,10 @@ def runner_for(config: SweepConfig, plan: TrainPlan, todo: Sequence[PlannedTrial
     if resources.runner == "local":
         threads = resources.threads or os.cpu_count() or 1
         return LocalSweep(TrialWorker("cuda" if resources.gpus else "cpu", threads), plan.sets)
-    from services.running.cluster import Ask
+    from services.running.cluster import WorkerRequest
     from services.running.sweeps import RaySweep
 
-    ask = Ask(
+    request = WorkerRequest(
         address=resources.address or os.environ.get("RAY_ADDRESS") or None,
         workers=None if resources.trials == "auto" else min(resources.trials, len(todo)),
         most=len(todo),
@@ -93,7 +93,7 @@ def runner_for(config: SweepConfig, plan: TrainPlan, todo: Sequence[PlannedTrial
         gang=resources.workers,
         wait_seconds=resources.wait_seconds,
     )
-    return RaySweep(ask, plan.sets)
+    return RaySweep(request, plan.sets)
 
 
 def _run(sweep: Sweep, reporter: TrainReporter, check: Callable[[TrainPlan], None], factory: RunnerFactory) -> Trained:

@@ -57,7 +57,7 @@ class RecipeConfig(Part, Recipe):
 
     @field_validator(*ELSEWHERE, mode="before")
     @classmethod
-    def _said_elsewhere(cls, value: Any, info: ValidationInfo) -> Any:
+    def _belongs_elsewhere(cls, value: Any, info: ValidationInfo) -> Any:
         raise ValueError(f"it under {ELSEWHERE[info.field_name or '']}")
 
     def explicit(self) -> dict[str, Any]:
@@ -137,7 +137,7 @@ class MapperRecipeConfig(Part, MapperRecipe):
 
     @field_validator(*MAPPERS_ELSEWHERE, mode="before")
     @classmethod
-    def _said_elsewhere(cls, value: Any, info: ValidationInfo) -> Any:
+    def _belongs_elsewhere(cls, value: Any, info: ValidationInfo) -> Any:
         raise ValueError(f"it under {ELSEWHERE[info.field_name or '']}")
 
 
@@ -207,7 +207,7 @@ class ExcludeConfig(Part):
     seed: Seed | None = Field(None, description="A seed.")
 
     @model_validator(mode="after")
-    def _something(self) -> ExcludeConfig:
+    def _not_empty(self) -> ExcludeConfig:
         if not self.model_dump(exclude_none=True):
             raise ValueError("at least one of method, architecture, mapper, dataset and seed")
         return self

@@ -17,6 +17,7 @@ from services.records import Column, Series
 if TYPE_CHECKING:
     import torch
 
+    from services.measures import guard
     from services.measures.attacks.apgd import Schedule
     from services.measures.base import Network
 
@@ -67,6 +68,10 @@ class Apgd(Measure):
         losses = "" if len(self.losses) == 2 else "-" + self.losses[0].replace("-", "")
         targets = f"-t{self.targets}" if self.targets != 9 and "dlr-t" in self.losses else ""
         return f"apgd{self.steps}{losses}{targets}" + (f"x{self.restarts}" if self.restarts > 1 else "")
+
+    @property
+    def ascents(self) -> tuple[guard.LossName, ...]:
+        return tuple("ce" if loss == "ce" else "dlr" for loss in self.losses)
 
     def series(self) -> tuple[Series, ...]:
         return survival_series(self, self.label, self.label.replace("apgd", "APGD-", 1), self.norm, self.epsilons)

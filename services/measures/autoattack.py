@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from services.measures.attacks.autoattack import Plan
     from services.measures.base import Network
+    from services.measures.guard import LossName
 
 AttackName = Literal["apgd-ce", "apgd-t", "fab-t", "square"]
 
@@ -43,6 +44,7 @@ class AutoAttackSurvival(Measure):
     gradients: ClassVar[bool] = True
     batch_dependent: ClassVar[bool] = True
     needs: ClassVar[Literal["logits", "model"]] = "model"
+    pass_cost: ClassVar[float] = 2.0
 
     name: Literal["autoattack"] = "autoattack"
     epsilons: Radii = (8 / 255,)
@@ -53,6 +55,10 @@ class AutoAttackSurvival(Measure):
     def _radii_in_order(self) -> Self:
         object.__setattr__(self, "epsilons", check_radii(self.epsilons, self.norm))
         return self
+
+    @property
+    def ascents(self) -> tuple[LossName, ...]:
+        return ("ce", "dlr") if set(self.attacks) != {"square"} else ()
 
     def series(self) -> tuple[Series, ...]:
         whole = len(self.attacks) == 4

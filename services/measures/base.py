@@ -22,6 +22,8 @@ from services.records import Column, Series, digest_of
 if TYPE_CHECKING:
     import torch
 
+    from services.measures.guard import LossName
+
     Network = Callable[[torch.Tensor], torch.Tensor]
     """Maps float32 NCHW images in [0, 1] to logits (N, K); differentiable where the source allows it."""
 
@@ -58,6 +60,7 @@ class Measure(BaseModel):
         pictures: it has something to show besides scores, `picture`.
         batch_dependent: a sample's score may depend on the batch it is in, against the rule of `from_model`; then the
             sizes of shard and batch are part of the cache key.
+        pass_cost: units of a forward pass and what goes with it: 1, and 2 for each backward pass.
         listing: parameters that say which series there are (a curve's radii) and leave each one's numbers alone.
     """
 
@@ -68,12 +71,18 @@ class Measure(BaseModel):
     gradients: ClassVar[bool] = False
     pictures: ClassVar[bool] = False
     batch_dependent: ClassVar[bool] = False
+    pass_cost: ClassVar[float] = 3.0
     listing: ClassVar[tuple[str, ...]] = ("epsilons", "radii", "at")
     name: str
 
     def series(self) -> tuple[Series, ...]:
         """The bounded scores this measure gives, in column order."""
         raise MeasureError(Problem(self.name, "a measure that lists its series", type(self).__name__))
+
+    @property
+    def ascents(self) -> tuple[LossName, ...]:
+        """Of an attack, the losses whose gradients it follows; none for one that follows none."""
+        return ()
 
     def one_series(self, key: str, title: str, bound: float = 1.0, **attributes: Any) -> Series:
         """A series of this measure: its family and version are the measure's."""

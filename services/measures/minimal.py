@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from services.measures.attacks.nearest import Nearest, Seeker
     from services.measures.base import Network
+    from services.measures.guard import LossName
 
 SeekerName = Literal["deepfool", "fmn", "cw", "fab"]
 
@@ -65,6 +66,10 @@ class Minimal(Measure):
         if "fab" in attacks[1:-1]:
             raise ValueError(f"expected fab first, to run on all samples, or last, found {list(attacks)}")
         return attacks
+
+    @property
+    def ascents(self) -> tuple[LossName, ...]:
+        return ("margin",)
 
     def series(self) -> tuple[Series, ...]:
         title = "Smallest adversarial perturbation found (L2)"

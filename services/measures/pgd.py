@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from services.measures.attacks.pgd import Descent
     from services.measures.attacks.survival import Survival
     from services.measures.base import Network
+    from services.measures.guard import LossName
 
 
 class Pgd(Measure):
@@ -61,6 +62,10 @@ class Pgd(Measure):
         """How the attack is called in keys and titles: ``pgd20``, ``pgd20x5`` for five restarts."""
         loss = "-margin" if self.loss == "margin" else ""
         return f"pgd{self.steps}{loss}" + (f"x{self.restarts}" if self.restarts > 1 else "")
+
+    @property
+    def ascents(self) -> tuple[LossName, ...]:
+        return (self.loss,)
 
     def series(self) -> tuple[Series, ...]:
         title = self.label.replace(self.name, f"{self.name.upper()}-", 1)

@@ -32,6 +32,7 @@ class Square(Measure):
     """
 
     needs: ClassVar[Literal["logits", "model"]] = "model"
+    pass_cost: ClassVar[float] = 1.0
 
     name: Literal["square"] = "square"
     queries: int = Field(default=500, ge=1, le=100_000)

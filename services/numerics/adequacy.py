@@ -1,18 +1,29 @@
-"""Whether the attacks behind a number were adequate: what was observed of them, and what follows.
+"""Whether the attacks behind a number were adequate: from counts to a judgement.
 
 An attack that cannot move says nothing of robustness: survival of it, and the share of claims that it leaves standing,
-are upper bounds whose distance from the truth is unknown (Athalye, Carlini & Wagner 2018, arXiv 1802.00420).
+are upper bounds whose distance from the truth is unknown. The signs are those of Athalye, Carlini & Wagner 2018 (arXiv
+1802.00420, section 3.1), of Croce & Hein 2020 (arXiv 2003.01690) for Square within AutoAttack, and of Carlini et al.
+2019 (arXiv 1902.06705, section 5).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from services.numerics.masking import Finding
+from scipy import stats
+
+from services.errors import MeasureError, Problem
+from services.numerics.paired import holm
 
 REMEDY = "measure square, which needs no gradients, or apgd or autoattack, or declare what the model's outputs are"
+DELTA = 0.05
+PAIRED_LEVEL = 0.8
+"""Share of delta for the paired signs: the others, where they are real, show on nearly every sample."""
+MATERIAL = 0.05
+"""A paired sign needs so large a net share of the samples as well: over thousands of samples every pair of attacks
+differs for certain, and a difference of a few points is what stronger attacks are for."""
 
 
 class Adequacy(StrEnum):
@@ -23,6 +34,115 @@ class Adequacy(StrEnum):
     UNKNOWN = "unknown"
 
 
+class Sign(StrEnum):
+    """What an attack that works does not show."""
+
+    ZERO_GRADIENT = "zero-gradient"
+    NON_FINITE = "non-finite-gradient"
+    SATURATED = "saturated-output"
+    UNPREDICTIVE = "unpredictive-gradient"
+    UNBOUNDED = "survives-unbounded"
+    SQUARE_GAIN = "square-gain"
+    CENSORED = "all-censored"
+    NOISE = "weaker-than-noise"
+    SHORTER = "weaker-than-shorter"
+    OTHER_LOSS = "weaker-than-other-loss"
+    BLACK_BOX = "weaker-than-black-box"
+    TRANSFER = "weaker-than-transfer"
+
+
+RATES = {
+    Sign.ZERO_GRADIENT: 0.01,
+    Sign.NON_FINITE: 0.01,
+    Sign.SATURATED: 0.01,
+    Sign.UNPREDICTIVE: 0.2,
+    Sign.UNBOUNDED: 0.01,
+    Sign.SQUARE_GAIN: 0.002,
+    Sign.CENSORED: 0.9,
+}
+"""Shares of the samples that a sound attack may show; 0.2 % is what AutoAttack's authors allow Square to gain. The
+other signs are paired."""
+
+_WORDS = {
+    Sign.ZERO_GRADIENT: "at least half of the input gradients were exactly zero, so a gradient attack could not move",
+    Sign.NON_FINITE: "the input gradient was NaN or infinite",
+    Sign.SATURATED: "the gradient is so small that the whole ball changes no output in float32",
+    Sign.UNPREDICTIVE: "a step along the gradient lowered the margin no more than one in a random direction",
+    Sign.UNBOUNDED: "the attack failed in a ball that holds the grey image",
+    Sign.SQUARE_GAIN: "only Square, which reads scores alone, broke what AutoAttack's gradient attacks left",
+    Sign.CENSORED: "no adversarial was found within the search limit",
+    Sign.NOISE: "the attack failed where random noise in the same ball succeeded",
+    Sign.SHORTER: "the attack failed where the same attack with fewer steps succeeded",
+    Sign.OTHER_LOSS: "the attack failed where the same steps under another loss succeeded",
+    Sign.BLACK_BOX: "the attack failed where a black-box attack in the same ball succeeded",
+    Sign.TRANSFER: "the attack failed where adversarials made on other models of the fleet succeeded",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SignCount:
+    """How often a sign was seen.
+
+    Attributes:
+        sign: which.
+        against: samples that show it; of a paired sign, those that the attack left and the weaker one broke.
+        counted: samples looked at.
+        favour: of a paired sign, samples that the attack broke and the weaker one left; None where these were not
+            counted, because so small an `against` is no sign whatever they are.
+        probe: on the probe's samples, and not on all of the audit.
+    """
+
+    sign: Sign
+    against: int
+    counted: int
+    favour: int | None = 0
+    probe: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.against <= self.counted - (self.favour or 0) or (self.favour or 0) < 0:
+            counts = f"{self.against} against and {self.favour} for the attack of {self.counted} samples"
+            raise MeasureError(Problem(f"{self.sign}", "counts that add up", counts))
+
+    @property
+    def paired(self) -> bool:
+        return self.sign not in RATES
+
+    @property
+    def p_value(self) -> float:
+        """Of the hypothesis that the attack is sound: exact McNemar, one-sided, for a paired sign; else binomial."""
+        if not self.paired:
+            return float(stats.binom.sf(self.against - 1, self.counted, RATES[self.sign]))
+        if self.favour is None:
+            return 1.0
+        return float(stats.binom.sf(self.against - 1, self.against + self.favour, 0.5))
+
+    @property
+    def material(self) -> bool:
+        """Whether it matters for the number, and not only for the test."""
+        return not self.paired or self.against - (self.favour or 0) > MATERIAL * self.counted
+
+    @property
+    def sentence(self) -> str:
+        """For people."""
+        share, where = self.against / self.counted, " of a probe" if self.probe else ""
+        other = f", and the other way round for {self.favour}" if self.paired and self.favour else ""
+        counts = f"For {self.against} of {self.counted} correctly classified samples{where} ({share:.1%})"
+        return f"{counts} {_WORDS[self.sign]}{other}."
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A sign that chance does not explain.
+
+    Attributes:
+        count: what was seen.
+        p_value: Holm's, over the signs of its kind that were looked for, and scaled to delta.
+    """
+
+    count: SignCount
+    p_value: float
+
+
 @dataclass(frozen=True, slots=True)
 class AttackObservations:
     """What an audit saw of one attack on one model.
@@ -30,14 +150,21 @@ class AttackObservations:
     Attributes:
         attack: its name.
         series: keys of the series that it gave.
-        gradients: it followed gradients, and their zeros were counted on at least one sample.
-        findings: signs that the attack failed where a sound one would not.
+        gradients: it followed gradients, and these were looked at on at least one sample.
+        counts: of every sign that was looked for.
+        delta: error probability of all signs of the attack together.
     """
 
     attack: str
     series: tuple[str, ...]
     gradients: bool
-    findings: tuple[Finding, ...] = ()
+    counts: tuple[SignCount, ...] = ()
+    delta: float = DELTA
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The signs seen."""
+        return signs(self.counts, self.delta)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,18 +175,53 @@ class Judgement:
     reasons: tuple[str, ...] = ()
 
 
-def adequacy(observed: Sequence[AttackObservations]) -> Judgement:
+def signs(counts: Sequence[SignCount], delta: float = DELTA) -> tuple[Finding, ...]:
+    """The signs that are seen: `PAIRED_LEVEL` of delta is for the paired ones, the rest for the others.
+
+    Guarantee: an attack that is sound in every respect shows any sign with probability at most `delta`: of a paired
+    sign, where it is as likely that only the attack breaks a sample as that only the weaker one does; of the others,
+    where samples show it independently at the rate in `RATES`.
+    """
+    return tuple(Finding(count, p_value) for count, p_value in adjusted(counts) if p_value <= delta and count.material)
+
+
+def adjusted(counts: Sequence[SignCount]) -> Iterator[tuple[SignCount, float]]:
+    """Every sign that was looked for with its p-value after Holm's step-down in its kind (Holm 1979), at most 1."""
+    for paired, level in ((False, 1 - PAIRED_LEVEL), (True, PAIRED_LEVEL)):
+        mine = [count for count in counts if count.counted and count.paired is paired]
+        for count, p_value in zip(mine, holm(tuple(count.p_value / level for count in mine)), strict=True):
+            yield count, 1.0 if p_value is None else p_value
+
+
+def undecidable(against: int, looked_for: int, delta: float = DELTA) -> bool:
+    """Whether a paired sign of so many that are paired is none, however few samples the attack alone broke."""
+    return bool(0.5**against > PAIRED_LEVEL * delta / max(1, looked_for))
+
+
+def adequacy(seen: Sequence[AttackObservations], *, gradients: bool = False) -> Judgement:
     """Judge the attacks behind one number together.
 
-    Inadequate when any of them shows a sign. Unknown when none does but no gradients were looked at: then no check
-    could have seen one. Adequate otherwise.
+    Inadequate when any of them shows a sign. Unknown when none does but nothing was looked at: then no check could have
+    seen one. Adequate otherwise.
+
+    Args:
+        gradients: the number rests on all of them, so the gradients of at least one must have been looked at.
     """
-    signs = tuple(f"{attack.attack}: {finding.sentence}" for attack in observed for finding in attack.findings)
-    if signs:
-        return Judgement(Adequacy.INADEQUATE, (*signs, REMEDY))
-    if not observed:
+    found = tuple(_reasons(seen))
+    if found:
+        return Judgement(Adequacy.INADEQUATE, (*found, REMEDY))
+    if not seen:
         return Judgement(Adequacy.UNKNOWN, ("no attack was measured",))
-    if not any(attack.gradients for attack in observed):
-        unchecked = f"no check of {', '.join(attack.attack for attack in observed)} looked at gradients"
-        return Judgement(Adequacy.UNKNOWN, (unchecked, "measure pgd or minimal, whose zero gradients are counted"))
+    if gradients and not any(attack.gradients for attack in seen):
+        unseen = f"no check of {', '.join(attack.attack for attack in seen)} looked at gradients"
+        return Judgement(Adequacy.UNKNOWN, (unseen, "measure pgd or minimal, whose gradients are checked"))
+    if not any(count.counted for attack in seen for count in attack.counts):
+        names = ", ".join(attack.attack for attack in seen)
+        return Judgement(Adequacy.UNKNOWN, (f"nothing was checked of {names}",))
     return Judgement(Adequacy.ADEQUATE)
+
+
+def _reasons(seen: Sequence[AttackObservations]) -> Iterator[str]:
+    for attack in seen:
+        for finding in attack.findings:
+            yield f"{attack.attack}: {finding.count.sentence}"

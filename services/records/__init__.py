@@ -6,7 +6,7 @@ number is `None` with a reason beside it; NaN and infinity never enter a record.
 
 from __future__ import annotations
 
-from services.records.asked import InputContract, ModelSpec, Outputs, Overrulable, SampleSpec, ThreatModel
+from services.records.attacks import AttackResult, SignResult
 from services.records.estimates import Estimate, GapResult, GroupScore, RefutedResult
 from services.records.fairness import (
     FairnessResult,
@@ -29,6 +29,7 @@ from services.records.results import (
 )
 from services.records.schema import AUDIT_VERSION, SCHEMA_VERSION, digest_of
 from services.records.series import L2_DISTANCE, Column, Evidence, Series
+from services.records.specs import InputContract, ModelSpec, Outputs, Overrulable, SampleSpec, ThreatModel
 from services.records.tasks import Receipt, ShardTask, TaskFailure
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "L2_DISTANCE",
     "SCHEMA_VERSION",
     "WORST_FIRST",
+    "AttackResult",
     "AuditResult",
     "CalibrationResult",
     "Column",
@@ -62,6 +64,7 @@ __all__ = [
     "Series",
     "SeriesResult",
     "ShardTask",
+    "SignResult",
     "TaskFailure",
     "TaskGaps",
     "ThreatModel",

@@ -68,7 +68,7 @@ def _copy_notes(intake: Intake, count: int) -> Iterator[str]:
         kept = "count as samples of their own (duplicates: all), so intervals are too narrow and gates err more often"
         yield f"{what} and {kept if intake.copies_kept else 'were left out: each image counts once'}."
     if intake.conflicts:
-        listed = [f"{n} as {one} and {other} (samples {ids})" for one, other, n, ids in intake.conflicts]
+        listed = [f"{n} as {single} and {other} (samples {ids})" for single, other, n, ids in intake.conflicts]
         more = f" and {len(listed) - SHOWN} more pairs" if len(listed) > SHOWN else ""
         yield f"The same image stands under two labels, one of which is wrong: {', '.join(listed[:SHOWN])}{more}."
     if intake.alike:

@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from services.records.asked import ModelSpec
+from services.records.attacks import AttackResult
 from services.records.estimates import Estimate, GapResult, GroupScore, RefutedResult
 from services.records.fairness import FairnessResult, ProjectionResult
 from services.records.intake import Intake
 from services.records.schema import AUDIT_VERSION
 from services.records.series import Series
+from services.records.specs import ModelSpec
 
 
 class Outcome(StrEnum):
@@ -99,6 +100,7 @@ class GateResult:
         outcome: pass, fail or undecided; error when the number is undefined.
         estimate: what was judged.
         reason: a sentence: "lower bound 0.061 clears 0.05".
+        overruled: objections to a pass that the fleet file overrules, by name; the reason has them in words.
     """
 
     text: str
@@ -106,6 +108,7 @@ class GateResult:
     estimate: Estimate
     reason: str
     threshold: Threshold | None = None
+    overruled: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +152,7 @@ class ModelResult:
         outcome, reasons: the verdict and its sentences.
         gates: each gate judged.
         series: one entry a series and grouping.
-        facts: preflight's findings (parameters, clean accuracy on the probe, range of logits, batch difference), and
-            `masking`, the signs of masked gradients that the measures saw.
+        facts: preflight's findings (parameters, clean accuracy on the probe, range of logits, batch difference).
         notes: plain sentences.
         forwards: images that passed through the network in this audit; 0 when all came from the cache.
         seconds: worker time.
@@ -159,6 +161,7 @@ class ModelResult:
         fairness: group metrics of its decisions, one entry an attribute.
         projection: tolerance to latent factors, one entry a mapper.
         generated: each GREAT series on samples of a generative model minus that on the audit's samples.
+        attacks: each attack, whether it was adequate, and what was seen of it.
     """
 
     spec: ModelSpec
@@ -176,6 +179,7 @@ class ModelResult:
     fairness: tuple[FairnessResult, ...] = ()
     projection: tuple[ProjectionResult, ...] = ()
     generated: tuple[GapResult, ...] = ()
+    attacks: tuple[AttackResult, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

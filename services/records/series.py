@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
-from services.records.asked import ThreatModel
+from services.records.specs import ThreatModel
 
 L2_DISTANCE = "L2 distance"
 """Unit of scores that are distances in [0, 1] pixel units."""

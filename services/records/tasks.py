@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeVar
 
-from services.records.asked import ModelSpec, SampleSpec
+from services.records.specs import ModelSpec, SampleSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +15,8 @@ class ShardTask:
     Attributes:
         kind: "preflight" (one batch, start and stop unused), "logits" (forward passes to a logits shard), "derive" (a
             measure over a finished logits shard), "measure" (a measure that runs the network), "calibrate" (per-class
-            sums over temperatures from a logits shard), "picture" (a measure's file for people, to `target`).
+            sums over temperatures from a logits shard), "picture" (a measure's file for people, to `target`), "probe"
+            (cheap attacks on samples that the payload lists), "transfer" (adversarials of other models).
         measure: canonical parameters of the measure (its JSON), or "".
         source: path of the logits shard for "derive" and "calibrate".
         target: path of the Parquet shard to write, or "".
@@ -25,7 +26,7 @@ class ShardTask:
             its numbers would enter the cache as those of this one. "" is not compared.
     """
 
-    kind: Literal["preflight", "logits", "derive", "measure", "calibrate", "picture"]
+    kind: Literal["preflight", "logits", "derive", "measure", "calibrate", "picture", "probe", "transfer"]
     model: ModelSpec
     samples: SampleSpec
     start: int

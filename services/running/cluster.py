@@ -42,7 +42,7 @@ _log = logging.getLogger("classwise.cluster")
 
 
 @dataclass(frozen=True)
-class Ask:
+class WorkerRequest:
     """What is asked of Ray.
 
     Attributes:
@@ -99,8 +99,8 @@ class Pool(Generic[T, R]):
     in_flight: ClassVar[int] = 2
     remedy: ClassVar[str] = REMEDY
 
-    def __init__(self, ask: Ask) -> None:
-        self._ask = ask
+    def __init__(self, request: WorkerRequest) -> None:
+        self._request = request
         self.slots: list[_Slot] = []
         self._own_cluster = False
         self._open = ExitStack()
@@ -151,7 +151,7 @@ class Pool(Generic[T, R]):
             if slot.pending:  # of a run that was closed before its end: these tasks are awaited no more
                 self._replace(index)
         queue: Dispatcher[T] = Dispatcher(tasks, remedy=self.remedy)
-        deadline = time.monotonic() + self._ask.wait_seconds
+        deadline = time.monotonic() + self._request.wait_seconds
         while not queue.finished:
             if self._head is not None:
                 self._head.check()
@@ -162,7 +162,7 @@ class Pool(Generic[T, R]):
                     yield result
             self._levels(queue)
             if any(slot.starting is None for slot in self.slots):
-                deadline = time.monotonic() + self._ask.wait_seconds
+                deadline = time.monotonic() + self._request.wait_seconds
             elif time.monotonic() > deadline:
                 raise ResourceError(self._not_placed())
 
@@ -265,40 +265,40 @@ class Pool(Generic[T, R]):
         self._own_cluster = True  # from here on, so that a start which is interrupted is cleaned up as well
         try:
             with _signals_kept():
-                _init(self._ask.address)
+                _init(self._request.address)
         except Exception as error:  # Ray raises plain Exception, RuntimeError, ConnectionError and its own
-            raise ResourceError(_unreachable(self._ask.address, error)) from error
+            raise ResourceError(_unreachable(self._request.address, error)) from error
 
     def _count(self) -> int:
         """How many actors to place, after comparing what is asked with what the cluster has."""
-        ask, have = self._ask, ray.cluster_resources()
+        request, have = self._request, ray.cluster_resources()
         cpus, gpus = have.get("CPU", 0.0), have.get("GPU", 0.0)
-        each = (ask.gpus or ask.cpus) * ask.gang
-        possible = int((gpus if ask.gpus else cpus) / each) if each else (ask.workers or 1)
-        wanted = ask.workers or min(possible, ask.most or possible)
-        fits_a_node = any(_node_fits(node, ask) for node in ray.nodes() if node["Alive"])
+        each = (request.gpus or request.cpus) * request.gang
+        possible = int((gpus if request.gpus else cpus) / each) if each else (request.workers or 1)
+        wanted = request.workers or min(possible, request.most or possible)
+        fits_a_node = any(_node_fits(node, request) for node in ray.nodes() if node["Alive"])
         if wanted > possible or not possible or not fits_a_node:
-            count = (wanted or 1) * ask.gang
-            need = f"{count} worker{'' if count == 1 else 's'} of {ask.each}"
+            count = (wanted or 1) * request.gang
+            need = f"{count} worker{'' if count == 1 else 's'} of {request.each}"
             remedy = "lower resources.workers, cpus or gpus, or add nodes"
             raise ResourceError(Problem("resources", need, f"a cluster of {cpus:g} CPU and {gpus:g} GPU", remedy))
         return wanted
 
     def _place(self, failed_starts: int = 0) -> _Slot:
-        ask = self._ask
+        request = self._request
         worker, arguments = self._worker()
         remote: Any = ray.remote(worker)
-        cpus, gpus = (0 if ask.gpus else ask.cpus, ask.gpus) if ask.gang == 1 else (0, 0)
+        cpus, gpus = (0 if request.gpus else request.cpus, request.gpus) if request.gang == 1 else (0, 0)
         options: dict[str, Any] = {"num_cpus": cpus, "num_gpus": gpus, "max_restarts": 0}
-        device = "cuda" if ask.gpus else "cpu"
-        actor = remote.options(**options).remote(device, ask.threads or max(1, int(ask.cpus)), *arguments)
+        device = "cuda" if request.gpus else "cpu"
+        actor = remote.options(**options).remote(device, request.threads or max(1, int(request.cpus)), *arguments)
         return _Slot(actor, actor.ready.remote(), failed_starts)
 
     def _not_placed(self) -> Problem:
-        ask, free = self._ask, ray.available_resources()
-        actual = f"{free.get('CPU', 0.0):g} CPU and {free.get('GPU', 0.0):g} GPU free after {ask.wait_seconds:g} s"
+        request, free = self._request, ray.available_resources()
+        actual = f"{free.get('CPU', 0.0):g} CPU and {free.get('GPU', 0.0):g} GPU free after {request.wait_seconds:g} s"
         remedy = "stop what holds them, or raise resources.wait_seconds"
-        return Problem("resources", f"room for a worker of {ask.each}", actual, remedy)
+        return Problem("resources", f"room for a worker of {request.each}", actual, remedy)
 
     def _close(self) -> None:
         slots, self.slots = self.slots, []
@@ -322,7 +322,7 @@ class RayRunner(Pool[ShardTask, Receipt]):
     """Audits: each actor is a `services.running.workers.Worker` that does shards."""
 
     def _worker(self) -> tuple[type, tuple[Any, ...]]:
-        return Worker, (self._ask.factories, self._ask.log, self._ask.environment)
+        return Worker, (self._request.factories, self._request.log, self._request.environment)
 
     def _redone(self, task: ShardTask) -> None:
         counters.shard_ended(task, "redone")
@@ -364,9 +364,9 @@ def _message(error: Exception) -> str:
     return " ".join(str(error).split())[-500:] or type(error).__name__
 
 
-def _node_fits(node: dict[str, Any], ask: Ask) -> bool:
+def _node_fits(node: dict[str, Any], request: WorkerRequest) -> bool:
     have = node["Resources"]
-    return bool(have.get("GPU", 0.0) >= ask.gpus and (ask.gpus or have.get("CPU", 0.0) >= ask.cpus))
+    return bool(have.get("GPU", 0.0) >= request.gpus and (request.gpus or have.get("CPU", 0.0) >= request.cpus))
 
 
 def _unreachable(address: str | None, error: Exception) -> Problem:

@@ -16,7 +16,7 @@ import ray
 
 from services.errors import ClasswiseError, Problem, ResourceError, WorkerError
 from services.records.trials import EpochDone, TrialDone, TrialTask
-from services.running.cluster import Ask, Pool
+from services.running.cluster import Pool, WorkerRequest
 from services.storage import files
 from services.training.data.sets import TrainingSet
 from services.training.trial import Event, TrialWorker, as_trial_error
@@ -31,18 +31,18 @@ class RaySweep(Pool[TrialTask, Event]):
     in_flight: ClassVar[int] = 1
     remedy: ClassVar[str] = "look for the out-of-memory killer; lower recipe.batch or resources.trials"
 
-    def __init__(self, ask: Ask, sets: Mapping[str, TrainingSet]) -> None:
-        super().__init__(ask)
+    def __init__(self, request: WorkerRequest, sets: Mapping[str, TrainingSet]) -> None:
+        super().__init__(request)
         self._sets, self.data_refs = sets, dict[str, Any]()
 
     def _worker(self) -> tuple[type, tuple[Any, ...]]:
-        return (TrialWorker, ()) if self._ask.gang == 1 else (Conductor, (self._ask,))
+        return (TrialWorker, ()) if self._request.gang == 1 else (Conductor, (self._request,))
 
     def _send(self, actor: Any, task: TrialTask) -> Any:
         if task.data not in self.data_refs:
             self.data_refs[task.data] = ray.put(self._sets[task.data])
         ref = self.data_refs[task.data]
-        return actor.run.options(num_returns="streaming").remote(task, ref if self._ask.gang == 1 else [ref])
+        return actor.run.options(num_returns="streaming").remote(task, ref if self._request.gang == 1 else [ref])
 
     def _take(self, ref: Any) -> tuple[Event, Literal["begun", "advanced", "done"]]:
         event: Event = ray.get(next(ref))
@@ -56,11 +56,11 @@ class Conductor:
 
     Args:
         device, threads: of each worker.
-        ask: what each worker holds, and how long to wait for all of them.
+        request: what each worker holds, and how long to wait for all of them.
     """
 
-    def __init__(self, device: str, threads: int, ask: Ask) -> None:
-        self._threads, self._ask = threads, ask
+    def __init__(self, device: str, threads: int, request: WorkerRequest) -> None:
+        self._threads, self._request = threads, request
 
     def ready(self) -> str:
         """Nothing to start."""
@@ -106,17 +106,17 @@ class Conductor:
             faults.append(error)
 
     def _trainer(self, task: TrialTask, data: list[Any], mailbox: Any) -> Any:
-        os.environ["RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S"] = str(self._ask.wait_seconds)
+        os.environ["RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S"] = str(self._request.wait_seconds)
         from ray.train import FailureConfig, RunConfig, ScalingConfig
         from ray.train.torch import TorchTrainer
 
-        ask = self._ask
-        held = {"CPU": 0, "GPU": ask.gpus} if ask.gpus else {"CPU": ask.cpus}
+        request = self._request
+        held = {"CPU": 0, "GPU": request.gpus} if request.gpus else {"CPU": request.cpus}
         config = {"task": task, "data": data, "mailbox": mailbox, "threads": self._threads}
         return TorchTrainer(
             _share_of_trial,
             train_loop_config=config,
-            scaling_config=ScalingConfig(num_workers=ask.gang, use_gpu=ask.gpus > 0, resources_per_worker=held),
+            scaling_config=ScalingConfig(num_workers=request.gang, use_gpu=request.gpus > 0, resources_per_worker=held),
             run_config=RunConfig(
                 name=RUN,
                 storage_path=task.folder,
@@ -130,9 +130,9 @@ class Conductor:
 
         if isinstance(error, WorkerGroupError):
             os._exit(1)
-        ask, actual = self._ask, " ".join(str(error).split())[-300:]
+        request, actual = self._request, " ".join(str(error).split())[-300:]
         if isinstance(error, ControllerError):
-            wanted = f"room for {ask.gang} workers of {ask.each} within {ask.wait_seconds:g} s"
+            wanted = f"room for {request.gang} workers of {request.each} within {request.wait_seconds:g} s"
             remedy = "stop what holds them, or raise resources.wait_seconds"
             raise ResourceError(Problem(task.title, wanted, actual, remedy)) from error
         raise WorkerError(Problem(task.title, "Ray Train to run the trial", actual)) from error

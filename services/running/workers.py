@@ -20,6 +20,7 @@ from services.devices import is_out_of_memory, release, started
 from services.errors import ClasswiseError, Problem, ResourceError, SourceError, WorkerError, raised_at
 from services.measures.base import Columns, Measure, RunContext, Scorer
 from services.measures.catalogue import measure_from
+from services.measures.guard import from_json
 from services.records import ModelSpec, Receipt, SampleSpec, ShardTask, digest_of
 from services.running.readahead import ReadAhead
 from services.storage import files
@@ -174,6 +175,45 @@ class Worker:
         files.write_bytes(task.target, measure.picture(self._counted(loaded), self._context(samples)))
         return {}, {}
 
+    def _probe(self, task: ShardTask) -> tuple[dict[str, Any], dict[str, Any]]:
+        import torch
+
+        from services.measures.attacks.probing import Probed, probe
+
+        samples, loaded, payload = self._open(task.samples), self._same_model(task), json.loads(task.payload)
+        guard, plan = from_json(payload)
+        network, rows, stands = self._counted(loaded), np.array(payload["rows"]), np.array(payload["stands"])
+        ids, labels = samples.ids[rows], samples.labels[rows]
+
+        def look(start: int, stop: int) -> Columns:
+            pixels = np.concatenate([samples.images(row, row + 1) for row in rows[start:stop].tolist()])
+            images, targets = (torch.from_numpy(part).to(self._device) for part in (pixels, labels[start:stop]))
+            probed = Probed(network, images, targets, ids[start:stop], guard, task.seed)
+            left = torch.from_numpy(stands[start:stop] > 0).to(self._device)
+            return probe(probed, plan, left, gradients=payload["gradients"])
+
+        columns = self._in_batches(task, look)
+        write_shard(task.target, {"id": ids, "label": labels, "stands": stands, **columns})
+        return {}, {}
+
+    def _transfer(self, task: ShardTask) -> tuple[dict[str, Any], dict[str, Any]]:
+        import torch
+
+        from services.measures.attacks.probing import transferred
+
+        samples, network = self._open(task.samples), self._counted(self._same_model(task))
+        donors = [(read_shard(path), radius) for path, radius in json.loads(task.payload)["donors"]]
+        points = np.concatenate([shard["points"] for shard, _ in donors]).reshape(-1, *samples.shape)
+        ids, labels = (np.concatenate([shard[name] for shard, _ in donors]) for name in ("id", "label"))
+        radii = np.concatenate([np.full(len(shard["id"]), radius) for shard, radius in donors])
+
+        def attempt(start: int, stop: int) -> Columns:
+            images, targets = (torch.from_numpy(part[start:stop]).to(self._device) for part in (points, labels))
+            return {"broken": transferred(network, images, targets)}
+
+        write_shard(task.target, {"id": ids, "radius": radii, **self._in_batches(task, attempt)})
+        return {}, {}
+
     # --- what they share -----------------------------------------------------------------------------------------
 
     def _start(self) -> str:
@@ -290,6 +330,8 @@ _KINDS: dict[str, Callable[[Worker, ShardTask], tuple[dict[str, Any], dict[str, 
     "measure": Worker._measure,
     "calibrate": Worker._calibrate,
     "picture": Worker._picture,
+    "probe": Worker._probe,
+    "transfer": Worker._transfer,
 }
 
 

@@ -137,3 +137,11 @@ def test_every_example_is_valid_and_listed(example: Path) -> None:
         model = {"name": "trained", "uri": "factory:services.training.architectures:small_cnn"}
         validate_fleet({**load_template(example).data, "models": [model]}, source=example.name)
     assert f"`{example.name}`" in (ROOT / "deploy" / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_tests_that_hold_an_interpretation_exist() -> None:
+    named = set(re.findall(r"`(test_\w+)`", text_of("interpretation.md")))
+    written = {
+        name for path in (ROOT / "tests").rglob("test_*.py") for name in re.findall(r"def (test_\w+)", path.read_text())
+    }
+    assert len(named) > 40 and named <= written

@@ -51,9 +51,9 @@ def reading_order(entries: Iterable[Entry], gates: Iterable[Sequence[GateResult]
     return sorted(first, key=lambda lens: (lens not in decided, *_rank(first[lens], sound=lens not in unsound)))
 
 
-def inadequate(model: ModelResult) -> set[str]:
-    """Keys of the series whose attacks showed signs of failing."""
-    return {str(row["series"]) for row in model.facts.get("masking", ()) if isinstance(row, dict) and "series" in row}
+def inadequate(model: ModelResult, key: str) -> bool:
+    """Whether the series is of an attack that was inadequate on the model, so that its numbers are no evidence."""
+    return any(key in attack.series and attack.adequacy == "inadequate" for attack in model.attacks)
 
 
 def is_refuted(share: Estimate | None) -> bool:

@@ -8,12 +8,13 @@ audits of 20 models and 100 classes it is 29 MB and a second to read; their bund
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pydantic import TypeAdapter, ValidationError
 
 from services.records import (
     SCHEMA_VERSION,
+    AttackResult,
     AuditResult,
     Estimate,
     Evidence,
@@ -98,6 +99,7 @@ class ModelOverview:
         table: file name of the Parquet table of its groups.
         notes: those of no series.
         gaps: of the attributes that its decisions were judged by.
+        attacks: whether each was adequate, without the signs that do not show.
     """
 
     name: str
@@ -110,6 +112,7 @@ class ModelOverview:
     series: tuple[SeriesOverview, ...]
     notes: tuple[str, ...] = ()
     gaps: tuple[AttributeGap, ...] = ()
+    attacks: tuple[AttackResult, ...] = ()
 
     def find(self, name: str) -> SeriesOverview | None:
         """The series under that lens."""
@@ -217,6 +220,9 @@ def _model(model: ModelResult, table: str) -> ModelOverview:
             AttributeGap(result.grouping, metric, result.worst_task.get(metric, ""), gap)
             for result in model.fairness
             for metric, gap in result.worst.items()
+        ),
+        attacks=tuple(
+            replace(attack, signs=tuple(sign for sign in attack.signs if sign.shown)) for attack in model.attacks
         ),
     )
 

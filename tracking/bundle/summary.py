@@ -34,7 +34,7 @@ def model_lenses(model: ModelResult) -> list[str]:
 def is_sound(model: ModelResult, result: SeriesResult) -> bool:
     """Whether conclusions may rest on a series: no claim that attacks refuted, and no inadequate attack."""
     tested = refuted(model, lens(result))
-    return result.series.key not in inadequate(model) and not (tested is not None and is_refuted(tested.overall))
+    return not inadequate(model, result.series.key) and not (tested is not None and is_refuted(tested.overall))
 
 
 def _entries(model: ModelResult) -> Iterator[Entry]:

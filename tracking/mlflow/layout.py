@@ -203,6 +203,10 @@ def _tags(audit: AuditResult, index: int, undefined: list[tuple[str, str]]) -> d
         **{f"{MODEL_TAG}{key}": value for key, value in model.spec.tags},
         **series_tags(model),
     }
+    if model.attacks:
+        tags["classwise.adequacy"] = "\n".join(f"{attack.name}: {attack.adequacy}" for attack in model.attacks)
+    if overruled := [f"{gate.text}: {', '.join(gate.overruled)}" for gate in model.gates if gate.overruled]:
+        tags["classwise.overruled"] = "\n".join(overruled)
     if undefined:
         tags["classwise.undefined"] = "\n".join(f"{key}: {reason}" for key, reason in undefined)
     if keys := model.facts.get("checkpoint_keys"):

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from services.records import AuditResult, Estimate, GroupScore, ModelResult, Outcome, RefutedResult, SeriesResult
+from services.records import (
+    AttackResult,
+    AuditResult,
+    Estimate,
+    GroupScore,
+    ModelResult,
+    Outcome,
+    RefutedResult,
+    SeriesResult,
+)
 from tracking.bundle.summary import METRICS, find, lenses, refuted, tied
 from tracking.bundle.tables import finite
 from tracking.bundle.words import gate_words, interval, model_words, number, share_words
@@ -68,12 +77,25 @@ def _card(model: ModelResult, result: SeriesResult | None, tested: RefutedResult
         "why": _why(model),
         "words": model_words(model),
         "gates": [(gate.text, gate.outcome.value, gate.reason) for gate in model.gates],
+        "attacks": attack_rows(model),
         "threat": f"{threat.norm} {threat.epsilon:.4g}" if threat else "not declared",
         "digest": model.digest[:12],
         "worst": tied(result.worst, len(result.worst)) if result else "",
         "cells": {metric: _cell(result.metric(metric)) if result else _BLANK for metric in METRICS},
         "refuted": _share(tested),
     }
+
+
+def attack_rows(model: ModelResult) -> list[tuple[str, str, str]]:
+    """Each attack on a model: its name, whether it was adequate, and what was seen."""
+    return [(attack.name, attack.adequacy, _seen(attack)) for attack in model.attacks]
+
+
+def _seen(attack: AttackResult) -> str:
+    if attack.reasons:
+        return " ".join(sign.sentence for sign in attack.signs if sign.shown) or "; ".join(attack.reasons)
+    probe = f", {attack.probed} samples probed" if attack.probed else ""
+    return f"none of {len(attack.signs)} signs of a failing attack{probe}"
 
 
 def _share(tested: RefutedResult | None) -> dict[str, Any]:

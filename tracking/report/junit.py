@@ -62,6 +62,10 @@ def _suite(model: ModelResult, result: AuditResult) -> ET.Element:
         text = RAN if model.outcome is Outcome.ERROR else "verdict"
         gates.append(GateResult(text, model.outcome, Estimate(None), reason))
     suite = ET.Element("testsuite", name=_legal(model.spec.name), timestamp=_legal(result.started[:19]))
+    if model.attacks:
+        known = ET.SubElement(suite, "properties")
+        for attack in model.attacks:
+            ET.SubElement(known, "property", name=_legal(f"adequacy {attack.name}"), value=attack.adequacy)
     suite.extend(_case(model, gate) for gate in gates)
     suite.set("tests", str(len(gates)))
     suite.set("failures", str(sum(gate.outcome in {Outcome.FAIL, Outcome.UNDECIDED} for gate in gates)))
@@ -76,6 +80,8 @@ def _case(model: ModelResult, gate: GateResult) -> ET.Element:
         tag = "error" if gate.outcome is Outcome.ERROR else "failure"
         fault = ET.SubElement(case, tag, type=gate.outcome.value, message=_legal(gate.reason))
         fault.text = _legal("\n".join([gate.reason, *model.reasons]))
+    elif gate.overruled:
+        ET.SubElement(case, "system-out").text = _legal(gate.reason)
     return case
 
 

@@ -1,8 +1,8 @@
 """The verdict as SARIF 2.1.0, which code hosts show at the line of the fleet file that decided it.
 
 A rule is a kind of gate, or "worse than the accepted audit"; a result is a gate that did not pass on one model, a model
-that could not be judged, a class that is worse, or a series that could not be compared. Levels: error for fail, error
-and worse; warning for undecided; note for what could not be compared.
+that could not be judged, an attack that was inadequate, a class that is worse, or a series that could not be compared.
+Levels: error for fail, error and worse; warning for undecided and inadequate; note for what could not be compared.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ RULES = {
     "gate/at_least": "A lower bound must be at least a threshold.",
     "gate/at_most": "An upper bound must be at most a threshold.",
     "gate/not_worse_than": "A model must not be worse than in an earlier audit, on the same samples.",
+    "gate/overruled": "An objection to a pass is overruled in the fleet file.",
     "model/error": "Every model must be judged.",
+    "attack/inadequate": "An attack that could not move shows nothing of robustness.",
     "audit/error": "The audit must come to a verdict.",
     "change/worse": "A class or a model is worse than in the accepted audit, after correction for all comparisons.",
     "change/not_comparable": "A series could not be compared with the accepted audit.",
@@ -115,14 +117,21 @@ def _gates(result: AuditResult, target: SarifTarget) -> Iterator[dict[str, Any]]
         for index, gate in enumerate(model.gates):
             if gate.outcome is not Outcome.PASS:
                 kind = _kind(gates[index] if index < len(gates) else {})
-                yield _gate(kind, index, place, model, gate, target)
+                yield _gate(kind, LEVELS[gate.outcome], index, place, model, gate, target)
+            elif gate.overruled:
+                yield _gate("gate/overruled", "note", index, place, model, gate, target)
+        for attack in model.attacks:
+            if attack.adequacy == "inadequate":
+                text = f"{model.spec.name}: {'; '.join(attack.reasons)}"
+                keys = (model.spec.name, *attack.series)
+                yield _result("attack/inadequate", "warning", text, keys, target, ("models", place))
 
 
 def _gate(
-    kind: str, index: int, place: int, model: ModelResult, gate: GateResult, target: SarifTarget
+    kind: str, level: str, index: int, place: int, model: ModelResult, gate: GateResult, target: SarifTarget
 ) -> dict[str, Any]:
     text = f"{model.spec.name}: {gate.text}: {gate.outcome.value}, {gate.reason}"
-    entry = _result(kind, LEVELS[gate.outcome], text, (model.spec.name, gate.text), target, ("gates", index))
+    entry = _result(kind, level, text, (model.spec.name, gate.text), target, ("gates", index))
     entry["relatedLocations"] = [{**_location(target, ("models", place)), "message": {"text": "the model"}}]
     return entry
 

@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from services.records import AuditResult, ModelResult, Outcome, SeriesResult
+from tracking.bundle.headline import inadequate
 from tracking.bundle.summary import find, lenses, tied
 from tracking.bundle.words import advice_words, fleet_words, verdict_words
 from tracking.names import shorten
@@ -17,6 +18,8 @@ LEGEND = (
     "score: mean over all samples. worst: the class with the smallest mean, that mean, and low, its lower confidence "
     "limit. RDI (gap): best minus worst class. NRGC (Gini): inequality relative to the mean, 0 is equal."
 )
+NO_EVIDENCE = "!"
+NO_EVIDENCE_LEGEND = f"{NO_EVIDENCE}: by an attack that was inadequate on this model: no evidence of robustness."
 MOST_MODELS = 100
 WIDTH = 80
 HEADS = ("model", "verdict", "measure", "score", "worst", "mean", "low", "RDI", "NRGC")
@@ -58,6 +61,8 @@ def verdict_table(result: AuditResult, width: int = WIDTH) -> Table:
 def verdict_text(result: AuditResult, width: int = WIDTH) -> RenderableType:
     """The table with the explanation and the reasons of what did not pass under it."""
     lines = [Text(LEGEND, style="dim")]
+    if any(attack.adequacy == "inadequate" for model in result.models for attack in model.attacks):
+        lines.append(Text(NO_EVIDENCE_LEGEND, STYLES[Outcome.UNDECIDED]))
     for model in [model for model in result.models if model.outcome is not Outcome.PASS][:20]:
         reasons = "; ".join(model.reasons) or "no reason given"
         lines.append(Text(f"{shorten(model.spec.name, 40)} {model.outcome.value}: {reasons}", STYLES[model.outcome]))
@@ -80,7 +85,10 @@ def _rows(model: ModelResult, names: list[str]) -> list[list[str]]:
     measured = sorted(shown, key=lambda result: order.index(result.series.key))
     if not measured:
         return [[*head, *[""] * 7]]
-    return [[*(("", "") if place else head), _label(shown), *_numbers(shown)] for place, shown in enumerate(measured)]
+    return [
+        [*(("", "") if place else head), _label(result), *_numbers(result, marked=inadequate(model, result.series.key))]
+        for place, result in enumerate(measured)
+    ]
 
 
 def _label(result: SeriesResult) -> str:
@@ -97,10 +105,11 @@ def _limits(rows: list[list[str]], width: int) -> tuple[int, int]:
     return model, max(LEAST[1], min(measure, room - model))
 
 
-def _numbers(result: SeriesResult) -> list[str]:
+def _numbers(result: SeriesResult, *, marked: bool) -> list[str]:
     low = None if result.wcr.low is None else max(0.0, result.wcr.low)
     limit = "–" if low is None else _decimals(low)
-    cells = [_decimals(result.aggregate.value), _worst(result), _decimals(result.wcr.value), limit]
+    score = _decimals(result.aggregate.value) + NO_EVIDENCE * marked
+    cells = [score, _worst(result), _decimals(result.wcr.value), limit]
     return [*cells, _decimals(result.metric("rdi").value), _decimals(result.metric("nrgc").value)]
 
 

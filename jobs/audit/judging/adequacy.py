@@ -1,94 +1,137 @@
-"""Signs of masked gradients in whatever series an audit of a model has.
+"""What an audit saw of each attack on a model: in whatever series it has, and in the attack's probe.
 
-An attack is held against random noise and a black box in the same ball, against itself with fewer steps, and against a
-ball that holds any image. That AutoAttack breaks more than PGD is normal and no sign.
+An attack is held against random noise and a black box in the same ball, against itself with fewer steps and with
+another loss, and against a ball that holds any image. That AutoAttack breaks more than PGD is normal and no sign.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from jobs.audit.plan import ModelPlan
+from jobs.audit.probes import ProbeSeen
 from services.measures.base import Measure
-from services.numerics.adequacy import AttackObservations
-from services.numerics.masking import Finding, Observations, find_masking
-from services.records import Evidence, Series, ThreatModel
+from services.numerics.adequacy import DELTA, AttackObservations, Sign, SignCount, adequacy, adjusted
+from services.numerics.signs import paired_count, rate_count
+from services.records import AttackResult, Evidence, Series, SignResult, ThreatModel
 from tracking.bundle.scores import Scores, beside
 
 SAME_RADIUS = 5e-6
 """Radii that agree in five decimals are those of one ball."""
 GREY = 0.5
 """A Linf ball of this radius around any image holds the grey image."""
-
-SeriesFinding = tuple[str, Finding]
-"""Series key of the attack under scrutiny, and what was seen."""
+GRADIENTS = {Sign.ZERO_GRADIENT, Sign.UNPREDICTIVE}
 
 
-def masking_findings(item: ModelPlan, scores: Scores) -> tuple[SeriesFinding, ...]:
-    """All signs for one model; empty when nothing was attacked or nothing shows."""
+def observed_attacks(
+    item: ModelPlan, scores: Scores, probes: Mapping[str, ProbeSeen], delta: float = DELTA
+) -> tuple[AttackObservations, ...]:
+    """What was seen of each attack on a model: the counts of all signs, of the series that it has and of its probe."""
     measures = [table.measure for table in item.tables if table.measure is not None]
-    return tuple((key, finding) for key, each in _observations(measures, scores) for finding in find_masking(each))
+    return tuple(
+        _observed(table.measure, measures, scores, probes.get(table.key), delta)
+        for table in item.tables
+        if table.measure is not None and table.measure.series()[0].attack
+    )
 
 
-def observed_attacks(item: ModelPlan, scores: Scores, signs: Sequence[SeriesFinding]) -> tuple[AttackObservations, ...]:
-    """What was seen of each attack on a model: whether its gradients were looked at, and the signs in its series."""
-    measures = [table.measure for table in item.tables if table.measure is not None]
-    return tuple(_observed(measure, scores, signs) for measure in measures if measure.series()[0].attack)
+def attack_results(
+    attacks: Sequence[AttackObservations], item: ModelPlan, probes: Mapping[str, ProbeSeen]
+) -> tuple[AttackResult, ...]:
+    """The record of each attack, in the order of `observed_attacks`."""
+    tables = [table for table in item.tables if table.measure is not None and table.measure.series()[0].attack]
+    return tuple(_result(each, probes.get(table.key)) for each, table in zip(attacks, tables, strict=True))
 
 
-def _observed(measure: Measure, scores: Scores, signs: Sequence[SeriesFinding]) -> AttackObservations:
-    keys = tuple(series.key for series in measure.series())
-    zeros, correct = scores.get(beside(keys[0], "zero_gradient")), scores.get(beside(keys[0], "correct"))
-    looked = measure.gradients and zeros is not None and correct is not None and bool((correct > 0).any())
-    return AttackObservations(measure.name, keys, looked, tuple(finding for key, finding in signs if key in keys))
+def attack_notes(results: Sequence[AttackResult]) -> tuple[str, ...]:
+    """A sentence for each attack whose numbers are no evidence, and why."""
+    return tuple(
+        f"{result.name} was inadequate on this model, so its numbers are no evidence of robustness. "
+        + " ".join(sign.sentence for sign in result.signs if sign.shown)
+        for result in results
+        if result.adequacy == "inadequate"
+    )
 
 
-def masking_notes(findings: Sequence[SeriesFinding]) -> tuple[str, ...]:
-    """A sentence a finding."""
-    return tuple(f"{key}: {finding.sentence}" for key, finding in findings)
+def _result(attack: AttackObservations, probe: ProbeSeen | None) -> AttackResult:
+    shown = {finding.count for finding in attack.findings}
+    judged = adequacy([attack])
+    return AttackResult(
+        attack.attack,
+        attack.series,
+        judged.adequacy.value,
+        judged.reasons,
+        tuple(
+            SignResult(
+                count.sign.value,
+                count.against,
+                count.favour if count.paired else None,
+                count.counted,
+                count.probe,
+                p_value,
+                count in shown,
+                count.sentence,
+            )
+            for count, p_value in adjusted(attack.counts)
+        ),
+        probe.samples if probe is not None else 0,
+    )
 
 
-def masking_facts(findings: Sequence[SeriesFinding]) -> dict[str, Any]:
-    """The findings as a fact of the model; empty when there are none."""
-    rows = [{"series": key, "sign": f.sign.value, "samples": f.samples, "share": f.share} for key, f in findings]
-    return {"masking": rows} if rows else {}
-
-
-def _observations(measures: Sequence[Measure], scores: Scores) -> Iterator[tuple[str, Observations]]:
-    for measure in measures:
-        first = measure.series()[0]
-        if not (first.attack and measure.gradients):
-            continue
-        if first.binary:
-            yield from _of_attack(measure, measures, scores)
-        else:
-            correct = scores[beside(first.key, "correct")]
-            zeros = scores.get(beside(first.key, "zero_gradient"))
-            yield first.key, Observations(correct, np.zeros(len(correct)), zeros)
-
-
-def _of_attack(measure: Measure, measures: Sequence[Measure], scores: Scores) -> Iterator[tuple[str, Observations]]:
-    """One row of observations a radius; the share of zero gradients, which all radii have in common, in the first."""
+def _observed(
+    measure: Measure, measures: Sequence[Measure], scores: Scores, probe: ProbeSeen | None, delta: float
+) -> AttackObservations:
     listed = measure.series()
-    first = listed[0].key
-    for series in listed:
-        yield (
-            series.key,
-            Observations(
-                correct=scores[beside(first, "correct")],
-                attack=scores[series.key],
-                zero_gradient=scores.get(beside(first, "zero_gradient")) if series.key == first else None,
-                noise=_least(series, [m for m in measures if _is_noise(m.series()[0])], scores),
-                black_box=_least(series, [m for m in measures if m.series()[0].attack and not m.gradients], scores),
-                shorter=_least(series, [m for m in measures if _shorter(m, measure)], scores),
-                unbounded=scores[series.key] if _holds_grey(series.threat) else None,
-            ),
-        )
+    whole = tuple(_whole(measure, measures, scores))
+    free = {count.sign for count in whole} & {Sign.ZERO_GRADIENT}  # on all samples: once is enough
+    probed = probe.counts if probe is not None else ()
+    counts = (*whole, *(count for count in probed if count.sign not in free))
+    looked = any(count.sign in GRADIENTS and count.counted for count in counts)
+    return AttackObservations(
+        listed[0].label, tuple(series.key for series in listed), bool(measure.ascents) and looked, counts, delta
+    )
+
+
+# --- signs in the series of the audit -------------------------------------------------------------------------------
+
+
+def _whole(measure: Measure, measures: Sequence[Measure], scores: Scores) -> Iterator[SignCount]:
+    """The signs that cost nothing, on all samples."""
+    first = measure.series()[0]
+    correct = scores[beside(first.key, "correct")]
+    if measure.ascents and (zeros := scores.get(beside(first.key, "zero_gradient"))) is not None:
+        yield rate_count(Sign.ZERO_GRADIENT, correct, zeros >= 0.5)
+    if not first.binary:
+        yield rate_count(Sign.CENSORED, correct, scores[beside(first.key, "censored")])
+        return
+    if measure.name == "autoattack" and (codes := scores.get(beside(first.key, "broken_by"))) is not None:
+        column = measure.column("broken_by")
+        yield rate_count(Sign.SQUARE_GAIN, correct, codes == column.names.index("square") + column.first)
+    for series in measure.series():
+        yield from _within(series, measure, measures, scores, correct)
+
+
+def _within(
+    series: Series, measure: Measure, measures: Sequence[Measure], scores: Scores, correct: NDArray[Any]
+) -> Iterator[SignCount]:
+    """The signs of one ball."""
+    black_boxes = [other for other in measures if other.series()[0].attack and not other.ascents]
+    weaker = {
+        Sign.NOISE: [other for other in measures if _is_noise(other.series()[0])],
+        Sign.BLACK_BOX: black_boxes if measure.ascents else [],
+        Sign.SHORTER: [other for other in measures if _shorter(other, measure)],
+        Sign.OTHER_LOSS: [other for other in measures if _other_loss(other, measure)],
+    }
+    for sign, others in weaker.items():
+        if (survival := _least(series, others, scores)) is not None:
+            yield paired_count(sign, correct, scores[series.key], survival)
+    if _holds_grey(series.threat):
+        yield rate_count(Sign.UNBOUNDED, correct, scores[series.key])
 
 
 def _is_noise(series: Series) -> bool:
@@ -106,10 +149,10 @@ def _least(attacked: Series, measures: Sequence[Measure], scores: Scores) -> NDA
     return _smallest([scores[series.key] for series in listed if _same_ball(series.threat, attacked.threat)])
 
 
-def _same_ball(first: ThreatModel | None, second: ThreatModel | None) -> bool:
-    if first is None or second is None or first.norm != second.norm:
+def _same_ball(one: ThreatModel | None, other: ThreatModel | None) -> bool:
+    if one is None or other is None or one.norm != other.norm:
         return False
-    return math.isclose(first.epsilon, second.epsilon, abs_tol=SAME_RADIUS)
+    return math.isclose(one.epsilon, other.epsilon, abs_tol=SAME_RADIUS)
 
 
 def _shorter(measure: Measure, than: Measure) -> bool:
@@ -119,6 +162,16 @@ def _shorter(measure: Measure, than: Measure) -> bool:
     mine, others = ({**each.model_dump(exclude=set(each.listing) | {"step_size"})} for each in (measure, than))
     fewer = mine.pop("steps") < others.pop("steps")
     return fewer and mine.pop("restarts", 1) <= others.pop("restarts", 1) and mine == others
+
+
+def _other_loss(measure: Measure, than: Measure) -> bool:
+    """Whether a measure descends as the other does, in as many steps from as many starts at most, on another loss."""
+    mine, others = (each.model_dump(exclude={*each.listing, "name", "loss"}) for each in (measure, than))
+    if not (measure.ascents and than.ascents) or {*mine} != {*others} or set(measure.ascents) & set(than.ascents):
+        return False
+    most = ("steps", "restarts")
+    fewer = all(mine.pop(name, 1) <= others.pop(name, 1) for name in most)
+    return fewer and mine == others
 
 
 def _smallest(columns: Sequence[NDArray[Any]]) -> NDArray[Any] | None:

@@ -183,7 +183,7 @@ def _attack_notes(models: Sequence[ModelResult]) -> Iterator[str]:
     """Whether GREAT ranks the models as each attack does, at the radius that separates them best."""
     series = _all_series(models)
     for great, against in _against_attacks(models).items():
-        for key in _telling(list(against), models):
+        for key in _most_separating(list(against), models):
             score, clean = against[key]["score"], against[key]["clean"]
             if score is None:
                 continue
@@ -194,7 +194,7 @@ def _attack_notes(models: Sequence[ModelResult]) -> Iterator[str]:
             yield f"{great} ranks these {len(models)} models {alike} {what}: Spearman {score:.2f}{beside}."
 
 
-def _telling(keys: Sequence[str], models: Sequence[ModelResult]) -> list[str]:
+def _most_separating(keys: Sequence[str], models: Sequence[ModelResult]) -> list[str]:
     """Of each attack the key whose aggregates differ most between the models."""
     series = _all_series(models)
     widest: dict[str, tuple[float, str]] = {}

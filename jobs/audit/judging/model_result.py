@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from jobs.audit.judging.adequacy import masking_facts, masking_findings, masking_notes, observed_attacks
+from jobs.audit.judging.adequacy import attack_notes, attack_results, observed_attacks
 from jobs.audit.judging.assemble import Grouping, series_results
 from jobs.audit.judging.attributes import fairness_results, projection_results
 from jobs.audit.judging.gates import worst
 from jobs.audit.judging.refutation import refuted_results
 from jobs.audit.judging.verdict import Case, gate_result
 from jobs.audit.plan import Context, ModelPlan, picture_path
+from jobs.audit.probes import ProbeSeen
 from jobs.audit.scores import read_scores
 from jobs.comparison.compare import Kept
 from jobs.fleetfile.reading import Fleet
@@ -39,6 +40,7 @@ class Judge:
     groupings: tuple[Grouping, ...]
     earlier: dict[str, Kept | None]
     folder: str
+    probes: dict[str, ProbeSeen] = field(default_factory=dict)
 
 
 def model_result(item: ModelPlan, index: int, judge_with: Judge) -> ModelResult:
@@ -52,14 +54,15 @@ def model_result(item: ModelPlan, index: int, judge_with: Judge) -> ModelResult:
         for result in series_results(item, scores, judge_with.groupings, config)
     )
     fairness = fairness_results(scores, judge_with.groupings, judge_with.samples.classes, config.intervals.delta)
-    masking = masking_findings(item, scores)
+    observed = observed_attacks(item, scores, judge_with.probes, config.intervals.delta)
+    attacks = attack_results(observed, item, judge_with.probes)
     case = Case(
         item,
         scores,
         series,
         refuted,
         fairness,
-        observed_attacks(item, scores, masking),
+        observed,
         judge_with.groupings,
         judge_with.samples,
         judge_with.earlier,
@@ -75,8 +78,8 @@ def model_result(item: ModelPlan, index: int, judge_with: Judge) -> ModelResult:
         reasons=tuple(_reasons(gates)),
         gates=gates,
         series=series,
-        facts=masking_facts(masking),
-        notes=tuple(dict.fromkeys((*notes, *masking_notes(masking)))),
+        notes=tuple(dict.fromkeys((*notes, *attack_notes(attacks)))),
+        attacks=attacks,
         refuted=refuted,
         fairness=fairness,
         projection=projection_results(item, scores, judge_with.groupings, config),
@@ -119,5 +122,6 @@ def _reasons(gates: tuple[GateResult, ...]) -> list[str]:
         return ["no gates were set: measured, not judged"]
     deciding = worst(gate.outcome for gate in gates)
     if deciding is Outcome.PASS:
-        return [f"all {len(gates)} gates passed" if len(gates) > 1 else f"{gates[0].text}: {gates[0].reason}"]
+        whole = [f"all {len(gates)} gates passed" if len(gates) > 1 else f"{gates[0].text}: {gates[0].reason}"]
+        return [*whole, *(f"{gate.text}: {gate.reason}" for gate in gates if gate.overruled and len(gates) > 1)]
     return [f"{gate.text}: {gate.reason}" for gate in gates if gate.outcome is not Outcome.PASS]

@@ -9,6 +9,7 @@ import numpy as np
 
 from jobs.audit.judging.assemble import Grouping, extras_of, over_all_samples, series_result
 from jobs.audit.judging.attributes import gate_estimate, gate_missing
+from jobs.audit.judging.evidence import objections, of_refuted_share, weighed, worded
 from jobs.audit.judging.gates import judge
 from jobs.audit.judging.refutation import possible_share
 from jobs.audit.plan import ModelPlan
@@ -19,7 +20,7 @@ from jobs.fleetfile.tree import FleetConfig, GateConfig, gate_text
 from services.loading.protocols import Samples
 from services.measures.base import Measure
 from services.metrics import METRICS, Unknown
-from services.numerics.adequacy import Adequacy, AttackObservations, adequacy
+from services.numerics.adequacy import AttackObservations
 from services.numerics.intervals.metrics import widened
 from services.records import (
     Estimate,
@@ -64,14 +65,20 @@ def gate_result(gate: GateConfig, case: Case, config: FleetConfig) -> GateResult
         return _refuted(gate, case)
     if needs == "decisions":
         return _group_gap(gate, case)
-    against = tuple(_inadequate(gate.measure, case.attacks))
+    series = next(result.series for result in case.series if result.series.key == gate.measure)
+    against = tuple(objections(gate, series, case.attacks, _refuted_share(gate, case)))
+    return weighed(worded(_by_bounds(gate, case, config), gate, series), gate, against)
+
+
+def _by_bounds(gate: GateConfig, case: Case, config: FleetConfig) -> GateResult:
+    """The judgement of the number itself, whatever it is evidence of."""
     if gate.not_worse_than is not None:
-        return _not_worse(gate, case, config, against)
+        return _not_worse(gate, case, config)
     result = _over_all(gate, case, config)
-    if needs == "samples":
-        judged = judge(gate, result.aggregate, against=(*_unread(result, case.samples), *against))
+    if METRICS[gate.metric].needs == "samples":
+        judged = judge(gate, result.aggregate, against=tuple(_unread(result, case.samples)))
     else:
-        judged = judge(gate, _of_groups(gate, result, config), against=(*_missing(result), *against))
+        judged = judge(gate, _of_groups(gate, result, config), against=tuple(_missing(result)))
     conditional = any(other.series.key == gate.measure and other.series.conditional for other in case.series)
     return replace(judged, reason=f"{judged.reason} ({OVER_ALL})") if conditional else judged
 
@@ -137,34 +144,30 @@ def _group_gap(gate: GateConfig, case: Case) -> GateResult:
     return judge(gate, estimate, against=(remedy,) if lacking else ())
 
 
-# --- attacks ------------------------------------------------------------------------------------------------------
-
-
-def _inadequate(key: str, attacks: Sequence[AttackObservations]) -> tuple[str, ...]:
-    """Why survival of an attack shows nothing; empty when no sign does, or the series is of no attack."""
-    judgement = adequacy([attack for attack in attacks if key in attack.series])
-    return judgement.reasons if judgement.adequacy is Adequacy.INADEQUATE else ()
+# --- claims -------------------------------------------------------------------------------------------------------
 
 
 def _refuted(gate: GateConfig, case: Case) -> GateResult:
-    """The refuted share is a lower bound: a weaker attack refutes less. Only adequate attacks can clear a claim."""
-    results = case.refuted
-    share = next((r for r in results if (r.series, r.grouping) == (gate.measure, gate.grouping)), None)
+    share = _refuted_share(gate, case)
     if share is None:
         return judge(gate, Estimate(None, reason="refuted needs a GREAT score and a minimal perturbation"))
-    return judge(gate, possible_share(share), against=adequacy(case.attacks).reasons)
+    return weighed(judge(gate, possible_share(share)), gate, of_refuted_share(case.attacks))
+
+
+def _refuted_share(gate: GateConfig, case: Case) -> RefutedResult | None:
+    return next((r for r in case.refuted if (r.series, r.grouping) == (gate.measure, gate.grouping)), None)
 
 
 # --- earlier audits -----------------------------------------------------------------------------------------------
 
 
-def _not_worse(gate: GateConfig, case: Case, config: FleetConfig, against: tuple[str, ...]) -> GateResult:
+def _not_worse(gate: GateConfig, case: Case, config: FleetConfig) -> GateResult:
     reference = case.earlier[gate.not_worse_than or ""]
     if reference is None and gate.not_worse_than == ACCEPTED:
         return GateResult(gate_text(gate), Outcome.UNDECIDED, Estimate(None, reason=NONE_ACCEPTED), NONE_ACCEPTED)
     change = change_since(gate, _measured(case), case.scores, reference, config)
-    if change.vanished:
-        against = (f"no sample of {_named('class', change.vanished)} is in both audits", *against)
+    gone = f"no sample of {_named('class', change.vanished)} is in both audits"
+    against = (gone,) if change.vanished else ()
     return judge(gate, change.difference, against=against, unchanged=change.unchanged)
 
 

@@ -132,6 +132,16 @@ const gaps = (found) => found.length ? section("Gaps between groups", table({
   ],
 }).element) : null;
 
+const attacks = (found) => found.length ? section("Attacks", table({
+  caption: "Whether each attack was adequate: the numbers of an inadequate one are no evidence of robustness", rows: found,
+  columns: [
+    { title: "attack", head: true, kind: "name", get: (row) => row.name, cell: (row) => name(row.name) },
+    { title: "adequacy", get: (row) => row.adequacy },
+    { title: "why", kind: "why", get: (row) => row.signs.map((sign) => sign.sentence).join(" ") || row.reasons.join("; ") },
+    { title: "probed", kind: "number", get: (row) => row.probed, cell: (row) => row.probed.toLocaleString("en") },
+  ],
+}).element) : null;
+
 export const model = async (route) => {
   const [fleet, id, index] = route.parts;
   const found = await get(["fleets", fleet, "audits", id, "models", index], { series: route.query.series });
@@ -156,6 +166,7 @@ export const model = async (route) => {
       found.gates.length ? el("ul", { class: "gates" }, found.gates.map((gate) => el("li", {}, chip(gate.outcome), " ", el("code", { dir: "auto" }, cut(gate.text, 300)), " ", el("span", { dir: "auto" }, cut(gate.reason, 600))))) : el("p", { class: "note" }, "No gate was set."),
       list(found.reasons.filter((text) => !judged.has(text)))),
     section("Measures", measures.element, list([...found.series.map((one) => one.words), ...found.notes])),
+    attacks(found.attacks),
     bracket(found.bracket),
     gaps(found.gaps),
     series ? section("Class by class", filters(select("Measure", named(found.series), found.lens, (value) => { route.remember({ series: value }); route.again(); })), ...classes(found, series)) : null,

@@ -50,11 +50,11 @@ def choose(raw: Any, wanted: Mapping[str, Tensor], *, where: str, key: str | Non
     Raises:
         SourceError: there is none, several differ and no key chooses, or the key chooses none.
     """
-    found = [_stripped(keys, state, wanted) for keys, state in _states(raw, ())]
-    if not found:
+    candidates = [_stripped(keys, state, wanted) for keys, state in _states(raw, ())]
+    if not candidates:
         held = f"keys {', '.join(map(repr, list(raw)[:SHOWN]))}" if isinstance(raw, Mapping) else type(raw).__name__
         raise SourceError(Problem(where, "a state dict, or one under keys of the checkpoint", held))
-    parts = [part for whole in found for part in (_parts(whole, wanted) or [whole])]
+    parts = [part for whole in candidates for part in (_parts(whole, wanted) or [whole])]
     fitting = _distinct([part for part in parts if part.matches >= FITS * len(wanted)])
     if key is not None:
         chosen = [part for part in parts if part.name == key] or [p for p in fitting if p.name.startswith(f"{key}.")]
@@ -111,18 +111,18 @@ def _parts(whole: Candidate, wanted: Mapping[str, Tensor]) -> list[Candidate]:
 
     What belongs to no part stays with the only one, where it is refused or dropped by name.
     """
-    found = []
+    matching = []
     for prefix in (*PREFIXES, *AVERAGES):
         own = {name.removeprefix(prefix): v for name, v in whole.state.items() if name.startswith(prefix)}
         if own and len(own) < len(whole.state):
             part = _stripped((*whole.keys, prefix.removesuffix(".")), own, wanted)
-            found += [part] if part.matches >= FITS * len(wanted) and part.matches > whole.matches else []
-    if len(found) == 1:
-        prefix = f"{found[0].keys[-1]}."
+            matching += [part] if part.matches >= FITS * len(wanted) and part.matches > whole.matches else []
+    if len(matching) == 1:
+        prefix = f"{matching[0].keys[-1]}."
         rest = {name: value for name, value in whole.state.items() if not name.startswith(prefix)}
-        only = found[0]
+        only = matching[0]
         return [Candidate(whole.keys, prefix + only.stripped, {**only.state, **rest}, only.matches)]
-    return found
+    return matching
 
 
 def _matches(state: State, wanted: Mapping[str, Tensor]) -> int:

@@ -31,12 +31,12 @@ def undeclared_output(spec: ModelSpec, logits: Logits) -> list[Problem]:
         return []
     values = logits / top
     known = rounding(values)
-    found, remedy = f"values in [0, {top:g}]", _remedy(values, top)
+    actual, remedy = f"values in [0, {top:g}]", _remedy(values, top)
     if explains_sums(values, None, SUM_TOLERANCE):
-        found = f"rows in [0, {top:g}] that sum to {top:g}"
+        actual = f"rows in [0, {top:g}] that sum to {top:g}"
     elif explains_sums(values, known, SUM_TOLERANCE) and known is not None:
-        found = f"rows in [0, {top:g}], rounded to {known.words}, that sum to {top:g} but for the rounding"
-    return [Problem(f"{spec.name} (outputs)", "logits as declared", found, remedy)]
+        actual = f"rows in [0, {top:g}], rounded to {known.words}, that sum to {top:g} but for the rounding"
+    return [Problem(f"{spec.name} (outputs)", "logits as declared", actual, remedy)]
 
 
 def declared_output_problems(spec: ModelSpec, scores: Logits) -> list[Problem]:
@@ -44,9 +44,9 @@ def declared_output_problems(spec: ModelSpec, scores: Logits) -> list[Problem]:
     if spec.outputs == "logits" or _is(spec.outputs, scores):
         return []
     sums = scores.sum(axis=1)
-    found = f"values from {scores.min():.4g} to {scores.max():.4g} whose rows sum to {sums.min():.4g}..{sums.max():.4g}"
+    shown = f"values from {scores.min():.4g} to {scores.max():.4g} whose rows sum to {sums.min():.4g}..{sums.max():.4g}"
     fits = next(kind for kind in LIKELY if _is(kind, scores))
-    return [Problem(f"{spec.name} (outputs)", f"{spec.outputs} as declared", found, f"declare outputs: {fits}")]
+    return [Problem(f"{spec.name} (outputs)", f"{spec.outputs} as declared", shown, f"declare outputs: {fits}")]
 
 
 def rounding_facts(outputs: Outputs, scores: Logits) -> dict[str, Any]:

@@ -89,7 +89,7 @@ def _improve(
     number: int,
     rows: torch.Tensor,
 ) -> torch.Tensor:
-    """Keep what is nearer in `found`; return the distances of this attack's adversarials, infinite where none."""
+    """Keep what is nearer in `nearest`; return the distances of this attack's adversarials, infinite where none."""
     own, own_labels = images.index_select(0, rows), labels[rows]
     points, fell = seek(network, own, own_labels, nearest.tally, rows)
     points = bisect(network, own, points, own_labels, fell, nearest.tally, rows)

@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 
 from jobs.api.local_dashboard import local_app
 from jobs.dashboard.places import places_of
-from jobs.submission.heartbeat import Telling
+from jobs.submission.heartbeat import ProgressReporter
 from jobs.submission.submission import Ending, write_ending
 from services.records import AuditResult, FairnessResult, GateResult, ModelSpec, Outcome, Receipt, SampleSpec, ShardTask
 from services.records.estimates import Estimate
@@ -111,7 +111,7 @@ class Audit:
         (self.folder / "fleet.json").write_text("{}")
         (self.folder / "process.json").write_text(json.dumps(record))
         write_ending(str(self.folder), Ending("one", "running"))
-        self.telling = Telling(inner, str(self.folder), "one", self.clock)
+        self.telling = ProgressReporter(inner, str(self.folder), "one", self.clock)
 
     def shard(self) -> None:
         """Two seconds go by, and a shard of 100 images is done."""

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.coverage.joined import one_sided
 from services.errors import MeasureError
+from services.numerics.adequacy import Sign, SignCount
 from services.numerics.attributes.disentanglement import mutual_information_gap
 from services.numerics.attributes.groupfair import class_counts, gaps, group_counts, matrix_counts
 from services.numerics.change import changes, decide, worst_change
@@ -18,13 +18,13 @@ from services.numerics.checks import as_indices, as_scores, check_bound, check_l
 from services.numerics.composite import check_weights, composite, pareto_front
 from services.numerics.confusion import class_order
 from services.numerics.disparity import disparity
-from services.numerics.intervals.means import Intervals, Sample, limits, simultaneous
-from services.numerics.intervals.metrics import aggregate_interval, not_separated, weakest_interval
-from services.numerics.masking import Observations, find_masking
-from services.numerics.paired import mean_difference
+from services.numerics.intervals.means import Intervals, Sample, limits, one_sided, simultaneous
+from services.numerics.intervals.metrics import aggregate_interval, not_separated, wcr_interval
+from services.numerics.paired import paired
 from services.numerics.ranks import reranking, spearman
 from services.numerics.refutation import refute
 from services.numerics.seeds import over_seeds
+from services.numerics.signs import paired_count, rate_count
 from services.records import Estimate
 
 NAN, INF = math.nan, math.inf
@@ -56,10 +56,6 @@ def changed(**change: Any) -> Any:
 
 def counted(decisions: Any, groups: Any = TWO) -> Any:
     return group_counts(np.array([0, 1]), np.array(decisions), groups, 1)
-
-
-def watched(**columns: Any) -> Any:
-    return find_masking(Observations(np.ones(2), np.ones(2), **columns))
 
 
 # A call, the argument at fault, and what the message must hold, apart by " | ".
@@ -103,8 +99,18 @@ CASES: list[tuple[Callable[[], Any], str, str]] = [
     ),
     (lambda: worst_change(X, X, TWO, 1, bound=1.0, alpha=1.0), "alpha", "1.0"),
     (lambda: decide([0.1], [0.2], 0.0), "alpha", "0.0"),
-    (lambda: mean_difference(X, X, bound=1.0, alpha=1.0), "alpha", "1.0"),
-    (lambda: mean_difference(X, X[:1], bound=1.0, alpha=0.05), "after", "2 | 1"),
+    (
+        lambda: paired(X, X, TWO, 1, bound=1.5, alpha=0.05, margin=1.5),
+        "margin",
+        "[0, 1.5) | 1.5",
+    ),
+    (
+        lambda: paired(X, X, TWO, 1, bound=1.2533141373, alpha=0.05, margin=-1e-9),
+        "margin",
+        "[0, 1.25331) | -1e-09",
+    ),
+    (lambda: paired(X, X, TWO, 1, bound=1.0, alpha=1.0), "alpha", "1.0"),
+    (lambda: paired(X, X, ONE, 1, bound=1.0, alpha=0.05), "groups", "(2,) | (1,)"),
     # composites
     (lambda: pareto_front(np.zeros((2, 0)), []), "criteria", "none"),
     (lambda: pareto_front(np.zeros((2, 3)), [True]), "values", "(N, 1) | (2, 3)"),
@@ -252,25 +258,15 @@ CASES: list[tuple[Callable[[], Any], str, str]] = [
     ),
     (lambda: Sample.of(X, TWO, 1, bound=0.0, seed=0), "bound", "0.0"),
     (lambda: Sample.of(X, ONE, 1, bound=1.0, seed=0), "groups", "(2,) | (1,)"),
-    # masking
-    (lambda: watched(noise=[1.0]), "gradient masking", "2 | (1,)"),
-    (lambda: watched(black_box=[1.0]), "gradient masking", "2 | (1,)"),
-    (lambda: watched(zero_gradient=[1.0]), "gradient masking", "2 | (1,)"),
-    (
-        lambda: watched(unbounded=[[1.0, 2]]),
-        "gradient masking",
-        "2 | (1, 2)",
-    ),
-    (
-        lambda: find_masking(Observations(np.ones(2), np.ones(3))),
-        "gradient masking",
-        "2 | (3,)",
-    ),
+    # signs
+    (lambda: paired_count(Sign.NOISE, X, X, [1.0]), "attack adequacy, weaker-than-noise", "(2,), (1,)"),
+    (lambda: rate_count(Sign.CENSORED, X, [[1.0, 2]]), "attack adequacy, all-censored", "(2,), (1, 2)"),
+    (lambda: SignCount(Sign.NOISE, 3, 2), "weaker-than-noise", "add up | 3 against and 0"),
     # intervals of metrics
     (lambda: separated(1), "worst", "1"),
     (lambda: separated(2), "worst", "2"),
     (lambda: separated(-2), "worst", "-2"),
-    (lambda: weakest_interval(0.0, X, TWO, 1, bound=1.0, delta=0.0), "delta", "0.0"),
+    (lambda: wcr_interval(0.0, X, TWO, 1, bound=1.0, delta=0.0), "delta", "0.0"),
     (lambda: aggregate_interval(X, bound=1.0, delta=1.0), "delta", "1.0"),
     (lambda: aggregate_interval(X, bound=0.0, delta=0.1), "bound", "0.0"),
     (

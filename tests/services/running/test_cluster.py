@@ -16,7 +16,7 @@ import ray
 from services.errors import ResourceError, WorkerError
 from services.records import ModelSpec, Receipt, SampleSpec, ShardTask, TaskFailure
 from services.running import cluster as cluster_module
-from services.running.cluster import Ask, RayRunner
+from services.running.cluster import RayRunner, WorkerRequest
 from services.running.runners import LocalRunner
 from services.running.workers import Worker
 from services.storage.shards import read_table, shard_name
@@ -30,7 +30,7 @@ pytestmark = [
 
 FACTORIES = ("services.training.*",)
 SAMPLES = SampleSpec("sklearn:digits?split=test", per_class=40)
-ASK = Ask(workers=2, cpus=1.0, factories=FACTORIES, wait_seconds=120)
+ASK = WorkerRequest(workers=2, cpus=1.0, factories=FACTORIES, wait_seconds=120)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -152,7 +152,7 @@ def test_workers_that_die_before_they_are_ready_end_the_audit(tmp_path: Path, mo
         (replace(ASK, workers=1, cpus=3.0), "lower resources.workers, cpus or gpus, or add nodes"),
     ],
 )
-def test_an_ask_that_can_never_be_met_fails_at_once(ask: Ask, found: str) -> None:
+def test_an_ask_that_can_never_be_met_fails_at_once(ask: WorkerRequest, found: str) -> None:
     started = time.monotonic()
     with pytest.raises(ResourceError, match=found), RayRunner(ask):
         pass

@@ -13,7 +13,7 @@ import ray
 from services.errors import ResourceError
 from services.records import ModelSpec, Receipt, SampleSpec, ShardTask
 from services.running import cluster as cluster_module
-from services.running.cluster import Ask, RayRunner
+from services.running.cluster import RayRunner, WorkerRequest
 from services.running.workers import Worker
 
 pytestmark = [
@@ -64,7 +64,7 @@ def until(true: Callable[[], bool], seconds: float = 20.0) -> None:
 
 @pytest.mark.parametrize(("share", "workers"), [(0.5, 4), (1.0, 2), (2.0, 1)])
 def test_a_share_packs_a_gpu_a_whole_one_pins_it_and_no_core_is_held(cards: None, share: float, workers: int) -> None:
-    with RayRunner(Ask(gpus=share, wait_seconds=120)) as runner:
+    with RayRunner(WorkerRequest(gpus=share, wait_seconds=120)) as runner:
         assert runner.workers == workers
         results = [result.facts for result in runner.run(tasks(4 * workers)) if isinstance(result, Receipt)]
         assert len(results) == 4 * workers
@@ -77,16 +77,17 @@ def test_a_share_packs_a_gpu_a_whole_one_pins_it_and_no_core_is_held(cards: None
 
 
 def test_workers_without_gpus_see_none(cards: None) -> None:
-    with RayRunner(Ask(workers=1, wait_seconds=120)) as runner:
+    with RayRunner(WorkerRequest(workers=1, wait_seconds=120)) as runner:
         (result,) = runner.run(tasks(1))
     assert isinstance(result, Receipt)
     assert (result.facts["device"], result.facts["cards"]) == ("cpu", "")
 
 
 @pytest.mark.parametrize(
-    ("ask", "need"), [(Ask(workers=3, gpus=1.0), "3 workers of 1 GPU"), (Ask(gpus=4.0), "1 worker of 4 GPU")]
+    ("ask", "need"),
+    [(WorkerRequest(workers=3, gpus=1.0), "3 workers of 1 GPU"), (WorkerRequest(gpus=4.0), "1 worker of 4 GPU")],
 )
-def test_more_gpus_than_there_are_fail_at_once(ask: Ask, need: str) -> None:
+def test_more_gpus_than_there_are_fail_at_once(ask: WorkerRequest, need: str) -> None:
     with pytest.raises(ResourceError, match=f"expected {need}, found a cluster of 1 CPU and 2 GPU"), RayRunner(ask):
         pass
 
@@ -94,6 +95,6 @@ def test_more_gpus_than_there_are_fail_at_once(ask: Ask, need: str) -> None:
 def test_a_gpu_that_ray_promises_and_torch_does_not_see_is_named() -> None:
     with (
         pytest.raises(ResourceError, match=r"resources.gpus: expected a visible GPU, found none; set gpus: 0 or check"),
-        RayRunner(Ask(workers=1, gpus=1.0, wait_seconds=120)) as runner,
+        RayRunner(WorkerRequest(workers=1, gpus=1.0, wait_seconds=120)) as runner,
     ):
         list(runner.run(tasks(1)))

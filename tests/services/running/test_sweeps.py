@@ -19,7 +19,7 @@ from services.errors import ResourceError
 from services.records import TaskFailure
 from services.records.trials import Begun, DataSpec, EpochDone, TrialDone, TrialTask
 from services.running import sweeps
-from services.running.cluster import Ask
+from services.running.cluster import WorkerRequest
 from services.running.sweeps import RaySweep
 from services.running.trial_runners import LocalSweep
 from services.training.data.sets import TrainingSet, read_set
@@ -36,7 +36,7 @@ pytestmark = [
     pytest.mark.filterwarnings("default::pytest.PytestUnraisableExceptionWarning"),
 ]
 
-ASK = Ask(workers=2, cpus=1.0, threads=1, wait_seconds=120)
+ASK = WorkerRequest(workers=2, cpus=1.0, threads=1, wait_seconds=120)
 PGD: dict[str, Any] = {"name": "pgd", "budget": {"epsilon": 0.1, "step": 0.025, "steps": 10, "random_start": False}}
 
 
@@ -221,6 +221,6 @@ def test_a_gang_that_loses_a_worker_goes_on_to_the_same_weights(tmp_path: Path, 
         (replace(ASK, workers=None, most=4, gpus=0.5), r"1 worker of 0.5 GPU"),
     ],
 )
-def test_an_ask_beyond_the_cluster_fails_at_once(data: dict[str, TrainingSet], ask: Ask, found: str) -> None:
+def test_an_ask_beyond_the_cluster_fails_at_once(data: dict[str, TrainingSet], ask: WorkerRequest, found: str) -> None:
     with pytest.raises(ResourceError, match=found), RaySweep(ask, data):
         pass

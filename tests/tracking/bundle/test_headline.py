@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from services.records import AuditResult, Estimate, Evidence, GateResult, Outcome, Threshold
+from services.records import AttackResult, AuditResult, Estimate, Evidence, GateResult, Outcome, Threshold
 from tests.typed import series_of
 from tracking.bundle.headline import Entry, is_refuted, reading_order
 from tracking.bundle.overview import overview_of
@@ -98,8 +98,8 @@ def test_an_inadequate_attack_heads_nothing(make_audit: Callable[..., AuditResul
     audit = replace(make_audit(2, 4, series=(CLEAN, PGD)))
     unjudged = replace(audit, models=tuple(replace(model, gates=()) for model in audit.models))
     assert lenses(unjudged)[0] == PGD.key
-    masked = {"masking": [{"series": PGD.key, "sign": "zero-gradient"}]}
-    broken = replace(unjudged, models=(replace(unjudged.models[0], facts=masked), unjudged.models[1]))
+    masked = (AttackResult("pgd", (PGD.key,), "inadequate"),)
+    broken = replace(unjudged, models=(replace(unjudged.models[0], attacks=masked), unjudged.models[1]))
     assert lenses(broken) == list(overview_of(broken, 0).lenses) == ["clean", PGD.key]
     assert not any("PGD" in line for line in model_words(broken.models[0]))
 

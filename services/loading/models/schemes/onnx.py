@@ -123,8 +123,8 @@ def _external(path: Path) -> list[str]:
     They are looked for in the bytes, for the onnx package may be absent; a name too many only has to be no file.
     """
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as graph:
-        found = {match[1][: match[0][LOCATION]] for match in _LOCATION.finditer(graph)}
-    return sorted(name.decode(errors="replace") for name in found)
+        places = {match[1][: match[0][LOCATION]] for match in _LOCATION.finditer(graph)}
+    return sorted(name.decode(errors="replace") for name in places)
 
 
 SCHEME = ModelScheme(load, ingredients)

@@ -10,11 +10,12 @@ import pytest
 from PIL import Image
 
 from jobs.audit.audit import run_audit
-from jobs.audit.judging.adequacy import masking_findings, observed_attacks
+from jobs.audit.judging.adequacy import observed_attacks
 from jobs.audit.judging.assemble import Grouping, series_results
 from jobs.audit.judging.refutation import refuted_results
 from jobs.audit.judging.verdict import Case, gate_result
 from jobs.audit.plan import Context, plan_model
+from jobs.audit.probes import ProbeSeen
 from jobs.fleetfile.reading import validate_fleet
 from jobs.fleetfile.tree import FleetConfig, GateConfig
 from jobs.terminal.progress import Quiet
@@ -24,7 +25,9 @@ from services.measures.clean import Clean
 from services.measures.great import Great
 from services.measures.minimal import Minimal
 from services.measures.pgd import Pgd
+from services.measures.radius import Radius
 from services.measures.square import Square
+from services.numerics.adequacy import Sign, SignCount
 from services.records import GateResult, ModelSpec, Outcome, SampleSpec
 from tracking.bundle.scores import Scores
 
@@ -71,15 +74,15 @@ def test_a_class_without_samples_bars_every_pass_over_classes(digits_fleet: dict
     passing += [gate("clean", "nrgc", at_most=0.5), gate("clean", "fp", at_least=0.1)]
     fleet = changed(digits_fleet, tmp_path, without_3)
     *over_classes, whole = judged(fleet, *passing, gate("clean", "aggregate", at_least=0.1))
-    assert [each.outcome for each in over_classes] == [Outcome.UNDECIDED] * 4
-    assert all("class 3" in each.reason for each in over_classes)
+    assert [found.outcome for found in over_classes] == [Outcome.UNDECIDED] * 4
+    assert all("class 3" in found.reason for found in over_classes)
     assert whole.outcome is Outcome.PASS, "a mean over all samples needs no class"
 
 
 def test_what_the_other_classes_prove_still_fails(digits_fleet: dict[str, Any], tmp_path: Path) -> None:
     fleet = changed(digits_fleet, tmp_path, lambda *data: without_3(*never_right(5)(*data)))
-    result = judged(fleet, gate("clean", "wcr", at_least=0.5), gate("clean", "rdi", at_most=0.5))
-    assert [each.outcome for each in result] == [Outcome.FAIL] * 2
+    found = judged(fleet, gate("clean", "wcr", at_least=0.5), gate("clean", "rdi", at_most=0.5))
+    assert [one.outcome for one in found] == [Outcome.FAIL] * 2
 
 
 def test_a_class_that_is_never_right_counts_in_gates_on_a_conditional_series(
@@ -90,9 +93,9 @@ def test_a_class_that_is_never_right_counts_in_gates_on_a_conditional_series(
     fleet["measures"] = ["clean", {"name": "pr", "radii": [0.02], "draws": 4}]
     key = validate_fleet(fleet).measures[1].series()[0].key
     gates = gate(key, "wcr", at_least=0.5), gate(key, "rdi", at_most=0.5), gate(key, "nrgc", at_most=0.05)
-    result = judged(fleet, *gates)
-    assert [each.outcome for each in result] == [Outcome.FAIL] * 3
-    assert result[0].estimate.value == 0.0
+    found = judged(fleet, *gates)
+    assert [one.outcome for one in found] == [Outcome.FAIL] * 3
+    assert found[0].estimate.value == 0.0
 
 
 def test_an_empty_cell_of_a_crossing_is_named_and_no_pass(digits_fleet: dict[str, Any], tmp_path: Path) -> None:
@@ -108,8 +111,8 @@ def test_an_empty_cell_of_a_crossing_is_named_and_no_pass(digits_fleet: dict[str
     )
     assert crossing.outcome is Outcome.UNDECIDED and "3 / thin" in crossing.reason
     assert by_ink.outcome is parity.outcome is Outcome.PASS
-    for each in (chance, odds):
-        assert each.outcome is Outcome.UNDECIDED and "thin (class 3)" in each.reason
+    for found in (chance, odds):
+        assert found.outcome is Outcome.UNDECIDED and "thin (class 3)" in found.reason
 
 
 def test_a_class_of_which_no_file_could_be_read_bars_the_mean_too(digits_fleet: dict[str, Any], tmp_path: Path) -> None:
@@ -122,8 +125,8 @@ def test_a_class_of_which_no_file_could_be_read_bars_the_mean_too(digits_fleet: 
             file.write_bytes(b"no image") if k == 3 else Image.fromarray(images[place]).save(file)
     source = {"uri": f"imagefolder:{tmp_path / 'd'}?mode=L", "on_corrupt": "skip"}
     fleet = {**digits_fleet, "samples": source, "measures": ["clean"]}
-    (result,) = judged(fleet, gate("clean", "aggregate", at_least=0.1))
-    assert result.outcome is Outcome.UNDECIDED and "class 3" in result.reason
+    (found,) = judged(fleet, gate("clean", "aggregate", at_least=0.1))
+    assert found.outcome is Outcome.UNDECIDED and "class 3" in found.reason
 
 
 # --- attacks ------------------------------------------------------------------------------------------------------
@@ -132,16 +135,24 @@ N = 300
 ONES = np.ones(N)
 LABELS = np.arange(N) % 3
 CLASSES = Grouping("class", LABELS, ("a", "b", "c"))
+QUIET = ProbeSeen(64, (SignCount(Sign.NOISE, 0, 64, 64, probe=True),))
 PGD, GREAT = "pgd20/linf-0.03137", "great"
 
 
-def under_attack(measures: tuple[Measure, ...], wanted: dict[str, Any], **columns: Any) -> GateResult:
+def under_attack(
+    measures: tuple[Measure, ...],
+    wanted: dict[str, Any],
+    *,
+    zero_gradient: bool = True,
+    probes: dict[str, ProbeSeen] | None = None,
+    **columns: Any,
+) -> GateResult:
     """One gate on a model that no attack broke, with the columns that the test changes."""
     scores: Scores = {"id": np.arange(N), "label": LABELS}
     for measure in measures:
         keys = [series.key for series in measure.series()]
         scores |= {**dict.fromkeys(keys, ONES), f"{keys[0]}:correct": ONES}
-        if isinstance(measure, Pgd | Minimal):
+        if isinstance(measure, Pgd | Minimal) and zero_gradient:
             scores[f"{keys[0]}:zero_gradient"] = 0 * ONES
     scores |= {GREAT: 0.3 * ONES, "minimal/l2": 2.9 * ONES, "minimal/l2:censored": 0 * ONES, **columns}
     item = plan_model(ModelSpec("m", "x:y"), "w", measures, Context(SampleSpec("npz:x"), "d", N, "/c", 100, 10, 0))
@@ -150,9 +161,9 @@ def under_attack(measures: tuple[Measure, ...], wanted: dict[str, Any], **column
     )
     series = tuple(series_results(item, scores, [CLASSES], config))
     refuted = refuted_results(item, scores, [CLASSES], (3, 8, 8), 0.05)
-    observed = observed_attacks(item, scores, masking_findings(item, scores))
+    seen = observed_attacks(item, scores, {table.key: QUIET for table in item.tables} if probes is None else probes)
     samples = open_samples(SampleSpec("sklearn:digits?split=test"))
-    case = Case(item, scores, series, refuted, (), observed, (CLASSES,), samples, {})
+    case = Case(item, scores, series, refuted, (), seen, (CLASSES,), samples, {})
     return gate_result(GateConfig.model_validate(wanted), case, config)
 
 
@@ -187,6 +198,73 @@ NEAR = {"minimal/l2": 0.1 * ONES}
 def test_no_pass_on_an_attack_that_could_not_move(
     measures: tuple[Measure, ...], wanted: dict[str, Any], columns: dict[str, Any], outcome: Outcome, word: str
 ) -> None:
-    result = under_attack(measures, wanted, **columns)
-    assert result.outcome is outcome, result.reason
-    assert word in result.reason
+    found = under_attack(measures, wanted, **columns)
+    assert found.outcome is outcome, found.reason
+    assert word in found.reason
+
+
+# --- evidence -----------------------------------------------------------------------------------------------------
+
+OVERRULED = {"overrule": ["inadequate-attack"]}
+HALF_SHARE = {GREAT: np.where(np.arange(N) % 2, 0.3, 0.01), "minimal/l2": 0.1 * ONES}
+
+
+def test_a_pass_says_what_it_rests_on() -> None:
+    assert under_attack((Pgd(),), SURVIVES).reason.startswith(f"withstood {PGD}: lower bound")
+    assert under_attack((Great(),), gate(GREAT, "wcr", at_least=0.1)).reason.startswith("claimed by great: lower bound")
+    assert under_attack((Clean(),), gate("clean", "wcr", at_least=0.5)).reason.startswith("lower bound")
+
+
+def test_nothing_passes_on_an_attack_of_which_nothing_is_known() -> None:
+    found = under_attack((Pgd(),), SURVIVES, **{f"{PGD}:correct": ONES}, probes={}, zero_gradient=False)
+    assert found.outcome is Outcome.UNDECIDED and "nothing was checked of pgd20" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("wanted", "left", "outcome"),
+    [
+        (gate(PGD, "aggregate", at_most=0.5), 0 * ONES, Outcome.PASS),
+        (gate(PGD, "aggregate", at_most=0.5), ONES, Outcome.UNDECIDED),
+        (gate(PGD, "rdi", at_most=0.5), ONES, Outcome.UNDECIDED),
+        (gate(PGD, "rdi", at_most=0.5), (LABELS > 0).astype(float), Outcome.UNDECIDED),
+        (gate(PGD, "wcr", at_least=0.5), 0 * ONES, Outcome.FAIL),
+    ],
+)
+def test_an_inadequate_attack_shows_what_it_broke_and_no_more(
+    wanted: dict[str, Any], left: Any, outcome: Outcome
+) -> None:
+    """That scores are low is shown by what was broken; that they are high, or equal, is not."""
+    assert under_attack((Pgd(),), wanted, **{**ZEROS, PGD: left}).outcome is outcome
+    plain = under_attack((Pgd(),), wanted, **{PGD: left})
+    assert plain.outcome is not Outcome.UNDECIDED, "an adequate attack decides it"
+
+
+def test_an_objection_is_overruled_by_name_and_the_verdict_says_so() -> None:
+    found = under_attack((Pgd(),), {**SURVIVES, **OVERRULED}, **ZEROS)
+    assert found.outcome is Outcome.PASS and found.overruled == ("inadequate-attack",)
+    assert "overruled in the fleet file: inadequate-attack" in found.reason and "exactly zero" in found.reason
+    assert under_attack((Pgd(),), {**SURVIVES, **OVERRULED}).overruled == (), "there was nothing to overrule"
+    other = under_attack((Pgd(),), {**SURVIVES, "overrule": ["refuted-claim"]}, **ZEROS)
+    assert other.outcome is Outcome.UNDECIDED
+
+
+def test_a_claim_that_attacks_refuted_passes_nothing() -> None:
+    claims = gate(GREAT, "aggregate", at_least=0.05)
+    found = under_attack((Great(), Minimal(), Pgd()), claims, **HALF_SHARE)
+    assert found.outcome is Outcome.UNDECIDED and "150 of 300 claims" in found.reason
+    assert under_attack((Great(), Minimal(), Pgd()), claims).outcome is Outcome.PASS
+    few = {GREAT: np.where(np.arange(N) < 15, 0.3, 0.09), "minimal/l2": 0.1 * ONES}
+    assert under_attack((Great(), Minimal(), Pgd()), claims, **few).outcome is Outcome.PASS, "5 % may be chance"
+    found = under_attack((Great(), Minimal(), Pgd()), {**claims, "overrule": ["refuted-claim"]}, **HALF_SHARE)
+    assert found.outcome is Outcome.PASS and found.overruled == ("refuted-claim",)
+
+
+def test_a_certificate_passes_and_never_fails() -> None:
+    radius = Radius(sigma=0.25)
+    key = radius.series()[0].key
+    certified = {key: 0.4 * ONES}
+    assert under_attack((radius,), gate(key, "wcr", at_least=0.3), **certified).outcome is Outcome.PASS
+    short = under_attack((radius,), gate(key, "wcr", at_least=0.6), **certified)
+    assert short.outcome is Outcome.UNDECIDED and "at least, and not at most" in short.reason
+    assert under_attack((radius,), gate(key, "wcr", at_most=0.6), **certified).outcome is Outcome.UNDECIDED
+    assert under_attack((radius,), gate(key, "wcr", at_most=0.2), **certified).outcome is Outcome.FAIL

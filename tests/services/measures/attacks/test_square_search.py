@@ -10,7 +10,8 @@ import torch
 from services.measures.attacks.square import HALVINGS, side
 from services.measures.pgd import Pgd
 from services.measures.square import Square
-from services.numerics.masking import Observations, Sign, find_masking
+from services.numerics.adequacy import Sign, signs
+from services.numerics.signs import paired_count, rate_count
 
 
 def test_schedule_is_the_papers() -> None:
@@ -54,14 +55,10 @@ def test_it_uncovers_a_masked_gradient(plane: Any) -> None:
 
     white, black = Pgd(epsilons=radius), Square(epsilons=radius, queries=300)
     attacked = white.from_model(masked, images, labels, ids, seed=0)
-    table = black.from_model(masked, images, labels, ids, seed=0)
-    observed = Observations(
-        attacked["correct"],
-        attacked[white.series()[0].key],
-        zero_gradient=attacked["zero_gradient"],
-        black_box=table[black.series()[0].key],
-    )
-    signs = {finding.sign: finding for finding in find_masking(observed)}
-    assert set(signs) == {Sign.ZERO_GRADIENT, Sign.BLACK_BOX}
-    assert signs[Sign.ZERO_GRADIENT].samples == (attacked["broken_by"] == -1).sum() > 12
-    assert signs[Sign.BLACK_BOX].share > 0.5
+    asked = black.from_model(masked, images, labels, ids, seed=0)
+    correct, left = attacked["correct"], attacked[white.series()[0].key]
+    zeros = rate_count(Sign.ZERO_GRADIENT, correct, attacked["zero_gradient"] >= 0.5)
+    scores = paired_count(Sign.BLACK_BOX, correct, left, asked[black.series()[0].key])
+    assert [finding.count for finding in signs([zeros, scores])] == [zeros, scores]
+    assert zeros.against == (attacked["broken_by"] == -1).sum() > 12
+    assert scores.against > 0.5 * scores.counted

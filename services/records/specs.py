@@ -1,4 +1,4 @@
-"""What is asked for: models, samples, and the scores that a measure gives. `services.records` passes these names on."""
+"""Specifications of models and samples, as a fleet file asks for them. `services.records` passes these names on."""
 
 from __future__ import annotations
 

@@ -1,0 +1,101 @@
+"""What a number is evidence of, and so which outcomes a gate on it may have.
+
+An attack shows that robustness is at most what it left, a certificate that it is at least what is certified; a claim
+shows nothing by itself. Whoever knows better overrules an objection by its name in the fleet file, and the verdict says
+so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from jobs.fleetfile.tree import GateConfig
+from services.numerics.adequacy import Adequacy, AttackObservations, adequacy
+from services.records import Evidence, GateResult, Outcome, RefutedResult, Series
+
+MONOTONE = ("aggregate", "wcr", "p10")
+"""Metrics that rise with every score: an upper bound of the scores gives one of these."""
+MOST_REFUTED = 0.05
+"""A claim of which more is refuted for certain clears no gate."""
+INADEQUATE, REFUTED = "inadequate-attack", "refuted-claim"
+
+PASS, FAIL = Outcome.PASS, Outcome.FAIL
+
+
+@dataclass(frozen=True)
+class Objection:
+    """Why a number cannot have some outcomes.
+
+    Attributes:
+        bars: these, which become undecided.
+        text: for people.
+        name: by which the fleet file may overrule it; "" for none that it may.
+    """
+
+    bars: tuple[Outcome, ...]
+    text: str
+    name: str = ""
+
+
+def weighed(judged: GateResult, gate: GateConfig, objections: Iterable[Objection]) -> GateResult:
+    """A judgement by bounds after what speaks against it; an overruled objection stands in the reason."""
+    barring = [each for each in objections if judged.outcome in each.bars]
+    kept = [each.text for each in barring if each.name not in gate.overrule]
+    overruled = [each for each in barring if each.name in gate.overrule]
+    if kept:
+        return replace(judged, outcome=Outcome.UNDECIDED, reason=f"{judged.reason}, but {'; '.join(kept)}")
+    if not overruled:
+        return judged
+    texts = "; ".join(f"{each.name} ({each.text})" for each in overruled)
+    names = tuple(dict.fromkeys(each.name for each in overruled))
+    return replace(judged, reason=f"{judged.reason}; overruled in the fleet file: {texts}", overruled=names)
+
+
+def worded(judged: GateResult, gate: GateConfig, series: Series) -> GateResult:
+    """A pass says no more than its evidence does: that this attack was withstood, that so much is claimed."""
+    if judged.outcome is not PASS or gate.at_least is None:
+        return judged
+    said = {Evidence.ATTACK: f"withstood {series.key}", Evidence.CLAIM: f"claimed by {series.key}"}.get(series.evidence)
+    return replace(judged, reason=f"{said}: {judged.reason}") if said else judged
+
+
+def objections(
+    gate: GateConfig, series: Series, attacks: Sequence[AttackObservations], refuted: RefutedResult | None
+) -> Iterator[Objection]:
+    """What speaks against outcomes of a gate on this series."""
+    monotone = gate.metric in MONOTONE or gate.not_worse_than is not None
+    if series.evidence is Evidence.ATTACK:
+        yield from _of_attack(gate, series, attacks, monotone=monotone)
+    elif series.evidence is Evidence.CERTIFICATE and monotone and gate.not_worse_than is None:
+        barred = FAIL if gate.at_least is not None else PASS
+        yield Objection((barred,), "a certificate shows how robust a model is at least, and not at most")
+    elif series.evidence is Evidence.CLAIM and gate.not_worse_than is None:
+        yield from _of_claim(series, refuted)
+
+
+def _of_attack(
+    gate: GateConfig, series: Series, attacks: Sequence[AttackObservations], *, monotone: bool
+) -> Iterator[Objection]:
+    """A weaker attack leaves more: that scores are high rests on the attack, that they are low does not."""
+    bars = (PASS, FAIL) if not monotone else (FAIL,) if gate.at_most is not None else (PASS,)
+    if not series.attack:
+        yield Objection(bars, "this is an upper bound: it shows how robust a model is at most")
+        return
+    judged = adequacy([attack for attack in attacks if series.key in attack.series])
+    if judged.adequacy is not Adequacy.ADEQUATE:
+        yield Objection(bars, "; ".join(judged.reasons), INADEQUATE)
+
+
+def _of_claim(series: Series, refuted: RefutedResult | None) -> Iterator[Objection]:
+    low = None if refuted is None else refuted.overall.low
+    if refuted is not None and low is not None and low > MOST_REFUTED:
+        share = f"{refuted.refuted} of {refuted.counted} claims, at least {low:.1%}"
+        yield Objection((PASS,), f"attacks refuted {series.key} ({share})", REFUTED)
+
+
+def of_refuted_share(attacks: Sequence[AttackObservations]) -> Iterator[Objection]:
+    """The refuted share is a lower bound: a weaker attack refutes less. Only adequate attacks can clear a claim."""
+    judged = adequacy(attacks, gradients=True)
+    if judged.adequacy is not Adequacy.ADEQUATE:
+        yield Objection((PASS,), "; ".join(judged.reasons), INADEQUATE)

@@ -1,0 +1,259 @@
+"""Probes of the attacks of an audit: which samples, what a tenth of an attack buys, and what was seen.
+
+Three rounds of tasks for workers. A probe looks at the samples that the attack left. A paired sign that these could
+make is then looked for on those that the attack broke, for the other side of the pair. At last the adversarials that
+the probes of other models ended at are tried on each model, at one forward pass a sample.
+
+Files of a probe lie in the folder of the attack's table: they are kept, and pruned, with it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jobs.audit.plan import Context, ModelPlan, Table
+from jobs.audit.session import Session
+from services.measures.guard import SAMPLES, SHARE, Guard, ProbePlan, plan_probe, to_json
+from services.numerics.adequacy import Sign, SignCount
+from services.numerics.signs import Columns, paired_count, probe_counts, unsettled
+from services.records import Series, ShardTask, digest_of
+from services.storage import files
+from services.storage.shards import read_shard, read_table
+
+PROBE_VERSION = 1
+"""Raised when a probe would see something else for the same attack."""
+ENOUGH = 16
+"""The radius of a probe is the largest at which so many of its samples stand."""
+DONORS = 4
+"""Other models whose adversarials are tried on each."""
+
+
+@dataclass(frozen=True)
+class ProbeSeen:
+    """What a probe saw: how many samples it looked at, and the counts of each sign."""
+
+    samples: int
+    counts: tuple[SignCount, ...] = ()
+
+
+@dataclass(frozen=True)
+class Survival:
+    """What an attack left of N samples.
+
+    Attributes:
+        ids, correct: (N,).
+        fell: (N,) the radius at which it broke each, infinite where it never did.
+        radii: of its balls, smallest first.
+        reach: the largest radius at which it looked.
+    """
+
+    ids: NDArray[np.int64]
+    correct: NDArray[np.bool_]
+    fell: NDArray[np.float64]
+    radii: tuple[float, ...]
+    reach: float
+
+    def stands(self, radius: float) -> NDArray[np.bool_]:
+        return self.correct & (self.fell > radius)
+
+
+@dataclass(frozen=True)
+class Probe:
+    """The probe of one attack on one model: `rows` (n,) of the samples, what is guarded, and what is tried."""
+
+    item: ModelPlan
+    table: Table
+    rows: NDArray[np.int64]
+    guard: Guard
+    plan: ProbePlan
+    survival: Survival
+    context: Context
+
+    @property
+    def stands(self) -> NDArray[np.bool_]:
+        """(n,) whether the attack left the sample."""
+        return self.survival.stands(self.guard.epsilon)[self.rows]
+
+    @cached_property
+    def first(self) -> ShardTask:
+        """Looks at the samples left, and at the gradients of all."""
+        return self._looks(self.rows, self.stands, self.plan, gradients=bool(self.guard.losses))
+
+    def second(self, wanted: set[Sign]) -> ShardTask | None:
+        """Looks for some signs on the samples that the attack broke; None where there is nothing to look for."""
+        broken = self.rows[~self.stands]
+        if not wanted or not len(broken):
+            return None
+        budget = {
+            Sign.OTHER_LOSS: ("steps", "more"),
+            Sign.NOISE: ("draws",),
+            Sign.SHORTER: ("large",),
+            Sign.BLACK_BOX: ("queries",),
+        }
+        names = [name for sign in wanted for name in budget.get(sign, ())]
+        plan = ProbePlan(**{name: getattr(self.plan, name) for name in names})
+        return self._looks(broken, np.ones(len(broken), dtype=bool), plan, gradients=False)
+
+    def transfer(self, donors: Sequence[Probe]) -> ShardTask:
+        """Tries the adversarials of other models."""
+        listed = [[donor.first.target, donor.guard.epsilon] for donor in donors]
+        return self._task("transfer", sum(len(donor.rows) for donor in donors), json.dumps({"donors": listed}))
+
+    def _looks(
+        self, rows: NDArray[np.int64], stands: NDArray[np.bool_], plan: ProbePlan, *, gradients: bool
+    ) -> ShardTask:
+        left = stands.astype(int).tolist()
+        payload = to_json(self.guard, plan, rows=rows.tolist(), stands=left, gradients=gradients)
+        return self._task("probe", len(rows), payload)
+
+    def _task(self, kind: Literal["probe", "transfer"], count: int, payload: str) -> ShardTask:
+        name = digest_of(kind, PROBE_VERSION, self.context.seed, payload)[:16]
+        return ShardTask(
+            kind,
+            self.item.spec,
+            self.context.samples,
+            0,
+            count,
+            self.context.seed,
+            self.context.batch,
+            target=files.join(self.table.folder, f"{kind}-{name}.parquet"),
+            payload=payload,
+            digest=self.item.digest,
+        )
+
+
+def fill_probes(plans: Sequence[ModelPlan], context: Context, session: Session, delta: float) -> dict[str, ProbeSeen]:
+    """Run the probes that are not in the cache; what was seen, by the key of the attack's table.
+
+    Raises:
+        StorageError: a table or a probe was deleted meanwhile.
+    """
+    alive = [item for item in plans if session.alive(item.spec.name)]
+    probes = [found for item in alive for table in item.tables if (found := probe_of(item, table, context))]
+    _run([probe.first for probe in probes], session)
+    probes = [probe for probe in probes if session.alive(probe.item.spec.name)]
+    seen = {probe.table.key: read_shard(probe.first.target) for probe in probes}
+    again = {probe.table.key: probe.second(unsettled(seen[probe.table.key], delta)) for probe in probes}
+    _run([task for task in again.values() if task is not None], session)
+    donors = {probe.table.key: donors_of(probe, probes) for probe in probes}
+    tried = {probe.table.key: probe.transfer(given) for probe in probes if (given := donors[probe.table.key])}
+    _run(list(tried.values()), session)
+    return {
+        probe.table.key: _seen(probe, seen[probe.table.key], again[probe.table.key], tried.get(probe.table.key))
+        for probe in probes
+        if session.alive(probe.item.spec.name)
+    }
+
+
+def _run(tasks: Sequence[ShardTask], session: Session) -> None:
+    if todo := [task for task in tasks if not files.exists(task.target)]:
+        session.run("probes", todo)
+
+
+def _seen(probe: Probe, first: Columns, again: ShardTask | None, tried: ShardTask | None) -> ProbeSeen:
+    counts = list(probe_counts(first, read_shard(again.target) if again is not None else None))
+    if tried is not None:
+        counts += transfer_counts(probe.survival, read_shard(tried.target))
+    return ProbeSeen(len(probe.rows), tuple(counts))
+
+
+# --- what is probed -----------------------------------------------------------------------------------------------
+
+
+def probe_of(item: ModelPlan, table: Table, context: Context) -> Probe | None:
+    """The probe of a table; None where it is of no attack, or there is nothing to look at.
+
+    An attack that broke all samples of its probe is probed only where it cost enough to pay for more than gradients:
+    then for the adversarials, which are tried on other models.
+    """
+    measure = table.measure
+    if measure is None or not measure.series()[0].attack:
+        return None
+    columns = read_table(table.folder, context.count)
+    rows = probe_rows(columns["label"], columns["id"], columns["correct"] > 0, context.seed)
+    if not len(rows):
+        return None
+    survival = survival_of(measure.series(), columns, rows)
+    threat = measure.series()[0].threat
+    linf = threat is not None and threat.norm == "Linf"
+    guard = Guard("Linf" if linf else "L2", radius_of(survival, rows), measure.ascents)
+    cost = measure.pass_cost * float(columns["queries"].sum())
+    standing = float(survival.stands(guard.epsilon)[rows].mean())
+    plan = plan_probe(guard, SHARE * cost / len(rows), standing)
+    return Probe(item, table, rows, guard, plan, survival, context) if standing or plan != ProbePlan() else None
+
+
+def probe_rows(
+    labels: NDArray[np.int64], ids: NDArray[np.int64], correct: NDArray[np.bool_], seed: int
+) -> NDArray[np.int64]:
+    """Rows of `SAMPLES` correctly classified samples, or of all where there are fewer, evenly over the classes.
+
+    Every class has an order of its own, fixed by seed and ids; the first of each class come before all second ones.
+    """
+    rows = np.flatnonzero(correct)
+    places = np.array([int(digest_of(seed, int(each))[:12], 16) for each in ids[rows]])
+    rows = rows[np.argsort(places, kind="stable")]
+    rank = np.zeros(len(rows), dtype=np.int64)
+    for label in np.unique(labels[rows]):
+        mine = labels[rows] == label
+        rank[mine] = np.arange(mine.sum())
+    chosen: NDArray[np.int64] = np.sort(rows[np.argsort(rank, kind="stable")][:SAMPLES])
+    return chosen
+
+
+def survival_of(series: Sequence[Series], columns: Columns, rows: NDArray[np.int64]) -> Survival:
+    """What an attack left, by radius. A search for the nearest looked at every radius up to its limit.
+
+    Its probe has the ball in which the nearest adversarials of half of the probe's samples lie.
+    """
+    correct, first = columns["correct"] > 0, series[0]
+    if not first.binary:
+        distances = columns[first.key].astype(np.float64)
+        middle = float(np.quantile(distances[rows], 0.5, method="lower")) * (1 - 1e-6)
+        return Survival(
+            columns["id"], correct, np.where(columns["censored"] > 0, np.inf, distances), (middle,), first.bound
+        )
+    radii = tuple(each.threat.epsilon for each in series if each.threat is not None)
+    fell = np.full(len(correct), np.inf)
+    for each, radius in zip(reversed(series), reversed(radii), strict=True):
+        fell = np.where(columns[each.key] > 0, fell, radius)
+    return Survival(columns["id"], correct, fell, radii, radii[-1])
+
+
+def radius_of(survival: Survival, rows: NDArray[np.int64]) -> float:
+    """The largest radius at which `ENOUGH` of the rows stand; the smallest where there is none."""
+    enough = [radius for radius in survival.radii if survival.stands(radius)[rows].sum() >= ENOUGH]
+    return enough[-1] if enough else survival.radii[0]
+
+
+# --- transfer -----------------------------------------------------------------------------------------------------
+
+
+def donors_of(probe: Probe, probes: Sequence[Probe]) -> list[Probe]:
+    """The next models' probes of the same attack, at most `DONORS`, in balls in which it looked at this model."""
+    same = [each for each in probes if each.table.measure == probe.table.measure]
+    place = next(index for index, each in enumerate(same) if each is probe)
+    others = [*same[place + 1 :], *same[:place]]
+    reach = probe.survival.reach
+    usable = [each for each in others if each.guard.epsilon <= reach and each.item.digest != probe.item.digest]
+    return usable[:DONORS]
+
+
+def transfer_counts(survival: Survival, columns: Columns) -> list[SignCount]:
+    """Whether any adversarial of another model breaks what the attack left; none where no sample is in question."""
+    ids, inverse = np.unique(columns["id"], return_inverse=True)
+    radius, broken = np.zeros(len(ids)), np.zeros(len(ids), dtype=bool)
+    np.maximum.at(radius, inverse, columns["radius"])
+    np.logical_or.at(broken, inverse, columns["broken"] > 0)
+    order = np.argsort(survival.ids, kind="stable")
+    rows = order[np.searchsorted(survival.ids, ids, sorter=order)]
+    stands = survival.fell[rows] > radius
+    count = paired_count(Sign.TRANSFER, survival.correct[rows], stands, ~broken)
+    return [SignCount(count.sign, count.against, count.counted, count.favour, probe=True)] if count.counted else []

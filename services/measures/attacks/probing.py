@@ -1,0 +1,216 @@
+"""The probe of an attack: what a sound attack would not be weaker than, on a few correctly classified samples.
+
+Departures from the attacks of the same names elsewhere: few steps and few queries, for a probe pays with a tenth of
+what the attack cost. Everything of a sample is a function of the network, the sample, its id and the seed.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from services.measures.attacks.apgd import Aim
+from services.measures.attacks.balls import Ball, L2Ball, LinfBall, ball_around
+from services.measures.attacks.logits import Network, ascent, margins, passes
+from services.measures.attacks.square import SquareSearch
+from services.measures.attacks.starts import start_noise
+from services.measures.attacks.tally import Tally
+from services.measures.base import Columns
+from services.measures.guard import Guard, LossName, ProbePlan
+from services.numerics.adequacy import Sign
+
+RESOLUTION = 2.0**-22
+"""A change of the margin below this share of the largest logit is lost in float32."""
+FIRST_DRAW = 1 << 20
+"""Draws of the probe's noise, which no restart of an attack uses."""
+
+
+@dataclass(frozen=True)
+class Probed:
+    """m samples of a network under probe: images (m, C, H, W), labels and ids (m,)."""
+
+    network: Network
+    images: torch.Tensor
+    labels: torch.Tensor
+    ids: NDArray[np.int64]
+    guard: Guard
+    seed: int
+
+    def select(self, rows: torch.Tensor) -> Probed:
+        ids = self.ids[rows.cpu().numpy()]
+        images = self.images.index_select(0, rows)
+        return Probed(self.network, images, self.labels[rows], ids, self.guard, self.seed)
+
+    @property
+    def ball(self) -> Ball:
+        return ball_around(self.images, self.guard.epsilon, self.guard.norm)
+
+
+def probe(probed: Probed, plan: ProbePlan, stands: torch.Tensor, *, gradients: bool = True) -> Columns:
+    """What is seen on samples of which the guarded attack left those that `stands` (m,) marks.
+
+    Columns by sign, 1 where it speaks against the attack, 0 where not, -1 where nobody looked: gradients of all
+    samples, the rest on those that stand. `points` (m, C H W) are where the first other loss led.
+    """
+    count, points = len(probed.images), probed.images.clone()
+    found = gradient_signs(probed) if gradients and probed.guard.losses else {}
+    losses = others_of(probed)
+    if plan.given and losses and len(broken := (~stands).nonzero().squeeze(1)):
+        points[broken] = climb(probed.select(broken), losses[0], plan.given)[1]
+    if len(standing := stands.nonzero().squeeze(1)):
+        part = probed.select(standing)
+        seen = weaker(part, plan)
+        for loss, steps in zip(losses, (plan.steps, plan.more), strict=False):
+            if steps:
+                seen[f"{Sign.OTHER_LOSS}:{loss}"], led = climb(part, loss, steps)
+                points[standing] = led if loss == losses[0] else points[standing]
+        for name, values in seen.items():
+            found[name] = torch.full((count,), -1, dtype=torch.int8, device=stands.device)
+            found[name][standing] = values.to(torch.int8)
+    columns = {name: values.cpu().numpy().astype(np.int8) for name, values in found.items()}
+    return {**columns, "points": points.flatten(1).cpu().numpy()}
+
+
+def weaker(probed: Probed, plan: ProbePlan) -> dict[str, torch.Tensor]:
+    """Whether noise, a few large steps and scores alone break each sample, and an unbounded ball does not, (m,)."""
+    found: dict[str, torch.Tensor] = {}
+    if plan.draws:
+        found[Sign.NOISE] = noise(probed, plan.draws)
+    if plan.large:
+        found[Sign.SHORTER] = climb(probed, probed.guard.losses[0], plan.large)[0]
+    if plan.unbounded:
+        found[Sign.UNBOUNDED] = unbounded(probed, plan.unbounded)
+    if plan.queries:
+        found[Sign.BLACK_BOX] = square(probed, plan.queries)
+    return found
+
+
+def others_of(probed: Probed) -> tuple[LossName, ...]:
+    """The losses that the attack does not climb and the number of classes defines."""
+    with torch.no_grad():
+        classes = passes(probed.network, probed.images[:1]).shape[1]
+    return tuple(loss for loss in probed.guard.others if loss != "dlr" or classes >= 3)
+
+
+def gradient_signs(probed: Probed) -> dict[str, torch.Tensor]:
+    """One gradient of the margin a sample, and one step along it and along the same entries in another order.
+
+    A gradient that means something lowers the margin more than its entries do at random places.
+    """
+    leaf = probed.images.detach().requires_grad_(True)
+    logits = passes(probed.network, leaf)
+    margin = margins(logits.detach(), probed.labels)
+    weights = ascent(logits.detach(), probed.labels, "margin")
+    (slope,) = torch.autograd.grad(logits, leaf, weights)
+    real = slope.isfinite().flatten(1).all(dim=1)
+    slope = torch.where(slope.isfinite(), slope, 0.0)
+    zero = slope.flatten(1).abs().amax(dim=1) == 0
+    dual = slope.double().flatten(1).norm(p=1 if probed.guard.norm == "Linf" else 2, dim=1)
+    lost = probed.guard.epsilon * dual < RESOLUTION * logits.detach().abs().amax(dim=1)
+    along, astray = (_after(probed, direction) for direction in (slope, _shuffled(slope, probed)))
+    predicts = (along < astray) & (along < margin)
+    return {
+        Sign.ZERO_GRADIENT: zero & real,
+        Sign.NON_FINITE: ~real,
+        Sign.SATURATED: lost & ~zero & real,
+        Sign.UNPREDICTIVE: ~predicts,
+    }
+
+
+def _after(probed: Probed, direction: torch.Tensor) -> torch.Tensor:
+    """The margin after a step of a quarter of the ball; infinitely low where it is no number."""
+    points = probed.ball.step(probed.images, direction.clone(), probed.guard.epsilon / 4)
+    with torch.no_grad():
+        margin = margins(passes(probed.network, points), probed.labels)
+    return torch.where(margin.isnan(), -torch.inf, margin)
+
+
+def _shuffled(slope: torch.Tensor, probed: Probed) -> torch.Tensor:
+    """The entries of each sample's gradient at other places, an order a sample."""
+    keys = start_noise(probed.ids, tuple(slope.shape[1:]), seed=probed.seed, draw=FIRST_DRAW)
+    order = torch.from_numpy(keys).to(slope.device).flatten(1).argsort(dim=1)
+    return slope.flatten(1).gather(1, order).view_as(slope)
+
+
+def noise(probed: Probed, draws: int) -> torch.Tensor:
+    """Whether any of some random points breaks each sample, (m,): in the ball and, every other one, at its corners."""
+    fell = torch.zeros(len(probed.images), dtype=torch.bool, device=probed.images.device)
+    ball = probed.ball
+    for draw in range(FIRST_DRAW + 1, FIRST_DRAW + 1 + draws):
+        points = ball.start(probed.ids, seed=probed.seed, draw=draw)
+        if draw % 2:
+            points = ball.step(probed.images, points - probed.images, probed.guard.epsilon)
+        with torch.no_grad():
+            fell |= ~(margins(passes(probed.network, points), probed.labels) > 0)
+    return fell
+
+
+def climb(
+    probed: Probed, loss: LossName, steps: int, *, ball: Ball | None = None, epsilon: float = 0.0
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """A few steps up a loss from the image itself: which samples fall (m,), and where they were led."""
+    within, radius = ball or probed.ball, epsilon or probed.guard.epsilon
+    points, labels = probed.images.clone(), probed.labels
+    fell = torch.zeros(len(points), dtype=torch.bool, device=points.device)
+    alive = torch.arange(len(points), device=points.device)
+    for number in range(steps + 1):
+        last = number == steps
+        leaf = points[alive].requires_grad_(not last)
+        with torch.set_grad_enabled(not last):
+            logits = passes(probed.network, leaf)
+        down = ~(margins(logits.detach(), labels[alive]) > 0)
+        fell[alive[down]] = True
+        if last:
+            break
+        slope = _slope(logits, leaf, _weights(logits.detach(), labels[alive], loss))
+        points[alive] = within.select(alive).step(leaf.detach(), slope, radius * min(1.0, 2.5 / steps))
+        alive = alive[~down]
+        if not len(alive):
+            break
+    return fell, points
+
+
+def _slope(logits: torch.Tensor, leaf: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+    (slope,) = torch.autograd.grad(logits, leaf, weights)
+    return torch.nan_to_num_(slope, nan=0.0, posinf=0.0, neginf=0.0)
+
+
+def _weights(logits: torch.Tensor, labels: torch.Tensor, loss: LossName) -> torch.Tensor:
+    """The gradient of the loss by the logits, (m, K)."""
+    if loss != "dlr":
+        return ascent(logits, labels, loss)
+    ones = torch.ones(len(labels), device=labels.device)
+    weights: torch.Tensor = torch.nan_to_num(Aim("dlr", labels, labels, ones).rise(logits)[1])
+    return weights
+
+
+def unbounded(probed: Probed, steps: int) -> torch.Tensor:
+    """Survival of the attack's loss in a ball that holds the grey image, (m,); -1 for samples labelled as grey is."""
+    grey = torch.full_like(probed.images[:1], 0.5)
+    with torch.no_grad():
+        label = passes(probed.network, grey).argmax(dim=1)
+    linf = probed.guard.norm == "Linf"
+    radius = 0.5 if linf else math.sqrt(probed.images[0].numel()) / 2
+    ball: Ball = LinfBall.around(probed.images, radius) if linf else L2Ball.around(probed.images, radius)
+    fell, _ = climb(probed, probed.guard.losses[0], steps, ball=ball, epsilon=radius)
+    return torch.where(probed.labels == label, -1, (~fell).to(torch.int8))
+
+
+def square(probed: Probed, queries: int) -> torch.Tensor:
+    """Whether the Square attack breaks each sample, (m,): in L2 in the largest cube that the ball holds."""
+    shrink = 1.0 if probed.guard.norm == "Linf" else math.sqrt(probed.images[0].numel())
+    radius = probed.guard.epsilon / shrink
+    search = SquareSearch(probed.network, probed.images, probed.labels, probed.ids, radius, queries, probed.seed)
+    rows = torch.arange(len(probed.images), device=probed.images.device)
+    return search(rows, Tally(len(rows), rows.device))
+
+
+def transferred(network: Network, points: torch.Tensor, labels: torch.Tensor) -> NDArray[np.int8]:
+    """Whether images made to break other models break this one, (m,): one forward pass."""
+    with torch.no_grad():
+        margin = margins(passes(network, points), labels)
+    return (~(margin > 0)).cpu().numpy().astype(np.int8)
