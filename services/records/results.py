@@ -135,7 +135,6 @@ class CalibrationResult:
     objective: float | None = None
     at_edge: bool = False
     plateau: tuple[float, float] | None = None
-    best_share: float | None = None
     reference: float | None = None
     reference_before: float | None = None
     reference_accuracy: float | None = None
@@ -143,6 +142,7 @@ class CalibrationResult:
     curve: tuple[float | None, ...] = ()
     reason: str = ""
     notes: tuple[str, ...] = ()
+    best_share: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
