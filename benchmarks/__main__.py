@@ -13,6 +13,7 @@ NEEDS_DATA = {"attacks": ["--data", str(DATA)], "probabilistic": ["--data", str(
 ALL = (
     "numerics",
     "coverage",
+    "orders",
     "extraction",
     "driver",
     "training",

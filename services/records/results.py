@@ -121,6 +121,8 @@ class CalibrationResult:
         objective: the objective's value there.
         at_edge: the optimum lies at the grid's edge.
         plateau: (low, high) temperatures between which the objective keeps its best value.
+        best_share: share of the coarse grid on which it has that value, on this stretch or elsewhere; None where a
+            record does not say.
         reference, reference_before: Spearman of the calibrated and of the uncalibrated (T = 1) scores with the declared
             robust accuracies; None when fewer than three models declare one.
         reference_accuracy: the same correlation for clean accuracy alone.
@@ -133,6 +135,7 @@ class CalibrationResult:
     objective: float | None = None
     at_edge: bool = False
     plateau: tuple[float, float] | None = None
+    best_share: float | None = None
     reference: float | None = None
     reference_before: float | None = None
     reference_accuracy: float | None = None
