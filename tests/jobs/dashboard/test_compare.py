@@ -58,6 +58,7 @@ def test_other_samples_and_other_definitions_are_told(board_audit: Callable[...,
     output = cautions(before, after, series, replace(series, title="top-5 accuracy", delta=0.01))
     assert len(output) == 4 and "other samples" in output[0] and "top-5" in output[1] and "0.05, then 0.01" in output[2]
     assert len(cautions(before, before, series, series)) == 1
+    assert "did not measure" in cautions(before, before, None, series)[0]
 
 
 def test_what_no_gate_compares_is_said(board_audit: Callable[..., AuditResult]) -> None:
@@ -68,4 +69,3 @@ def test_what_no_gate_compares_is_said(board_audit: Callable[..., AuditResult]) 
     assert len(cautions(known, known, series, replace(series, definition=""))) == 1, "0.1.0 did not say"
     unknown = replace(audit, content="")
     assert "not known" in cautions(unknown, unknown, series, series)[0]
-    assert "did not measure" in cautions(before, before, None, series)[0]
