@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 DATA = Path(os.environ.get("CLASSWISE_SHARED_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
-NEEDS_DATA = {"attacks": ["--data", str(DATA)], "probabilistic": ["--data", str(DATA)]}
+NEEDS_DATA = {name: ["--data", str(DATA)] for name in ("attacks", "adequacy", "probabilistic")}
 ALL = (
     "numerics",
     "coverage",
@@ -19,6 +19,7 @@ ALL = (
     "training",
     "training_job",
     "attacks",
+    "adequacy",
     "probabilistic",
     "projection",
 )

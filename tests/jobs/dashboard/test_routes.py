@@ -58,7 +58,7 @@ def test_a_number_over_time_has_limits_verdicts_and_gaps(caller: TestClient) -> 
     assert answer["lines"][0]["outcomes"] == ["pass", "pass", "fail", None]
     few = get(caller, f"fleets/{FLEET}/trend", model="FIRST", limit=2, most=1)
     assert [line["model"] for line in few["lines"]] == ["first"] and len(few["audits"]) == 2 and few["total"] == 4
-    assert few["lens"] == "minimal/l2", "the strongest evidence"
+    assert few["lens"] == "minimal/l2", "the strongest evidence, and not a claim"
 
 
 def test_an_audit_has_a_row_a_model_the_worst_first(caller: TestClient) -> None:
