@@ -70,7 +70,6 @@ ATTACKS: dict[str, Any] = {
     "cw": Cw(epsilons=EPSILON),
     "autoattack": AutoAttackSurvival(epsilons=EPSILON, attacks=("apgd-ce", "apgd-t")),
     "square": Square(epsilons=EPSILON, queries=100),
-    "minimal cw": Minimal(attacks=("cw",), cw_searches=3, cw_steps=40),
     "minimal": Minimal(attacks=("deepfool", "fmn"), fmn_steps=30),
 }
 
