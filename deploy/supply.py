@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-LOCK = ROOT / "deploy" / "requirements.lock"
 LIST = ROOT / "deploy" / "LICENCES.md"
 EXTRAS = ("onnx", "postgres", "s3", "server", "service")
 """Those of the image, where pyproject.toml has them."""
@@ -76,7 +75,7 @@ def locked(text: str) -> dict[str, str]:
 
 
 def licence(fields: Mapping[str, Any]) -> str:
-    """What a distribution's metadata say its licence is; "" when they say nothing that can be told in a line."""
+    """What a distribution's metadata say its licence is; "" when they say nothing that fits in a line."""
     if expression := fields.get("license_expression"):
         return str(expression)
     classifiers = [text.rpartition(" :: ")[2] for text in fields.get("classifier", []) if text.startswith("License")]

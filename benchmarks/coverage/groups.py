@@ -107,7 +107,7 @@ def of_largest_gap(sizes: tuple[int, int], runs: int, rng: np.random.Generator) 
 
 
 def of_refuted(runs: int, rng: np.random.Generator) -> Iterator[Cell]:
-    """The share of refuted claims in all, and of every class at once."""
+    """The share of refuted claims in all, and of all classes simultaneously."""
     for name, sizes, share in (
         ("1, 2 and 3, none refuted", (1, 2, 3), np.zeros(3)),
         ("1, 5 and 60", (1, 5, 60), np.array([0.2, 0.5, 0.9])),
@@ -125,7 +125,7 @@ def _refuted(name: str, labels: Ints, refuted: Floats, share: Floats) -> Iterato
         results = [refute(ones, 1.5 - row, ones, zeros, labels, classes=3, delta=level) for row in refuted]
         yield cell("refuted share", name, level, [lies_outside(truth, each.overall) for each in results])
         flags = [any(lies_outside(p, e) for p, e in zip(share, each.classes, strict=True)) for each in results]
-        yield cell("refuted shares of all classes at once", name, level, flags)
+        yield cell("refuted shares of all classes simultaneously", name, level, flags)
 
 
 STEPS = np.array([0.0, 0.25, 0.5, 1.0])
@@ -135,7 +135,7 @@ SHARES = np.array([[0.1, 0.2, 0.3, 0.4], [0.4, 0.4, 0.2, 0.0], [0.0, 0.5, 0.0, 0
 
 
 def of_projection(samples: int, dimensions: int, runs: int, rng: np.random.Generator) -> Iterator[Cell]:
-    """Tol, Dev and Cou, and Tol and Dev of all dimensions at once, of factors that move by `STEPS`."""
+    """Tol, Dev and Cou, and Tol and Dev of all dimensions simultaneously, of factors that move by `STEPS`."""
     size = (runs, samples, 2)
     moves = np.stack([rng.choice(STEPS, size, p=share) for share in SHARES[:dimensions]], axis=2)
     tol = 2 * SHARES[:dimensions] @ STEPS
@@ -156,4 +156,4 @@ def of_projection(samples: int, dimensions: int, runs: int, rng: np.random.Gener
         for name, values in (("tol", tol), ("dev", dev)):
             rows = [getattr(each, f"{name}_by_dimension") for each in results]
             missed = [any(lies_outside(v, e) for v, e in zip(values, row, strict=True)) for row in rows]
-            yield cell(f"{name.capitalize()} of all dimensions at once", setting, level, missed)
+            yield cell(f"{name.capitalize()} of all dimensions simultaneously", setting, level, missed)

@@ -1,4 +1,4 @@
-"""All classes at once, and RDI, NRGC, FP, WCR and the aggregate, by every method that a fleet file can ask for."""
+"""All classes simultaneously, and RDI, NRGC, FP, WCR and the aggregate, by every method of a fleet file."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def of_classes(classes: Classes, method: Method, runs: int, rng: np.random.Gener
 
     for level in LEVELS:
         joint = box(level / (2 * kept.size))
-        yield cell("all classes at once", setting, level, missed(joint, means).any(axis=1))
+        yield cell("all classes simultaneously", setting, level, missed(joint, means).any(axis=1))
         yield from _functions(setting, level, joint, class_means(scores, labels, kept.size), truth, method)
         low, high = box(level).low.min(axis=1), box(level / kept.size).high.min(axis=1)
         yield cell("WCR, lower limit", setting, level, low > means.min() + SLACK)
@@ -102,7 +102,7 @@ def _functions(setting: str, level: float, box: Box, means: Floats, truth: Dispa
             outside[name][run] = lies_outside(getattr(truth, name).value, getattr(intervals, name))
     for name in FUNCTIONS:
         yield cell(name.upper(), setting, level, outside[name])
-    yield cell("RDI, NRGC and FP at once", setting, level, np.logical_or.reduce(list(outside.values())))
+    yield cell("RDI, NRGC and FP simultaneously", setting, level, np.logical_or.reduce(list(outside.values())))
 
 
 def lies_outside(truth: float | None, found: Estimate) -> bool:

@@ -26,7 +26,7 @@ def admitted(data: dict[str, Any], settings: Settings) -> Fleet:
 
 
 def _overruled(fleet: Fleet, settings: Settings) -> dict[str, Any]:
-    """The caller's fleet with the server's decisions, and his resources within the server's limits."""
+    """The caller's fleet with the server's decisions, and their resources within the server's limits."""
     data: dict[str, Any] = fleet.config.model_dump(mode="json", exclude_defaults=True)
     wanted, most = fleet.config.resources, settings.resources
     workers = most.workers if wanted.workers == "auto" else min(wanted.workers, most.workers)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 PER_MINUTE = 6000
-"""Requests that one user of his own machine cannot make by hand."""
+"""Requests that one user of their own machine cannot make by hand."""
 
 
 def local_app(places: Places, token: str) -> FastAPI:

@@ -1,4 +1,4 @@
-"""The settings file of the API: who may call, what a caller may name, and what the server decides instead of him.
+"""The settings file of the API: who may call, what a caller may name, and what the server decides instead of them.
 
 Everything that can run code or open a file is empty by default: a server without an allow-list audits nothing.
 """

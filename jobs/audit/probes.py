@@ -136,7 +136,7 @@ def fill_probes(plans: Sequence[ModelPlan], context: Context, session: Session, 
         StorageError: a table or a probe was deleted meanwhile.
     """
     alive = [item for item in plans if session.alive(item.spec.name)]
-    probes = [found for item in alive for table in item.tables if (found := probe_of(item, table, context))]
+    probes = [probe for item in alive for table in item.tables if (probe := probe_of(item, table, context))]
     _run([probe.first for probe in probes], session)
     probes = [probe for probe in probes if session.alive(probe.item.spec.name)]
     seen = {probe.table.key: read_shard(probe.first.target) for probe in probes}

@@ -31,7 +31,7 @@ class Acceptance:
         audit_id, outcome: which.
         at: when, UTC.
         by: who: a user's name, or "accept: passed".
-        why: in his words.
+        why: in their words.
     """
 
     audit_id: str

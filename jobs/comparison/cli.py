@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from services.records import AuditResult
 
 UNDECIDED = 3
-PAIR = "[THEN] NOW"
+PAIR = "[EARLIER] LATER"
 _PLACE = "Folder of a bundle, or an audit's id with --fleet."
 Place = Annotated[str, typer.Argument(metavar="AUDIT", help=_PLACE)]
 Fleet = Annotated[str, typer.Option(help="The fleet, for audits that are named by their id.")]
@@ -53,7 +53,7 @@ def accept(
 
 def compare(
     audits: Annotated[
-        list[str] | None, typer.Argument(metavar=PAIR, help=f"{_PLACE} Without THEN: the accepted audit.")
+        list[str] | None, typer.Argument(metavar=PAIR, help=f"{_PLACE} Without EARLIER: the accepted audit.")
     ] = None,
     fleet: Fleet = "",
     storage: Home = "classwise-runs",
@@ -154,7 +154,7 @@ def _pair(audits: list[str]) -> list[str]:
 
     if not 1 <= len(audits) <= 2:
         expected = f"one audit, or two: classwise compare {PAIR}"
-        remedy = "name NOW to compare it with the accepted audit, THEN and NOW to compare any two"
+        remedy = "name LATER to compare it with the accepted audit, EARLIER and LATER to compare any two"
         raise ConfigError(Problem("compare", expected, f"{len(audits) or 'none'}", remedy))
     return audits
 

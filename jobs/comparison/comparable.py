@@ -79,7 +79,7 @@ def _measured_otherwise(old: Series, new: Series) -> str:
 
 
 def unchanged(accepted: Measured, now: Measured, key: str) -> bool:
-    """Whether weights, declarations, samples and measure are those of then, all known: nothing can have got worse."""
+    """Whether weights, declarations, samples and measure are known and unchanged: nothing can have got worse."""
     same = accepted.weights == now.weights and accepted.selection == now.selection
     known = bool(now.weights and now.selection and key in now.series and now.series[key].version)
     declared = all(getattr(accepted.spec, name) == getattr(now.spec, name) for name in DECLARED)
@@ -87,10 +87,10 @@ def unchanged(accepted: Measured, now: Measured, key: str) -> bool:
 
 
 def paired_rows(accepted: Scores, now: Scores) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows of then and of now that are of one sample, in one order.
+    """Rows of the accepted audit and of the later one that are of one sample, in one order.
 
     Raises:
-        MeasureError: a sample has another label now: then it is another sample.
+        MeasureError: a sample has another label in the later audit, so it is another sample.
     """
     _, new, old = np.intersect1d(now["id"], accepted["id"], return_indices=True)
     if wrong := int((now["label"][new] != accepted["label"][old]).sum()):

@@ -64,10 +64,10 @@ def _folder(config: FleetConfig, name: str) -> str | None:
 
 @dataclass(frozen=True)
 class Change:
-    """A model's series now against then, for a gate `not_worse_than`.
+    """A model's series against the accepted audit, for a gate `not_worse_than`.
 
     Attributes:
-        difference: mean now minus then with its limits, of the samples in both; undefined with a reason.
+        difference: mean now minus the accepted mean with its limits, of the samples in both; undefined with a reason.
         vanished: classes with samples in an audit and none in both.
         unchanged: why nothing can have got worse; "" where something may have.
     """

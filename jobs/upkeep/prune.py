@@ -124,7 +124,7 @@ def carry_out(plan: PrunePlan, base: str, now: float) -> list[Item]:
                 known[fleet], held[fleet] = names, _in_use(base, fleet, names)
             if name in held[fleet] or name == _accepted(base, fleet):
                 continue
-            files.remove(files.join(base, item.path, BUNDLE))  # first: without it nobody takes it for complete
+            files.remove(files.join(base, item.path, BUNDLE))  # first: without it no command takes it for complete
             known[fleet] = [remaining for remaining in names if remaining != name]
         files.remove(files.join(base, item.path))
         gone.append(item)
@@ -200,7 +200,8 @@ def _complete(base: str, fleet: str, known: Sequence[str]) -> list[str]:
 def _unfinished(folders: dict[tuple[str, str], _Unit], complete: set[Any], now: float) -> Iterator[Item]:
     for key, unit in folders.items():
         if key not in complete and now - unit.newest > ORPHAN_SECONDS:
-            yield Item("unfinished audit", "audits/" + "/".join(key), unit.size, "no bundle.json, and nobody writes")
+            reason = "no bundle.json, and no process writes to it"
+            yield Item("unfinished audit", "audits/" + "/".join(key), unit.size, reason)
 
 
 def _too_old(names: Sequence[str], rules: Rules, now: float) -> Iterator[tuple[str, str]]:

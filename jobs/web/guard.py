@@ -1,4 +1,4 @@
-"""What stands before every request: who calls, how often, and how much he sends.
+"""What stands before every request: who calls, how often, and how much they send.
 
 A plain ASGI middleware, so that a refused request costs no parsing, and a body is counted while it comes in, whatever
 its headers say.

@@ -25,7 +25,7 @@ Index = Annotated[int, Field(ge=0)]
 
 
 class Projection(Measure):
-    """Tolerance of a sample to its attributes: Tol of `numerics.projection`, as a share of its bound, in [0, 1].
+    """Tolerance of a sample to its attributes: Tol of `numerics.attributes.tolerance` by its bound, in [0, 1].
 
     The sample is encoded; each latent dimension in turn is put to its centre and moved from there down and up, at most
     one unit each way, until the label changes. ``score = mean_d (m_d^- + m_d^+) / 2`` with the moves m in units, so 1
@@ -248,7 +248,9 @@ class Projection(Measure):
     def _require_faithful(self, quality: Reconstruction) -> None:
         if quality.explained is not None and quality.explained >= self.least_explained:
             return
-        measured = f"{quality.explained:.1%}" if quality.explained is not None else "none, for all are the same"
+        measured = (
+            f"{quality.explained:.1%}" if quality.explained is not None else "undefined, as all images are the same"
+        )
         actual = f"{measured} (mean squared error {quality.mse:.4g} on {quality.images} samples)"
         expected = f"a mapper that explains at least {self.least_explained:.0%} of the samples' variance"
         remedy = "train it longer, on data like these samples; lower least_explained to judge by it all the same"

@@ -224,7 +224,7 @@ class Pool(Generic[T, R]):
         failed_starts = slot.failed_starts + 1 if slot.starting is not None else 0
         if failed_starts >= START_ATTEMPTS:
             remedy = "look at the logs of Ray; does classwise import on every node?"
-            actual = f"{failed_starts} died during startup, the last with {_message(error)}"
+            actual = f"{failed_starts} workers died during startup, the last with {_message(error)}"
             raise WorkerError(Problem("workers", "workers that start", actual, remedy))
         counters.METER.count(counters.DEATHS)
         logs.event(_log, logging.WARNING, "worker lost and replaced", worker=index, cause=_message(error))

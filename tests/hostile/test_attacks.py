@@ -20,7 +20,7 @@ TEXT = 2_000
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[dict[str, Any]]]:
+def reports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[dict[str, Any]]]:
     """What came of each attack, in one process with 6 GiB."""
     folder = tmp_path_factory.mktemp("attacks")
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -30,20 +30,20 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[dict[str, An
     yield [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 
-def test_no_code_runs(told: list[dict[str, Any]]) -> None:
-    assert len(told) > 200
-    assert [each["name"] for each in told if each["ran"]] == []
+def test_no_code_runs(reports: list[dict[str, Any]]) -> None:
+    assert len(reports) > 200
+    assert [each["name"] for each in reports if each["ran"]] == []
 
 
-def test_each_is_told_or_read(told: list[dict[str, Any]]) -> None:
-    assert [each for each in told if each["outcome"] == "broken"] == []
+def test_each_is_told_or_read(reports: list[dict[str, Any]]) -> None:
+    assert [each for each in reports if each["outcome"] == "broken"] == []
 
 
-def test_in_bounded_time_and_memory(told: list[dict[str, Any]]) -> None:
-    assert [each for each in told if each["seconds"] > SECONDS or each["bytes"] > BYTES] == []
+def test_in_bounded_time_and_memory(reports: list[dict[str, Any]]) -> None:
+    assert [each for each in reports if each["seconds"] > SECONDS or each["bytes"] > BYTES] == []
 
 
-def test_messages_are_short_and_printable(told: list[dict[str, Any]]) -> None:
-    long = [each["name"] for each in told if len(each.get("text", "")) > TEXT]
-    odd = [each["name"] for each in told if any(char < " " and char != "\n" for char in each.get("text", ""))]
+def test_messages_are_short_and_printable(reports: list[dict[str, Any]]) -> None:
+    long = [each["name"] for each in reports if len(each.get("text", "")) > TEXT]
+    odd = [each["name"] for each in reports if any(char < " " and char != "\n" for char in each.get("text", ""))]
     assert (long, odd) == ([], [])

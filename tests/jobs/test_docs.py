@@ -125,6 +125,20 @@ def test_every_method_architecture_and_training_set_is_documented() -> None:
         assert [name for name in registry.names() if f"`{name}`" not in text] == []
 
 
+def anchors(path: Path) -> set[str]:
+    """Anchors of a page's headings, as GitHub makes them."""
+    text = re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#{1,6} (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("path", [ROOT / "README.md", *sorted(DOCS.glob("*.md"))], ids=lambda path: path.name)
+def test_every_anchor_is_a_heading(path: Path) -> None:
+    links = re.findall(r"\]\(([^()\s#:]*)#([^()\s]+)\)", path.read_text(encoding="utf-8"))
+    targets = [((path.parent / page if page else path), anchor) for page, anchor in links]
+    assert [f"{page}#{anchor}" for page, anchor in targets if anchor not in anchors(page)] == []
+
+
 @pytest.mark.parametrize("example", sorted((ROOT / "deploy" / "examples").glob("*.yaml"), key=lambda path: path.name))
 def test_every_example_is_valid_and_listed(example: Path) -> None:
     if has_key(example, "sweep"):

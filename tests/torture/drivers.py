@@ -112,7 +112,7 @@ class Bench:
             deeds = self.deeds(storage)
             ended = self._do(name, lambda: audit(fleet_file, Injector(fault, deeds)))
             story.tell("audit", ended)
-            self.mend(storage, fault)
+            self.repair(storage, fault)
             if not (ended.value and ended.value["code"] in FINISHED):
                 story.tell("resume", self._do(name, lambda: audit(fleet_file)))
             if not _uploaded(storage):
@@ -174,7 +174,7 @@ class Bench:
         """What a fault does to the world outside its driver."""
         return {"read-only": lambda: subprocess.run(["mount", "-o", "remount,ro", str(storage)], check=True)}
 
-    def mend(self, storage: Path, fault: Fault) -> None:
+    def repair(self, storage: Path, fault: Fault) -> None:
         """Undo that before the audit is resumed; a full disk is given room."""
         if fault.point == "disk":
             subprocess.run(["mount", "-o", "remount,rw,size=300m", str(storage)], check=True)

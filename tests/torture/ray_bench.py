@@ -61,7 +61,7 @@ class RayBench(Bench):
             "head-killed": cluster.kill_head,
         }
 
-    def mend(self, storage: Path, fault: Fault) -> None:
+    def repair(self, storage: Path, fault: Fault) -> None:
         if fault.kind == "head-killed":
             self._cluster.close()
             self._cluster.start()

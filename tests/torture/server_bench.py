@@ -63,7 +63,7 @@ class ServerBench(Bench):
             by_name |= {"cut": self.network.cut, "cut-briefly": self._cut_briefly}
         return by_name
 
-    def mend(self, storage: Path, fault: Fault) -> None:
+    def repair(self, storage: Path, fault: Fault) -> None:
         if fault.kind == "frozen":
             self._mlflow.signal(signal.SIGCONT)
         if fault.kind == "postgres-killed":
@@ -73,7 +73,7 @@ class ServerBench(Bench):
             self._mlflow.kill()
             self._mlflow.start()
         if self.network is not None:
-            self.network.mend()
+            self.network.repair()
 
     def _cut_briefly(self) -> None:
         if self.network is not None:

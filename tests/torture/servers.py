@@ -197,7 +197,7 @@ class Network:
         """Take the far end of the link down."""
         subprocess.run(f"{self._outside} ip link set {self._name}h down", shell=True, check=True)
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         """Bring it up."""
         subprocess.run(self.mending, shell=True, check=True)
 

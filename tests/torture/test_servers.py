@@ -31,6 +31,6 @@ def test_a_network_namespace_can_be_cut() -> None:
         pytest.skip(f"no network namespace here: {error}")
     try:
         network.cut()
-        network.mend()
+        network.repair()
     finally:
         network.close()

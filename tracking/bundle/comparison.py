@@ -27,7 +27,7 @@ class GroupChange:
         name: of the class; "overall" for all samples.
         n: samples that both audits scored.
         then, now: mean scores over them.
-        difference: now minus then; the limits of all differences of a comparison hold together.
+        difference: now minus before; the limits of all differences of a comparison hold together.
         p: adjusted for all comparisons and both directions.
     """
 
@@ -98,7 +98,7 @@ class Comparison:
     """An audit against an earlier one of its fleet.
 
     Attributes:
-        audit_id, baseline: now and then.
+        audit_id, baseline: the later audit, and the earlier one (the accepted one, or any).
         started, baseline_started: when they began.
         alpha: at most this is the probability of one or more false flags among all (`error_rate` says so).
         comparisons: how many were made: models x series x (classes and the whole).

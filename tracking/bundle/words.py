@@ -29,7 +29,7 @@ FEWEST_RANKED = 5
 MOST_ADVICE = 3
 """Models that get a sentence for who decides."""
 DIFFERS = 5e-4
-"""Least difference between two limits that is told."""
+"""Least difference between two limits that a sentence mentions."""
 
 _RANKING = re.compile("spearman|rank correlation", re.IGNORECASE)
 _SMALLEST = 0.00005
@@ -271,7 +271,7 @@ def _limit(result: SeriesResult) -> str:
 
 _ADVICE = {
     Outcome.FAIL: "Do not ship {}",
-    Outcome.UNDECIDED: "Do not ship {} yet, for nothing is decided",
+    Outcome.UNDECIDED: "Do not ship {} yet, because nothing is decided",
     Outcome.PASS: "{} meets what was asked",
 }
 _VERBS = {

@@ -1,7 +1,7 @@
 """Writes sweeps to MLflow: a parent run a sweep, a child run a trial with its curves and its network.
 
-As `tracking.mlflow.store` does for audits: the driver is the only writer, everything stands on disk before a server is
-told, and what is logged already is found by its key and not logged twice. A trial is logged when it ends, so a long
+As `tracking.mlflow.store` does for audits: the driver is the only writer, everything is on disk before the first
+upload, and what is logged already is found by its key and not logged twice. A trial is logged when it ends, so a long
 sweep shows what it has; the parent is closed whatever happens.
 """
 

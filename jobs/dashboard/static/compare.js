@@ -35,7 +35,7 @@ const tested = (found, before) => {
       { title: "model", head: true, kind: "name", get: (row) => row.model, cell: (row) => name(row.model) },
       { title: "measure", label: true, get: (row) => row.series, cell: (row) => name(row.series, 80) },
       { title: "class", label: true, get: (row) => row.name, cell: (row) => name(row.name) },
-      { title: "then", kind: "number", get: (row) => row.then, cell: (row) => number(row.then) },
+      { title: "before", kind: "number", get: (row) => row.then, cell: (row) => number(row.then) },
       { title: "now", kind: "number", get: (row) => row.now, cell: (row) => number(row.now) },
       { title: "difference", kind: "number", get: (row) => row.difference?.value ?? null, cell: (row) => estimate(row.difference) },
       { title: "p", kind: "number", about: "adjusted for all comparisons", get: (row) => row.p, cell: (row) => number(row.p) },

@@ -39,8 +39,8 @@ def load_weights(
         drop_keys: beginning of keys that are left out, of an auxiliary head for example.
 
     Raises:
-        SourceError: the file is not weights, needs unpickling without leave, holds several sets of weights of which
-            none was chosen, or does not match key for key and shape for shape.
+        SourceError: the file is not weights, needs unpickling that is not permitted, holds several sets of weights of
+            which none was chosen, or does not match key for key and shape for shape.
     """
     facts: dict[str, Any] = {}
     raw = read_checkpoint(path, where=where, allow_unpickling=allow_unpickling, facts=facts)

@@ -71,8 +71,8 @@ class CarliniWagner:
 
             shift = points.detach() - state.images.index_select(0, alive)
             hinge = (state.constants[alive] * (margin > 0)).unsqueeze(1)
-            pull = ascent(logits.detach(), state.labels[alive], "margin") * hinge
-            slope = gradient((logits, points), weight, (-pull, 2 * shift))
+            margin_slope = ascent(logits.detach(), state.labels[alive], "margin") * hinge
+            slope = gradient((logits, points), weight, (-margin_slope, 2 * shift))
             adam.step(slope)
             if number % block == 0:
                 objective = shift.square().sum(dim=(1, 2, 3)) + state.constants[alive] * margin.clamp(min=0.0)

@@ -57,10 +57,10 @@ def probe(probed: Probed, plan: ProbePlan, stands: torch.Tensor, *, gradients: b
     samples, the rest on those that stand. `points` (m, C H W) are where the first other loss led.
     """
     count, points = len(probed.images), probed.images.clone()
-    found = gradient_signs(probed) if gradients and probed.guard.losses else {}
+    signs = gradient_signs(probed) if gradients and probed.guard.losses else {}
     losses = others_of(probed)
     names = [*planned(plan), *(f"{Sign.OTHER_LOSS}:{loss}" for loss, _ in tried(losses, plan))]
-    found |= {name: torch.full((count,), -1, dtype=torch.int8, device=stands.device) for name in names}
+    signs |= {name: torch.full((count,), -1, dtype=torch.int8, device=stands.device) for name in names}
     if plan.given and losses and len(broken := (~stands).nonzero().squeeze(1)):
         points[broken] = climb(probed.select(broken), losses[0], plan.given)[1]
     if len(standing := stands.nonzero().squeeze(1)):
@@ -70,8 +70,8 @@ def probe(probed: Probed, plan: ProbePlan, stands: torch.Tensor, *, gradients: b
             seen[f"{Sign.OTHER_LOSS}:{loss}"], led = climb(part, loss, steps)
             points[standing] = led if loss == losses[0] else points[standing]
         for name, values in seen.items():
-            found[name][standing] = values.to(torch.int8)
-    columns = {name: values.cpu().numpy().astype(np.int8) for name, values in found.items()}
+            signs[name][standing] = values.to(torch.int8)
+    columns = {name: values.cpu().numpy().astype(np.int8) for name, values in signs.items()}
     return {**columns, "points": points.flatten(1).cpu().numpy()}
 
 

@@ -1,4 +1,4 @@
-"""From a score table back to boundary positions, for Tol, Dev and Cou by group (`numerics.projection`)."""
+"""From a score table back to boundary positions, for Tol, Dev and Cou by group (`numerics.attributes.tolerance`)."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ class ProjectionMetrics:
     Attributes:
         tol, dev: means over samples and dimensions, with betting intervals (valid at any number of samples).
         cou: with a percentile interval of the seeded bootstrap, which is approximate.
-        tol_by_dimension, dev_by_dimension: D each; betting intervals that hold for all D at once.
+        tol_by_dimension, dev_by_dimension: D each; betting intervals that hold for all D simultaneously.
         lean_by_dimension: D signed mean deviations; None without samples.
         censored_by_dimension: D shares of the 2 S directions in which the label never flipped; None without samples.
         censored: the same over all dimensions. Tol is a lower bound of the tolerance where this is not 0.
@@ -176,7 +176,7 @@ def metrics_by_group(
     seed: int = 0,
     draws: int = 1000,
 ) -> tuple[ProjectionMetrics, ...]:
-    """One entry a group; each family of intervals holds for all groups with samples at once (Bonferroni)."""
+    """One entry a group; each family of intervals holds for all groups with samples simultaneously (Bonferroni)."""
     index = as_indices(groups, len(boundaries.positions), n_groups, "groups")
     level = delta / max(1, len(np.unique(index)))
     return tuple(
@@ -225,7 +225,7 @@ def _cou_estimate(tolerances: Floats, delta: float, seed: int, draws: int) -> Es
 
 
 def _means(values: Floats, bounds: Floats, delta: float, seed: int) -> tuple[Estimate, ...]:
-    """The mean of each column (S, D) in [0, bound_d], with intervals that hold for all columns at once."""
+    """The mean of each column (S, D) in [0, bound_d], with intervals that hold for all columns simultaneously."""
     size, columns = values.shape
     box = simultaneous(
         (values / bounds).ravel(),

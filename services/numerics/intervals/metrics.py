@@ -111,10 +111,10 @@ def largest_nrgc(low: Floats, high: Floats) -> float:
         return relaxed_nrgc(low, high)
     ratio = 0.0
     for _ in range(60):
-        pull = weights[None, :] - ratio * size
-        gain = np.maximum(pull * high[:, None], pull * low[:, None])
+        coefficients = weights[None, :] - ratio * size
+        gain = np.maximum(coefficients * high[:, None], coefficients * low[:, None])
         _, ranks = linear_sum_assignment(gain, maximize=True)
-        better = nrgc(np.where(pull[0, ranks] > 0.0, high, low)) or 0.0
+        better = nrgc(np.where(coefficients[0, ranks] > 0.0, high, low)) or 0.0
         if better <= ratio:
             break
         ratio = better
@@ -132,14 +132,14 @@ def relaxed_nrgc(low: Floats, high: Floats) -> float:
     return above
 
 
-def _relaxed_gain(low: Floats, high: Floats, pull: Floats) -> float:
-    """At least the best assignment: ranks with positive pull take the largest U, the others the smallest L.
+def _relaxed_gain(low: Floats, high: Floats, coefficients: Floats) -> float:
+    """At least the best assignment: ranks with positive coefficients take the largest U, the others the smallest L.
 
     Both sides choose among all groups, where an assignment must share them; within a side sorting is best.
     """
-    top = pull > 0.0
-    upper = float(pull[top] @ np.sort(high)[low.size - int(top.sum()) :])
-    return upper + float(pull[~top] @ np.sort(low)[: int((~top).sum())])
+    top = coefficients > 0.0
+    upper = float(coefficients[top] @ np.sort(high)[low.size - int(top.sum()) :])
+    return upper + float(coefficients[~top] @ np.sort(low)[: int((~top).sum())])
 
 
 def weakest_mean(means: Floats, count: int) -> float:

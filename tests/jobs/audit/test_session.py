@@ -25,14 +25,14 @@ def test_shards_in_flight_together_tell_a_fault_once() -> None:
     assert caught.value.problems == (first, other)
 
 
-@pytest.mark.parametrize(("uri", "told"), [("mlflow:models:/net/1", True), ("timm:resnet18", False)])
+@pytest.mark.parametrize(("uri", "logged"), [("mlflow:models:/net/1", True), ("timm:resnet18", False)])
 def test_workers_are_told_where_the_registry_is_when_they_need_it(
-    uri: str, told: bool, monkeypatch: pytest.MonkeyPatch
+    uri: str, logged: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wanted = {"MLFLOW_TRACKING_URI": "http://m:5000", "MLFLOW_REGISTRY_URI": "http://r", "MLFLOW_S3_ENDPOINT_URL": "s"}
     for name, value in {**wanted, "MLFLOW_RUN_ID": "of somebody else"}.items():
         monkeypatch.setenv(name, value)
     data = {"fleet": "f", "samples": {"uri": "npz:s.npz"}, "models": [{"name": "a", "uri": uri}]}
     by_name = dict(registry_environment(validate_fleet(data).config))
-    assert {name: by_name.get(name) for name in wanted} == (wanted if told else dict.fromkeys(wanted))
+    assert {name: by_name.get(name) for name in wanted} == (wanted if logged else dict.fromkeys(wanted))
     assert "MLFLOW_RUN_ID" not in by_name

@@ -174,11 +174,12 @@ def test_report_terminal_and_json_say_what_changed(
 
 def test_compare_says_what_it_takes() -> None:
     shown = run("compare", "--help").stdout
-    assert "compare [OPTIONS] [THEN] NOW\n" in shown and "required" not in shown
+    assert "compare [OPTIONS] [EARLIER] LATER\n" in shown and "required" not in shown
     for words, each in (((), "none"), (("a", "b", "c"), "3")):
         process = run("compare", *words)
         assert process.exit_code == 2
-        assert f"expected one audit, or two: classwise compare [THEN] NOW, found {each}; name NOW" in process.stderr
+        message = f"expected one audit, or two: classwise compare [EARLIER] LATER, found {each}; name LATER"
+        assert message in process.stderr
 
 
 def test_the_commands(fleet: dict[str, Any], swapped: Callable[..., dict[str, Any]]) -> None:

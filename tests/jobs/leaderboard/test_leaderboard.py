@@ -196,17 +196,17 @@ def test_measures_of_other_parameters_are_noted(
 
 
 @pytest.mark.parametrize(
-    ("filters", "told"),
+    ("filters", "message"),
     [
         ({"method": ("TRADES",)}, "--filter method: expected one of 'ERM', 'MART', 'PGD', found 'TRADES'"),
         ({"nothing": ("x",)}, "--filter nothing: expected a key that runs have, found 'nothing'"),
         ({"method": ("ERM",), "dataset": ("mnist",)}, "none for method=ERM and dataset=mnist"),
     ],
 )
-def test_filters_that_leave_nothing_say_what_there_is(board_store: str, filters: Any, told: str) -> None:
+def test_filters_that_leave_nothing_say_what_there_is(board_store: str, filters: Any, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         made(board_store, filters=filters)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_a_store_without_audits_says_how_to_get_some(migrated_store: Callable[[Path], str], tmp_path: Path) -> None:
@@ -249,7 +249,7 @@ def test_the_command_prints_json(board_store: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["--experiment", "swep"], "it has 'Default', 'digits', 'sweep'"),
         (["--metric", "pgd20/linf-0.3137"], "did you mean 'pgd20/linf-0.03137'?"),
@@ -262,9 +262,9 @@ def test_the_command_prints_json(board_store: str) -> None:
         (["--csv", "/proc/none/x.csv"], "storage that can be written"),
     ],
 )
-def test_a_wrong_option_exits_2_with_one_clear_error(board_store: str, words: list[str], told: str) -> None:
+def test_a_wrong_option_exits_2_with_one_clear_error(board_store: str, words: list[str], message: str) -> None:
     ran = run("--tracking-uri", board_store, *words)
-    assert ran.exit_code == 2 and "1 problem" in ran.stderr and told in ran.stderr and "Traceback" not in ran.stderr
+    assert ran.exit_code == 2 and "1 problem" in ran.stderr and message in ran.stderr and "Traceback" not in ran.stderr
 
 
 def test_an_unreachable_server_exits_2_in_seconds() -> None:

@@ -142,7 +142,7 @@ def test_weights_bring_in_other_names_and_take_out_those_of_the_preset() -> None
 
 
 @pytest.mark.parametrize(
-    ("choice", "told"),
+    ("choice", "messages"),
     [
         (Choice(preset="prbensh"), ["--preset.*'prbensh'; did you mean 'prbench'"]),
         (Choice(metrics=("great-sofmax",)), ["--metric.*'great-sofmax'; did you mean 'great-softmax'"]),
@@ -157,11 +157,11 @@ def test_weights_bring_in_other_names_and_take_out_those_of_the_preset() -> None
         (Choice(metrics=("acc",), weights={"acc": 0.0}), ["at least one metric, found 0 for all"]),
     ],
 )
-def test_what_cannot_be_meant_is_refused(choice: Choice, told: list[str]) -> None:
+def test_what_cannot_be_meant_is_refused(choice: Choice, messages: list[str]) -> None:
     with pytest.raises(ConfigError) as caught:
         check_choice(choice, merged(entries(WHOLE)))
-    assert len(caught.value.problems) == len(told)
-    for pattern in told:
+    assert len(caught.value.problems) == len(messages)
+    for pattern in messages:
         assert caught.match(pattern)
 
 

@@ -50,7 +50,7 @@ def changed(**changes: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "messages"),
     [
         ("{", ["valid JSON"]),
         ('{"unit": "share", "unit": "percent"}', ["the key 'unit' twice"]),
@@ -75,11 +75,11 @@ def changed(**changes: Any) -> dict[str, Any]:
         (changed(rows=[{**ROW, "metrics": {"clean": 8350}}]), ["a percent within 100 of 0, found 8350"]),
     ],
 )
-def test_each_fault_is_one_clear_error(tmp_path: Path, content: Any, told: list[str]) -> None:
+def test_each_fault_is_one_clear_error(tmp_path: Path, content: Any, messages: list[str]) -> None:
     with pytest.raises(ConfigError) as caught:
         read_published(write(tmp_path, content))
-    assert len(caught.value.problems) == len(told)
-    for pattern in told:
+    assert len(caught.value.problems) == len(messages)
+    for pattern in messages:
         assert caught.match(pattern)
 
 

@@ -17,7 +17,7 @@ def receipt(model: str, rows: int) -> Receipt:
     return Receipt(task, rows, rows, 0.5)
 
 
-def told(reporter: Reporter) -> None:
+def tell_all(reporter: Reporter) -> None:
     reporter.stage("preflight", 0, 0)
     reporter.stage("logits", 4, 2)
     reporter.done(receipt("resnet20", 1000))
@@ -27,7 +27,7 @@ def told(reporter: Reporter) -> None:
 def seen(*, terminal: bool, width: int = 140) -> str:
     page = io.StringIO()
     with Terminal(Console(file=page, width=width, force_terminal=terminal)) as reporter:
-        told(reporter)
+        tell_all(reporter)
     return re.sub("\x1b\\[[0-9;?]*[A-Za-z]", "", page.getvalue())
 
 
@@ -51,7 +51,7 @@ def test_a_log_of_ci_that_passes_for_a_terminal_stays_quiet(monkeypatch: pytest.
 
 
 def test_quiet_says_nothing(capfd: pytest.CaptureFixture[str]) -> None:
-    told(Quiet())
+    tell_all(Quiet())
     assert capfd.readouterr() == ("", "")
 
 

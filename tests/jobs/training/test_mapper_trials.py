@@ -168,9 +168,9 @@ def test_a_mapper_that_reconstructs_may_judge(tmp_path: Path) -> None:
 def test_a_stopped_mapper_goes_on_to_the_same_weights(tmp_path: Path, done: Trained) -> None:
     with pytest.raises(Interrupted):
         run_sweep(sweep(tmp_path), Heard(stop=("gan-digits-s0", 0)))
-    heard = Heard()
-    resumed = run_sweep(sweep(tmp_path), heard)
-    assert heard.begins == [("gan-digits-s0", 1)] and [point.epoch for point in heard.points] == [1]
+    reporter = Heard()
+    resumed = run_sweep(sweep(tmp_path), reporter)
+    assert reporter.begins == [("gan-digits-s0", 1)] and [point.epoch for point in reporter.points] == [1]
     for trial, other in zip(resumed.result.trials, done.result.trials, strict=True):
         entry, two = load_weights(trial.weights), load_weights(other.weights)
         assert trial.key == other.key and all(torch.equal(entry[key], two[key]) for key in two)
@@ -199,9 +199,9 @@ def test_a_mapper_that_diverges_is_told_and_the_others_go_on(tmp_path: Path) -> 
     first, second = trained.result.trials
     assert (first.state, second.state, trained.result.exit_code) == ("diverged", "finished", 1)
     assert "not finite in epoch" in first.reason and (first.weights, first.uri, first.mapper) == ("", "", None)
-    heard = Heard()
-    run_sweep(sweep(tmp_path, mappers=[steep, {**VAE, "recipe": {"epochs": 1}}]), heard)
-    assert heard.begins == []
+    reporter = Heard()
+    run_sweep(sweep(tmp_path, mappers=[steep, {**VAE, "recipe": {"epochs": 1}}]), reporter)
+    assert reporter.begins == []
 
 
 def test_all_faults_of_data_are_told_before_training(tmp_path: Path) -> None:

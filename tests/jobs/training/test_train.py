@@ -127,9 +127,9 @@ def test_the_factory_uri_opens_the_trained_network(done: Trained) -> None:
 
 def test_what_is_trained_is_not_trained_again_and_what_changed_is(tmp_path: Path) -> None:
     first = run_sweep(sweep(tmp_path), QuietTraining())
-    heard = Heard()
-    again = run_sweep(sweep(tmp_path), heard)
-    assert heard.begins == [] and again.result.trials == first.result.trials
+    reporter = Heard()
+    again = run_sweep(sweep(tmp_path), reporter)
+    assert reporter.begins == [] and again.result.trials == first.result.trials
     more = Heard()
     changed = run_sweep(sweep(tmp_path, seeds=[0, 1], methods=["erm"]), more)
     assert more.begins == [("erm-small_cnn-digits-s1", 0)]
@@ -152,9 +152,9 @@ def test_what_is_trained_is_not_trained_again_and_what_changed_is(tmp_path: Path
 def test_a_stopped_sweep_goes_on_from_its_epoch_to_the_same_weights(tmp_path: Path, done: Trained) -> None:
     with pytest.raises(Interrupted, match="it goes on from the finished epochs"):
         run_sweep(sweep(tmp_path), Heard(stop=("pgd-small_cnn-digits-s0", 1)))
-    heard = Heard()
-    resumed = run_sweep(sweep(tmp_path), heard)
-    assert heard.begins == [("pgd-small_cnn-digits-s0", 2)] and heard.epochs == [("pgd-small_cnn-digits-s0", 2)]
+    reporter = Heard()
+    resumed = run_sweep(sweep(tmp_path), reporter)
+    assert reporter.begins == [("pgd-small_cnn-digits-s0", 2)] and reporter.epochs == [("pgd-small_cnn-digits-s0", 2)]
     for name, trial in by_name(resumed).items():
         other = by_name(done)[name]
         first, two = load_weights(trial.weights), load_weights(other.weights)
@@ -173,9 +173,9 @@ def test_a_diverged_trial_is_told_and_the_others_go_on(tmp_path: Path) -> None:
     steep_one = trials["steep-small_cnn-digits-s0"]
     assert (steep_one.state, steep_one.weights, steep_one.uri) == ("diverged", "", "")
     assert "not finite in epoch 0" in steep_one.reason
-    heard = Heard()
-    assert run_sweep(sweep(tmp_path, methods=[steep, "erm"]), heard).result.outcome == "diverged"
-    assert heard.begins == []
+    reporter = Heard()
+    assert run_sweep(sweep(tmp_path, methods=[steep, "erm"]), reporter).result.outcome == "diverged"
+    assert reporter.begins == []
 
 
 def test_a_trial_that_diverged_later_keeps_its_last_good_weights(done: Trained) -> None:
@@ -229,35 +229,35 @@ def test_a_trial_that_cannot_be_read_just_now_is_not_trained_again(name: str, tm
     file = Path(first.weights).parent / name
     kept = file.rename(tmp_path / "kept")
     file.symlink_to(file)  # root reads whatever the permissions; nobody opens a link to itself
-    heard = Heard()
+    reporter = Heard()
     with pytest.raises(StorageError, match="a readable file"):
-        run_sweep(sweep(tmp_path, methods=["erm"]), heard)
+        run_sweep(sweep(tmp_path, methods=["erm"]), reporter)
     kept.replace(file)
-    assert run_sweep(sweep(tmp_path, methods=["erm"]), heard).result.outcome == "finished" and not heard.epochs
+    assert run_sweep(sweep(tmp_path, methods=["erm"]), reporter).result.outcome == "finished" and not reporter.epochs
 
 
 def test_storage_that_was_moved_tells_where_its_networks_are_now(tmp_path: Path) -> None:
     run_sweep(sweep(tmp_path / "old", methods=["erm"]), QuietTraining())
     (tmp_path / "old").rename(tmp_path / "new")
-    heard = Heard()
-    moved = run_sweep(sweep(tmp_path / "new", methods=["erm"]), heard).result.trials[0]
-    assert Path(moved.weights).is_file() and str(tmp_path / "new") in str(moved.uri) and not heard.epochs
+    reporter = Heard()
+    moved = run_sweep(sweep(tmp_path / "new", methods=["erm"]), reporter).result.trials[0]
+    assert Path(moved.weights).is_file() and str(tmp_path / "new") in str(moved.uri) and not reporter.epochs
 
 
 def test_curves_that_are_gone_cost_the_telling_and_nothing_else(tmp_path: Path) -> None:
     tracking = {"uri": f"sqlite:///{tmp_path}/mlflow.db", "log_models": False}
     first = run_sweep(sweep(tmp_path, methods=["erm"]), QuietTraining()).result.trials[0]
     (Path(first.weights).parent / "curves.parquet").unlink()
-    heard = Heard()
-    again = run_sweep(sweep(tmp_path, methods=["erm"], tracking=tracking), heard)
-    assert again.result.trials[0].state == "finished" and "curves.parquet" in heard.notes[0]
+    reporter = Heard()
+    again = run_sweep(sweep(tmp_path, methods=["erm"], tracking=tracking), reporter)
+    assert again.result.trials[0].state == "finished" and "curves.parquet" in reporter.notes[0]
 
 
 def test_a_database_that_is_a_folder_is_told_at_once(tmp_path: Path) -> None:
-    began, heard = time.monotonic(), Heard()
+    began, reporter = time.monotonic(), Heard()
     tracking = {"uri": f"sqlite:///{tmp_path}", "log_models": False}
-    run_sweep(sweep(tmp_path / "runs", methods=["erm"], tracking=tracking), heard)
-    assert "is a folder, not a database" in heard.notes[0] and time.monotonic() - began < 60
+    run_sweep(sweep(tmp_path / "runs", methods=["erm"], tracking=tracking), reporter)
+    assert "is a folder, not a database" in reporter.notes[0] and time.monotonic() - began < 60
 
 
 def test_show_says_what_it_can_show(tmp_path: Path) -> None:
@@ -314,10 +314,10 @@ def test_a_signal_stops_cleanly_and_the_next_run_goes_on(tmp_path: Path) -> None
     assert process.returncode == 130, err
     assert json.loads(out)["error"] == "Interrupted" and "Traceback" not in err
     assert not list(tmp_path.rglob("trial.json"))
-    heard = Heard(stop=("pgd-small_cnn-digits-s0", 39))
+    reporter = Heard(stop=("pgd-small_cnn-digits-s0", 39))
     with pytest.raises(Interrupted):
-        run_sweep(long, heard)
-    assert heard.begins[0][1] >= 1 and heard.epochs[0][1] == heard.begins[0][1]
+        run_sweep(long, reporter)
+    assert reporter.begins[0][1] >= 1 and reporter.epochs[0][1] == reporter.begins[0][1]
 
 
 @pytest.fixture(scope="module")
@@ -341,9 +341,9 @@ def test_remote_storage_holds_all_that_local_storage_does(store: str) -> None:
     trained = run_sweep(far, Heard())
     (trial,) = trained.result.trials
     assert trial.weights.startswith("memory://far/runs/training/small/erm-small_cnn-digits-s0-")
-    heard = Heard()
-    again = run_sweep(far, heard)
-    assert heard.begins == [] and heard.notes == [] and again.result.trials == trained.result.trials
+    reporter = Heard()
+    again = run_sweep(far, reporter)
+    assert reporter.begins == [] and reporter.notes == [] and again.result.trials == trained.result.trials
     run = trial_run(store, "far")
     assert run.outputs.model_outputs and "classwise.no_model" not in run.data.tags
 

@@ -189,14 +189,14 @@ def test_gpus_that_are_asked_for_and_not_there_fail(digits_fleet: dict[str, Any]
 
 
 @pytest.mark.parametrize(
-    ("status", "ray", "level", "told"),
+    ("status", "ray", "level", "text"),
     [(200, "ours", "ok", "token accepted"), (200, "1.0.0", "fail", "Ray 1.0.0 there"), (401, "", "fail", "refuses")],
 )
-def test_a_dashboard_of_another_version_or_token(status: int, ray: str, level: str, told: str) -> None:
+def test_a_dashboard_of_another_version_or_token(status: int, ray: str, level: str, text: str) -> None:
     body = json.dumps({"ray_version": version("ray") if ray == "ours" else ray})
     with server({"/api/version": (status, body)}) as (address, _):
         finding = only(remote.ray_cluster(around(environment={"RAY_AUTH_TOKEN": SECRET}, address=address)))
-    assert (finding.level, told in finding.found) == (level, True)
+    assert (finding.level, text in finding.found) == (level, True)
     assert level == "ok" or finding.remedy
 
 
@@ -236,16 +236,16 @@ def test_a_server_is_asked_for_the_right_to_write_and_nothing_stays(digits_fleet
 
 
 @pytest.mark.parametrize(
-    ("answers", "level", "told"),
+    ("answers", "level", "text"),
     [
         ({}, "ok", "experiment digits will be made"),
         ({f"{API}/get-by-name": (401, "")}, "fail", "refused (401)"),
         ({f"{API}/get-by-name": (200, '{"experiment": {"lifecycle_stage": "deleted"}}')}, "fail", "is deleted"),
     ],
 )
-def test_signing_in(answers: dict[str, tuple[int, str]], level: str, told: str, digits_fleet: dict[str, Any]) -> None:
+def test_signing_in(answers: dict[str, tuple[int, str]], level: str, text: str, digits_fleet: dict[str, Any]) -> None:
     result, _ = mlflow(answers, {}, digits_fleet)
-    assert (result[-1].level, told in result[-1].found) == (level, True)
+    assert (result[-1].level, text in result[-1].found) == (level, True)
     assert SECRET not in str(result)
 
 

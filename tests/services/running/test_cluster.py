@@ -138,7 +138,7 @@ def test_workers_that_die_before_they_are_ready_end_the_audit(tmp_path: Path, mo
 
     monkeypatch.setattr(cluster_module, "Worker", Stillborn)
     with (
-        pytest.raises(WorkerError, match="found 3 died during startup"),
+        pytest.raises(WorkerError, match="found 3 workers died during startup"),
         RayRunner(replace(ASK, workers=1)) as runner,
     ):
         list(runner.run(tasks(tmp_path, models=1)))

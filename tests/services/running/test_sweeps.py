@@ -109,20 +109,20 @@ def test_a_killed_trial_goes_on_from_its_last_epoch_to_the_same_weights(
     tmp_path: Path, data: dict[str, TrainingSet]
 ) -> None:
     tasks = [task(tmp_path, "one"), task(tmp_path, "two", seed=1)]
-    heard: dict[str, list[Any]] = {"one": [], "two": []}
+    events_of: dict[str, list[Any]] = {"one": [], "two": []}
     killed = False
     with RaySweep(ASK, data) as runner:
         for event in runner.run(tasks):
-            heard[event.task.name].append(event)
+            events_of[event.task.name].append(event)
             if isinstance(event, EpochDone) and not killed:
                 killed = True
                 time.sleep(0.1)
                 kill_one("ray::TrialWorker.run")
         assert len(runner.data_refs) == 1
-    begins = sorted(len([event for event in events if isinstance(event, Begun)]) for events in heard.values())
+    begins = sorted(len([event for event in events if isinstance(event, Begun)]) for events in events_of.values())
     assert begins == [1, 2]
     for each in tasks:
-        events = heard[each.name]
+        events = events_of[each.name]
         assert [event.point.epoch for event in events if isinstance(event, EpochDone)] == [0, 1, 2]
         again = [index for index, event in enumerate(events) if isinstance(event, Begun)][-1]
         assert events[again].done == sum(isinstance(event, EpochDone) for event in events[:again])

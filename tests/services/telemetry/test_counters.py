@@ -8,10 +8,10 @@ from services.telemetry.counters import Labels, Meter, Metric
 
 class Hears:
     def __init__(self) -> None:
-        self.heard: list[tuple[str, Labels, float]] = []
+        self.calls: list[tuple[str, Labels, float]] = []
 
     def count(self, metric: Metric, labels: Labels, value: float) -> None:
-        self.heard.append((metric.name, labels, value))
+        self.calls.append((metric.name, labels, value))
 
 
 def test_ten_thousand_models_are_a_bounded_number_of_series() -> None:
@@ -29,7 +29,7 @@ def test_the_fleet_is_that_of_the_running_audit_and_a_mirror_hears_it() -> None:
         with meter.mirrored(hears):
             meter.count(counters.QUEUE, 7)
         meter.count(counters.QUEUE, 3)
-    assert hears.heard == [("classwise_queue_shards", {"fleet": "signs"}, 7)]
+    assert hears.calls == [("classwise_queue_shards", {"fleet": "signs"}, 7)]
     assert 'classwise_queue_shards{fleet="signs"} 3.0' in meter.text().decode()
 
 

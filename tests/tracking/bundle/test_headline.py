@@ -111,7 +111,9 @@ def test_advice_for_who_decides(make_audit: Callable[..., AuditResult]) -> None:
     assert len(advice_words(failed)) == 3
     expected = f"Do not ship model_000: {worst} keeps 5.0 % under PGD-20 (Linf 0.1), where at least 30 % is asked."
     assert advice_words(failed)[0] == expected
-    assert advice_words(gated(audit, gate("clean", Outcome.UNDECIDED)))[0].startswith("Do not ship model_000 yet, for")
+    assert advice_words(gated(audit, gate("clean", Outcome.UNDECIDED)))[0].startswith(
+        "Do not ship model_000 yet, because"
+    )
     assert advice_words(gated(audit, gate("clean", Outcome.PASS)))[0].startswith("model_000 meets what was asked: ")
     assert advice_words(replace(audit, models=tuple(replace(m, gates=()) for m in audit.models))) == []
 

@@ -97,13 +97,17 @@ def test_the_tags_of_a_model_are_tags_of_its_run(small_audit: AuditResult) -> No
 
 
 def test_audits_of_the_same_models_on_the_same_samples_say_so(small_audit: AuditResult) -> None:
-    def told(audit: AuditResult) -> str:
+    def digest_of(audit: AuditResult) -> str:
         return parent_content(audit).tags[MODELS_TAG]
 
     first = small_audit.models[0]
     again = replace(small_audit, audit_id="later", models=small_audit.models[::-1])
     tagged = replace(first, spec=replace(first.spec, tags=(("method", "ERM"),)))
-    assert told(again) == told(small_audit) == told(replace(small_audit, models=(tagged, *small_audit.models[1:])))
+    assert (
+        digest_of(again)
+        == digest_of(small_audit)
+        == digest_of(replace(small_audit, models=(tagged, *small_audit.models[1:])))
+    )
     others = [
         replace(small_audit, models=small_audit.models[1:]),
         replace(small_audit, samples=replace(small_audit.samples, digest="aa")),
@@ -113,4 +117,4 @@ def test_audits_of_the_same_models_on_the_same_samples_say_so(small_audit: Audit
             models=(replace(first, spec=replace(first.spec, tags=(("dataset", "x"),))), *small_audit.models[1:]),
         ),
     ]
-    assert len({told(audit) for audit in [small_audit, *others]}) == 5
+    assert len({digest_of(audit) for audit in [small_audit, *others]}) == 5

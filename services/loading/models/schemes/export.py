@@ -45,7 +45,7 @@ def open_exported(path: Path, request: Request) -> Opened:
     """Open a `.pt2` file.
 
     Raises:
-        SourceError: it is no exported graph, or loading it would unpickle objects without leave.
+        SourceError: it is no exported graph, or loading it would unpickle objects without permission.
     """
     import torch
 

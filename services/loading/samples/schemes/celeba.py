@@ -36,7 +36,7 @@ class Faces:
     Attributes:
         files: N file names.
         names: A attributes.
-        values: (N, A) of 0 and 1, as `numerics.groupfair.matrix_counts` takes them.
+        values: (N, A) of 0 and 1, as `numerics.attributes.groupfair.matrix_counts` takes them.
     """
 
     files: tuple[str, ...]

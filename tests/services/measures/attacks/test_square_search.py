@@ -55,10 +55,10 @@ def test_it_uncovers_a_masked_gradient(plane: Any) -> None:
 
     white, black = Pgd(epsilons=radius), Square(epsilons=radius, queries=300)
     attacked = white.from_model(masked, images, labels, ids, seed=0)
-    asked = black.from_model(masked, images, labels, ids, seed=0)
+    tables = black.from_model(masked, images, labels, ids, seed=0)
     correct, left = attacked["correct"], attacked[white.series()[0].key]
     zeros = rate_count(Sign.ZERO_GRADIENT, correct, attacked["zero_gradient"] >= 0.5)
-    scores = paired_count(Sign.BLACK_BOX, correct, left, asked[black.series()[0].key])
+    scores = paired_count(Sign.BLACK_BOX, correct, left, tables[black.series()[0].key])
     assert [finding.count for finding in signs([zeros, scores])] == [zeros, scores]
     assert zeros.against == (attacked["broken_by"] == -1).sum() > 12
     assert scores.against > 0.5 * scores.counted
