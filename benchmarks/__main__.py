@@ -9,15 +9,17 @@ import sys
 from pathlib import Path
 
 DATA = Path(os.environ.get("CLASSWISE_SHARED_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
-NEEDS_DATA = {"attacks": ["--data", str(DATA)], "probabilistic": ["--data", str(DATA)]}
+NEEDS_DATA = {name: ["--data", str(DATA)] for name in ("attacks", "adequacy", "probabilistic")}
 ALL = (
     "numerics",
     "coverage",
+    "orders",
     "extraction",
     "driver",
     "training",
     "training_job",
     "attacks",
+    "adequacy",
     "probabilistic",
     "projection",
 )

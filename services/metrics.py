@@ -98,6 +98,7 @@ class Metric:
         top: largest threshold that can be meant, of a series with that bound; None where there is no limit.
         estimate: with its interval; None for what is found elsewhere.
         unknown: the same when some groups have no score.
+        monotone: it rises with every score, so that an upper bound of the scores gives one of it.
         shown_from: groups from which it is shown: with fewer it says nothing that another metric does not.
     """
 
@@ -110,6 +111,7 @@ class Metric:
     top: Callable[[float], float | None] = lambda bound: bound
     estimate: Callable[[Profiled], Estimate] | None = None
     unknown: Callable[[Unknown], Estimate] | None = None
+    monotone: bool = False
     shown_from: int = 1
 
 
@@ -151,6 +153,7 @@ METRICS: dict[str, Metric] = {
             needs="samples",
             estimate=lambda data: aggregate_interval(data.scores, stratified=data.stratified, **data.pooled),
             unknown=lambda part: part.known,
+            monotone=True,
         ),
         Metric(
             "rdi",
@@ -179,6 +182,7 @@ METRICS: dict[str, Metric] = {
             "higher",
             estimate=lambda data: _weakest(data, 1),
             unknown=_worst_of_more,
+            monotone=True,
         ),
         Metric(
             "p10",
@@ -189,6 +193,7 @@ METRICS: dict[str, Metric] = {
             estimate=lambda data: _weakest(data, data.tenth()),
             unknown=lambda part: weakest_over(part.known, part.low, part.high, part.bound, _tenth(part.low.size)),
             shown_from=11,
+            monotone=True,
         ),
         Metric(
             "fp",

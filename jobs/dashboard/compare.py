@@ -42,7 +42,7 @@ def class_differences(before: Sequence[GroupRow], after: Sequence[GroupRow]) -> 
 
 
 def cautions(before: Overview, after: Overview, old: SeriesOverview | None, new: SeriesOverview | None) -> list[str]:
-    """What a reader must know before he reads a difference."""
+    """What a reader must know before reading a difference."""
     return [*_cautions(before, after, old, new), NO_TEST]
 
 
@@ -56,10 +56,22 @@ def _cautions(
         )
     if old is None and new is not None:
         yield f"The earlier audit did not measure {new.title}."
-    if old is not None and new is not None and (old.title, old.bound) != (new.title, new.bound):
-        yield f"The series is not the same in both: {old.title}, then {new.title}."
+    if not (before.content and after.content):
+        yield "One of the audits does not say what its samples were, so whether they are the same is not known."
+    if old is not None and new is not None:
+        yield from _measured_otherwise(old, new)
     if old is not None and new is not None and old.delta != new.delta:
         yield f"The intervals have other levels: delta {old.delta:g}, then {new.delta:g}."
+
+
+def _measured_otherwise(old: SeriesOverview, new: SeriesOverview) -> Iterator[str]:
+    """What `jobs.comparison.comparable` refuses to compare, as far as an overview holds it."""
+    if (old.title, old.bound) != (new.title, new.bound):
+        yield f"The series is not the same in both: {old.title}, then {new.title}."
+    elif old.version != new.version:
+        yield f"{new.title}: another version of the measure, so its numbers are not compared by any gate."
+    elif old.definition and new.definition and old.definition != new.definition:
+        yield f"{new.title}: measured with other parameters, so its numbers are not compared by any gate."
 
 
 def _model(name: str, old: ModelOverview | None, new: ModelOverview | None, lens: str) -> ModelDifference:

@@ -207,7 +207,7 @@ class GateConfig(Part):
         None, description="'accepted', 'last' or an audit id: non-inferiority on paired samples."
     )
     margin: float = Field(0.0, ge=0, description="How much worse still counts as not worse.")
-    overrule: tuple[Literal["inadequate-attack", "refuted-claim"], ...] = Field(
+    overrule: tuple[Literal["inadequate-attack", "refuted-claim", "bound-as-value"], ...] = Field(
         (), description="Objections to a pass that you overrule, by name; the verdict and MLflow say so."
     )
 

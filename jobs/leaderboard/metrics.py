@@ -60,7 +60,7 @@ def _usual(wish: Wish) -> Wish:
 
 _ATTACKS = (
     *(_labelled("pgd20"), _of("pgd"), _labelled("autoattack"), _of("cw"), _of("autoattack")),
-    *(_of("apgd"), _of("square")),
+    *(_of("apgd"), _of("square"), lambda series: series.attack and series.family != "minimal"),
 )
 ROLES = {
     "acc": Role("clean accuracy", (_of("clean"),)),

@@ -176,9 +176,14 @@ def _search(policy: Policy, curves: Sequence[ClassCurve], grid: Grid) -> Calibra
         objective=float(curve[best]),
         at_edge=left == 0 or right == every.size - 1,
         plateau=(float(every[left]), float(every[right])),
+        best_share=float(np.mean(values >= np.nanmax(curve) - _SAME)),
         grid=tuple(float(t) for t in every),
         curve=tuple(None if np.isnan(v) else float(v) for v in curve),
     )
+
+
+MANY = 0.05
+"""A share of the grid from which equal choices are worth a sentence."""
 
 
 def plateau_around(curve: Floats, best: int) -> tuple[int, int]:
@@ -213,6 +218,7 @@ def _report(
         objective=result.objective,
         at_edge=result.at_edge,
         plateau=result.plateau,
+        best_share=result.best_share,
         reference=after.value,
         reference_before=before.value,
         reference_accuracy=alone.value,
@@ -232,6 +238,8 @@ def calibration_notes(
             f"The objective keeps its best value from T = {result.plateau[0]:g} to {result.plateau[1]:g}: "
             f"T = {result.temperature:g} is one of many equal choices."
         )
+    if result.best_share is not None and result.best_share >= MANY:
+        notes.append(f"It has that value on {100 * result.best_share:.0f} % of the grid, there and elsewhere.")
     if result.at_edge:
         notes.append("The best temperature reaches the edge of the grid: the grid chose it, not the objective.")
     if after.value is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,9 +11,6 @@ from scipy.stats import rankdata
 
 from services.numerics.checks import Floats, fault
 from services.records import Estimate
-
-LOWER_IS_BETTER = frozenset({"rdi", "nrgc"})
-"""Metrics of the re-ranking table that rank in ascending order; score, WCR and FP rank in descending order."""
 
 
 def spearman_rows(first: NDArray[Any], second: NDArray[Any]) -> Floats:
@@ -57,7 +54,9 @@ def ranks(values: Sequence[float | None], *, descending: bool) -> tuple[float | 
     return tuple(places)
 
 
-def reranking(metrics: Mapping[str, Sequence[float | None]]) -> dict[str, tuple[float | None, ...]]:
+def reranking(
+    metrics: Mapping[str, Sequence[float | None]], *, lower_is_better: Collection[str]
+) -> dict[str, tuple[float | None, ...]]:
     """Ranks of M models under each metric: how the order changes when fairness counts.
 
     Args:
@@ -69,4 +68,4 @@ def reranking(metrics: Mapping[str, Sequence[float | None]]) -> dict[str, tuple[
     lengths = {len(values) for values in metrics.values()}
     if len(lengths) > 1:
         raise fault("metrics", "one value a model for every metric", f"lengths {sorted(lengths)}")
-    return {name: ranks(values, descending=name not in LOWER_IS_BETTER) for name, values in metrics.items()}
+    return {name: ranks(values, descending=name not in lower_is_better) for name, values in metrics.items()}

@@ -121,6 +121,8 @@ class CalibrationResult:
         objective: the objective's value there.
         at_edge: the optimum lies at the grid's edge.
         plateau: (low, high) temperatures between which the objective keeps its best value.
+        best_share: share of the coarse grid on which it has that value, on this stretch or elsewhere; None where a
+            record does not say.
         reference, reference_before: Spearman of the calibrated and of the uncalibrated (T = 1) scores with the declared
             robust accuracies; None when fewer than three models declare one.
         reference_accuracy: the same correlation for clean accuracy alone.
@@ -140,6 +142,7 @@ class CalibrationResult:
     curve: tuple[float | None, ...] = ()
     reason: str = ""
     notes: tuple[str, ...] = ()
+    best_share: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,7 +89,7 @@ def typed(series: dict[str, Any]) -> dict[str, Any]:
 def _threat(family: str, key: str, series: dict[str, Any]) -> tuple[dict[str, Any] | None, str]:
     if family == "minimal":
         return {"norm": "L2", "epsilon": series.get("bound", 0.0)}, ""
-    if family in _ATTACKS and (ball := _BALL.search(key)):
+    if (family in _ATTACKS or not family) and (ball := _BALL.search(key)):
         return {"norm": _NORMS[ball["norm"]], "epsilon": float(ball["radius"])}, ""
     if family == "radius" and (proven := _PROVEN.search(key)):
         return {"norm": "L2", "epsilon": float(proven["radius"])}, ""
@@ -99,7 +99,7 @@ def _threat(family: str, key: str, series: dict[str, Any]) -> tuple[dict[str, An
 
 
 def _evidence(family: str, key: str) -> Evidence:
-    if family in (*_ATTACKS, "minimal") or key.endswith("/possible"):
+    if family in (*_ATTACKS, "minimal") or key.endswith("/possible") or (not family and _BALL.search(key)):
         return Evidence.ATTACK
     if family == "radius" or key.endswith("/certified"):
         return Evidence.CERTIFICATE
@@ -111,7 +111,7 @@ def _label(family: str, key: str) -> str:
         return "below"
     if family == "radius" and _PROVEN.search(key):
         return "at"
-    return _head(key) if family in (*_ATTACKS, "great", "probacc", "projection") else family
+    return _head(key) if family in (*_ATTACKS, "great", "probacc", "projection", "") else family
 
 
 def _head(key: str) -> str:

@@ -49,6 +49,7 @@ class SeriesOverview:
         refuted: share of a GREAT score's claims that attacks refuted; None where that was not tested.
         gap: train minus test of the aggregate; None unless the audit measured it.
         words: what the numbers mean, as in the report.
+        version, definition: of the series; 0 and "" where a record of 0.1.0 does not say.
         sound: False for numbers of an inadequate attack and for a refuted claim.
     """
 
@@ -73,6 +74,8 @@ class SeriesOverview:
     words: str
     ties: int = 0
     sound: bool = True
+    version: int = 0
+    definition: str = ""
 
     def metric(self, name: str) -> Estimate:
         """The metric of that name; undefined in audits of versions that did not have it."""
@@ -257,4 +260,6 @@ def _series(model: ModelResult, result: SeriesResult, gaps: dict[str, Estimate])
         words=" ".join(series_words(result)),
         ties=len(result.worst),
         sound=is_sound(model, result),
+        version=series.version,
+        definition=series.definition,
     )

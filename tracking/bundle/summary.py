@@ -15,6 +15,9 @@ METRICS = tuple(metric.name for metric in OF_SERIES)
 """What every series is summed up by, in reading order."""
 
 
+FIRST_COLUMNS = ("aggregate", "wcr", "wcr_low", "p10", "rdi", "nrgc", "fp")
+
+
 def lens(result: SeriesResult) -> str:
     """The name of a series over a grouping, unique within a model: ``great``, ``great/by-sex``."""
     return series_key(result.series.key, result.grouping)
@@ -92,17 +95,12 @@ def leaderboard(audit: AuditResult) -> list[dict[str, Any]]:
         row: dict[str, Any] = {"model": model.spec.name, "outcome": model.outcome.value}
         for name in names:
             columns = dict.fromkeys(key for other in measured for key in other[name])
-            for key in sorted(columns, key=_column_rank):
+            first = [metric_key(name, last) for last in FIRST_COLUMNS]
+            for key in [*(key for key in first if key in columns), *(key for key in columns if key not in first)]:
                 row[key] = metrics[name].get(key)
             row[f"{name}/worst"] = worst_of(model, name)
         table.append(row)
     return table
-
-
-def _column_rank(key: str) -> int:
-    order = ("aggregate", "wcr", "wcr_low", "p10", "rdi", "nrgc", "fp")
-    last = key.rpartition("/")[2]
-    return order.index(last) if last in order else len(order)
 
 
 def series_metrics_of(model: ModelResult, name: str) -> dict[str, float]:

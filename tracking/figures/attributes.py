@@ -24,17 +24,21 @@ def attribute_charts(audit: AuditResult) -> dict[str, dict[str, Chart]]:
     by_section: dict[str, dict[str, Chart]] = {}
     for grouping in attributes(audit):
         if (chart := group_gaps(audit, grouping)) is not None:
-            by_section[f"fairness/by-{grouping}"] = {"gaps": chart}
+            by_section[_gaps_of(grouping)] = {"gaps": chart}
     for series, label in projections(audit).items():
         charts = {"attribute_radar": attribute_radar(audit, series), "tolerance": tolerances(audit, series)}
         by_section[label] = {name: chart for name, chart in charts.items() if chart is not None}
     return by_section
 
 
-def title_of(name: str) -> str:
+def title_of(audit: AuditResult, name: str) -> str:
     """What the charts under that name are about, for a menu."""
-    kind, _, rest = name.partition("/by-")
-    return f"Gaps between groups of {rest}" if rest else f"Attributes, {kind}"
+    gaps = {_gaps_of(grouping): f"Gaps between groups of {grouping}" for grouping in attributes(audit)}
+    return gaps.get(name, f"Attributes, {name}")
+
+
+def _gaps_of(grouping: str) -> str:
+    return f"fairness/by-{grouping}"
 
 
 def model_attribute_charts(model: ModelResult) -> dict[str, Chart]:

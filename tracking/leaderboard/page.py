@@ -12,7 +12,7 @@ from typing import Any
 
 from tracking.figures.palette import GREY, LINES
 from tracking.leaderboard.catalogue import Catalogue
-from tracking.leaderboard.numbers import Number
+from tracking.leaderboard.numbers import Number, Part
 from tracking.leaderboard.records import NOT_MEASURED, Board, Entry
 from tracking.names import shorten
 from tracking.report.page import embedded, environment, source
@@ -52,7 +52,14 @@ def board_data(board: Board) -> dict[str, Any]:
         "title": board.title,
         "lens": board.lens,
         "notes": list(board.notes),
-        "columns": [{"key": catalogue[key].short, "lower": catalogue[key].lower_is_better} for key in keys],
+        "columns": [
+            {
+                "key": catalogue[key].short,
+                "lower": catalogue[key].lower_is_better,
+                "time": catalogue[key].part is Part.TRAINING,
+            }
+            for key in keys
+        ],
         "metrics": metrics,
         "criteria": [place[key] for key in board.criteria],
         "classes": classes,

@@ -61,4 +61,5 @@ def weakest(metrics: Mapping[str, float]) -> dict[str, str]:
 
 def _series(key: str) -> Series:
     series: Series = _SERIES.validate_python(typed({"key": key, "title": key, "bound": math.inf}))
-    return replace(series, bound=1.0 if series.family in _SHARES else math.inf)
+    share = series.family in _SHARES or (series.attack and series.threat is not None and series.family != "minimal")
+    return replace(series, bound=1.0 if share else math.inf)

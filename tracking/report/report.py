@@ -156,7 +156,7 @@ def _calibration(result: AuditResult) -> dict[str, Any] | None:
 def _title(result: AuditResult, lens: str) -> str:
     shown = next((shown for model in result.models if (shown := find(model, lens))), None)
     if shown is None:
-        return title_of(lens)
+        return title_of(result, lens)
     return shown.series.title if shown.grouping == "class" else f"{shown.series.title}, by {shown.grouping}"
 
 

@@ -11,14 +11,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from jobs.fleetfile.tree import GateConfig
+from services.metrics import METRICS
 from services.numerics.adequacy import Adequacy, AttackObservations, adequacy
 from services.records import Evidence, GateResult, Outcome, RefutedResult, Series
 
-MONOTONE = ("aggregate", "wcr", "p10")
-"""Metrics that rise with every score: an upper bound of the scores gives one of these."""
 MOST_REFUTED = 0.05
 """A claim of which more is refuted for certain clears no gate."""
-INADEQUATE, REFUTED = "inadequate-attack", "refuted-claim"
+INADEQUATE, REFUTED, BOUND = "inadequate-attack", "refuted-claim", "bound-as-value"
 
 PASS, FAIL = Outcome.PASS, Outcome.FAIL
 
@@ -64,14 +63,22 @@ def objections(
     gate: GateConfig, series: Series, attacks: Sequence[AttackObservations], refuted: RefutedResult | None
 ) -> Iterator[Objection]:
     """What speaks against outcomes of a gate on this series."""
-    monotone = gate.metric in MONOTONE or gate.not_worse_than is not None
+    monotone = METRICS[gate.metric].monotone or gate.not_worse_than is not None
     if series.evidence is Evidence.ATTACK:
         yield from _of_attack(gate, series, attacks, monotone=monotone)
-    elif series.evidence is Evidence.CERTIFICATE and monotone and gate.not_worse_than is None:
-        barred = FAIL if gate.at_least is not None else PASS
-        yield Objection((barred,), "a certificate shows how robust a model is at least, and not at most")
+    elif series.evidence is Evidence.CERTIFICATE and gate.not_worse_than is None:
+        yield _of_certificate(gate, monotone=monotone)
     elif series.evidence is Evidence.CLAIM and gate.not_worse_than is None:
         yield from _of_claim(series, refuted)
+
+
+def _of_certificate(gate: GateConfig, *, monotone: bool) -> Objection:
+    """Lower bounds of scores bound what rises with them from below, and a difference of scores not at all."""
+    if monotone:
+        barred = FAIL if gate.at_least is not None else PASS
+        return Objection((barred,), "a certificate shows how robust a model is at least, and not at most")
+    text = f"certificates are lower bounds, and the {gate.metric} of lower bounds is none of the robustness itself"
+    return Objection((PASS, FAIL), text, BOUND)
 
 
 def _of_attack(

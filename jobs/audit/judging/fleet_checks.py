@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from services.metrics import OF_SERIES
+from services.metrics import METRICS, OF_SERIES
 from services.numerics.ranks import reranking, spearman
 from services.records import CalibrationResult, Evidence, ModelResult, ModelSpec, Series, SeriesResult
 
@@ -72,7 +72,8 @@ def _correlations(key: str, models: Sequence[ModelResult]) -> dict[str, float | 
 
 
 def _ranks(key: str, models: Sequence[ModelResult]) -> dict[str, list[float | None]]:
-    return {name: list(ranks) for name, ranks in reranking(_metrics(key, models)).items()}
+    lower = [name for name, metric in METRICS.items() if metric.better == "lower"]
+    return {name: list(ranks) for name, ranks in reranking(_metrics(key, models), lower_is_better=lower).items()}
 
 
 def _against_reference(models: Sequence[ModelResult]) -> dict[str, float | None]:

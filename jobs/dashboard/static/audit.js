@@ -9,6 +9,7 @@ export const trail = (...steps) => el("p", { class: "trail" }, steps.flatMap(([t
 // Only addresses of the web become links: a bundle is a file that anyone may have written.
 const web = (address) => /^https?:\/\//.test(address);
 const share = (one) => !one || one.value === null ? "–" : `${(100 * one.value).toFixed(1)} %`;
+const tenth = (rows) => rows.some((row) => row.metrics.p10?.value != null) ? [metric("p10")] : [];
 const metric = (key) => ({ title: ABOUT[key][0], about: ABOUT[key][1], kind: "number", get: (row) => row.metrics[key]?.value ?? null, cell: (row) => estimate(row.metrics[key]) });
 
 const modelsTable = (fleet, audit, found) => {
@@ -22,7 +23,7 @@ const modelsTable = (fleet, audit, found) => {
       metric("aggregate"), metric("wcr"),
       { title: "weakest", label: true, get: (row) => row.worst, cell: (row) => name(row.worst || "–") },
       ...(found.models.some((row) => row.refuted) ? [{ title: "refuted", about: "share of the claims that attacks refuted", kind: "number", get: (row) => row.refuted?.value ?? null, cell: (row) => share(row.refuted) }] : []),
-      metric("rdi"), metric("nrgc"), metric("fp"),
+      ...tenth(found.models), metric("rdi"), metric("nrgc"), metric("fp"),
     ],
     rows: found.models, empty: "No model fits.",
   });
@@ -152,7 +153,7 @@ export const model = async (route) => {
       { title: "measure", head: true, kind: "name", get: (row) => row.title, cell: (row) => el("span", {}, name(row.title, 80), row.grouping === "class" ? null : ` by ${row.grouping}`) },
       metric("aggregate"), metric("wcr"),
       { title: "weakest", label: true, get: (row) => row.worst, cell: (row) => name(row.worst || "–") },
-      metric("rdi"), metric("nrgc"), metric("fp"),
+      ...tenth(found.series), metric("rdi"), metric("nrgc"), metric("fp"),
       ...(found.series.some((row) => row.refuted) ? [{ title: "refuted", kind: "number", get: (row) => row.refuted?.value ?? null, cell: (row) => share(row.refuted) }] : []),
       ...(found.series.some((row) => row.gap) ? [{ title: "train − test", kind: "number", get: (row) => row.gap?.value ?? null, cell: (row) => estimate(row.gap) }] : []),
     ],

@@ -39,7 +39,7 @@ def load_weights(
         drop_keys: beginning of keys that are left out, of an auxiliary head for example.
 
     Raises:
-        SourceError: the file is not weights, needs unpickling without permission, holds several sets of weights of
+        SourceError: the file is not weights, needs unpickling that is not permitted, holds several sets of weights of
             which none was chosen, or does not match key for key and shape for shape.
     """
     facts: dict[str, Any] = {}

@@ -23,12 +23,13 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from services.errors import Problem, SourceError
+from services.loading.samples.colours import is_deep, is_transparent, over
 from services.loading.samples.duplicates import fingerprint
+from services.loading.samples.fitting import PIXEL_LIMIT, middle, with_shorter_side
 from services.loading.samples.stores import Shape, Taken
+from services.loading.samples.unusable import CorruptImage, SmallImage, TransparentImage, Unusable
 from services.threads import cores, pool
 
-PIXEL_LIMIT = 64_000_000
-"""Images that claim more pixels than this are treated as corrupt (decompression bombs)."""
 KEEP_BYTES = 2 << 30
 """Sets whose decoded pixels fit in this are decoded once and kept."""
 AT_A_TIME = 64
@@ -73,18 +74,6 @@ PNG_NOTES = (b"eXIf", b"Raw profile type", b"XML:com.adobe.xmp")
 """Where a PNG may keep an orientation; without them it need not be decoded to know that it has none."""
 
 
-class Unusable(Exception):
-    """One image that cannot be used, and why."""
-
-
-class CorruptImage(Unusable):
-    """It cannot be read: an error, or skipped."""
-
-
-class SmallImage(Unusable):
-    """It is smaller than the crop, and as valid as the others: always an error, for who skips it loses samples."""
-
-
 class Looked(NamedTuple):
     """One image as it will be used.
 
@@ -112,7 +101,8 @@ class EncodedStore:
         name: what to call a row in messages.
         count: number of rows.
         where: the source, for messages.
-        mode: convert to "L" or "RGB" (alpha is dropped); None demands that all are one of the two already.
+        mode: convert to "L" or "RGB"; None demands that all are one of the two already.
+        background: colour behind what is transparent; without one images that are not opaque are an error.
         size: (height, width) to resize to, without keeping proportions (bilinear, antialiased); None demands one size.
         resize: shorter side to resize to first, keeping proportions; `crop`: then the central (height, width).
         orientation: "stored" leaves the pixels as the file has them; otherwise images are turned upright by their EXIF
@@ -130,6 +120,7 @@ class EncodedStore:
     crop: tuple[int, int] | None = None
     prepare: Callable[[Image.Image], Image.Image] | None = None
     orientation: Literal["upright", "stored"] | None = None
+    background: str | None = None
 
     def __len__(self) -> int:
         return self.count
@@ -178,7 +169,7 @@ class EncodedStore:
     def _conversions(self) -> str:
         """What is done to the pixels, as the content's hash has it."""
         fit = f"{self.resize} {self.crop}" if self.resize or self.crop else self.prepare is not None
-        return f"{self.mode} {self.size} {fit}"
+        return f"{self.mode} {self.size} {fit}" + (f" over {self.background}" if self.background else "")
 
     def _fits(self, rows: NDArray[np.int64]) -> bool:
         for row in rows.tolist():
@@ -215,6 +206,7 @@ class EncodedStore:
     def _decoded(self, data: bytes) -> Looked:
         looked = oriented(opened(data), data, stored=self.orientation == "stored")
         image = looked.image
+        image = self._opaque(image) if self.mode else image
         image = image.convert(self.mode) if self.mode and image.mode != self.mode else image
         image = self.prepare(image) if self.prepare else image
         image = with_shorter_side(image, self.resize) if self.resize else image
@@ -223,11 +215,25 @@ class EncodedStore:
             image = image.resize((self.size[1], self.size[0]), Image.Resampling.BILINEAR)
         return looked._replace(image=image)
 
+    def _opaque(self, image: Image.Image) -> Image.Image:
+        """The image without transparency.
+
+        Raises:
+            TransparentImage: a pixel is not opaque and no background was chosen.
+        """
+        if self.background is None and is_transparent(image):
+            raise TransparentImage("not opaque")
+        return image if self.background is None else over(image, self.background)
+
     def _raise(self, taken: _Intake, on_corrupt: str) -> None:
         problems = taken.problems(self.where)
         if taken.corrupt and on_corrupt == "error":
             actual = f"{len(taken.corrupt)} corrupt: {_examples(taken.corrupt)}"
             problems.insert(0, Problem(self.where, "readable images", actual, "repair them or set on_corrupt: skip"))
+        if taken.transparent:
+            found = f"{len(taken.transparent)} with transparency: {_examples(taken.transparent)}"
+            remedy = "say what lies behind: ?background=white, black or #rrggbb"
+            problems.append(Problem(self.where, "opaque images, or a background", found, remedy))
         if taken.small:
             problems.append(self._too_small(taken.small))
         if not any(taken.kept) and not problems:
@@ -251,6 +257,7 @@ class _Intake:
         self.modes: Counter[str] = Counter()
         self.corrupt: list[str] = []
         self.small: list[str] = []
+        self.transparent: list[str] = []
         self.kept: list[bool] = []
         self.refused: list[str] = []
         self.turned = 0
@@ -267,7 +274,8 @@ class _Intake:
 
     def refuse(self, name: str, why: Unusable) -> None:
         self.refused.append(name)
-        (self.small if isinstance(why, SmallImage) else self.corrupt).append(f"{name} ({why})")
+        lists = {SmallImage: self.small, TransparentImage: self.transparent}
+        lists.get(type(why), self.corrupt).append(f"{name} ({why})")
         self.kept.append(False)
 
     def shape(self) -> Shape:
@@ -282,7 +290,7 @@ class _Intake:
             problems.append(Problem(where, "images of one size", f"{len(common)}: {_examples(common)}", remedy))
         if self.modes and set(self.modes) not in ({"L"}, {"RGB"}):
             modes = [f"{mode} ({count})" for mode, count in self.modes.most_common()]
-            remedy = "add ?mode=RGB or ?mode=L to convert (alpha is dropped)"
+            remedy = "add ?mode=RGB or ?mode=L to convert"
             problems.append(Problem(where, "images that are all grey (L) or all RGB", _examples(modes), remedy))
         return problems
 
@@ -301,7 +309,7 @@ def opened(data: bytes) -> Image.Image:
         raise CorruptImage("empty" if not data else "not an image") from error
     if image.width * image.height > PIXEL_LIMIT:
         raise CorruptImage(f"claims {image.width}x{image.height} pixels")
-    if image.mode.startswith(("I", "F")):
+    if is_deep(image):
         raise CorruptImage(f"mode {image.mode}: more than 8 bits a channel")
     return image
 
@@ -366,32 +374,6 @@ def file_bytes(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise CorruptImage(error.strerror or str(error)) from error
-
-
-def with_shorter_side(image: Image.Image, side: int) -> Image.Image:
-    """The image at that shorter side, in proportion (bilinear, antialiased): torchvision's `Resize`, to the pixel.
-
-    Raises:
-        CorruptImage: it is so narrow that it would have more than `PIXEL_LIMIT` pixels.
-    """
-    longer = int(side * max(image.size) / min(image.size))
-    if side * longer > PIXEL_LIMIT:
-        raise CorruptImage(f"{image.width}x{image.height} pixels would become {side} times {longer}")
-    size = (side, longer) if image.width <= image.height else (longer, side)
-    return image if image.size == size else image.resize(size, Image.Resampling.BILINEAR)
-
-
-def middle(image: Image.Image, size: tuple[int, int]) -> Image.Image:
-    """The central (height, width): torchvision's `CenterCrop`, to the pixel, but nothing is padded.
-
-    Raises:
-        SmallImage: it is smaller.
-    """
-    height, width = size
-    if image.width < width or image.height < height:
-        raise SmallImage(f"{image.height}x{image.width}")
-    left, top = round((image.width - width) / 2), round((image.height - height) / 2)
-    return image.crop((left, top, left + width, top + height))
 
 
 def as_array(image: Image.Image) -> Pixels:

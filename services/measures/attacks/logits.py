@@ -59,6 +59,9 @@ Tensors = torch.Tensor | tuple[torch.Tensor, ...]
 
 
 def gradient(outputs: Tensors, images: torch.Tensor, weights: Tensors, *, again: bool = False) -> torch.Tensor:
-    """The gradient of ``sum(weights * outputs)`` by the images; entries that are not finite become 0."""
+    """The gradient of ``sum(weights * outputs)`` by the images; entries that are not finite become 0.
+
+    Not in place: the gradient of a sum over the images is one number, seen from every pixel.
+    """
     (slope,) = torch.autograd.grad(outputs, images, weights, retain_graph=again)
-    return torch.nan_to_num_(slope, nan=0.0, posinf=0.0, neginf=0.0)
+    return torch.nan_to_num(slope, nan=0.0, posinf=0.0, neginf=0.0)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from services.measures.attacks.apgd import Aim
 from services.measures.attacks.balls import Ball, L2Ball, LinfBall, ball_around
-from services.measures.attacks.logits import Network, ascent, margins, passes
+from services.measures.attacks.logits import Network, ascent, gradient, margins, passes
 from services.measures.attacks.square import SquareSearch
 from services.measures.attacks.starts import start_noise
 from services.measures.attacks.tally import Tally
@@ -59,34 +59,50 @@ def probe(probed: Probed, plan: ProbePlan, stands: torch.Tensor, *, gradients: b
     count, points = len(probed.images), probed.images.clone()
     signs = gradient_signs(probed) if gradients and probed.guard.losses else {}
     losses = others_of(probed)
+    names = [*planned(plan), *(f"{Sign.OTHER_LOSS}:{loss}" for loss, _ in tried(losses, plan))]
+    signs |= {name: torch.full((count,), -1, dtype=torch.int8, device=stands.device) for name in names}
     if plan.given and losses and len(broken := (~stands).nonzero().squeeze(1)):
         points[broken] = climb(probed.select(broken), losses[0], plan.given)[1]
     if len(standing := stands.nonzero().squeeze(1)):
         part = probed.select(standing)
         seen = weaker(part, plan)
-        for loss, steps in zip(losses, (plan.steps, plan.more), strict=False):
-            if steps:
-                seen[f"{Sign.OTHER_LOSS}:{loss}"], led = climb(part, loss, steps)
-                points[standing] = led if loss == losses[0] else points[standing]
+        for loss, steps in tried(losses, plan):
+            seen[f"{Sign.OTHER_LOSS}:{loss}"], led = climb(part, loss, steps)
+            points[standing] = led if loss == losses[0] else points[standing]
         for name, values in seen.items():
-            signs[name] = torch.full((count,), -1, dtype=torch.int8, device=stands.device)
             signs[name][standing] = values.to(torch.int8)
     columns = {name: values.cpu().numpy().astype(np.int8) for name, values in signs.items()}
     return {**columns, "points": points.flatten(1).cpu().numpy()}
 
 
+def tried(losses: tuple[LossName, ...], plan: ProbePlan) -> list[tuple[LossName, int]]:
+    """The other losses that are climbed, and in how many steps."""
+    return [(loss, steps) for loss, steps in zip(losses, (plan.steps, plan.more), strict=False) if steps]
+
+
+def planned(plan: ProbePlan) -> list[str]:
+    """The columns of a plan beside those of losses, whether or not a batch has samples that stand."""
+    amounts = {
+        Sign.NOISE: plan.draws,
+        Sign.SHORTER: plan.large,
+        Sign.UNBOUNDED: plan.unbounded,
+        Sign.BLACK_BOX: plan.queries,
+    }
+    return [sign.value for sign, amount in amounts.items() if amount]
+
+
 def weaker(probed: Probed, plan: ProbePlan) -> dict[str, torch.Tensor]:
     """Whether noise, a few large steps and scores alone break each sample, and an unbounded ball does not, (m,)."""
-    signs: dict[str, torch.Tensor] = {}
+    found: dict[str, torch.Tensor] = {}
     if plan.draws:
-        signs[Sign.NOISE] = noise(probed, plan.draws)
+        found[Sign.NOISE] = noise(probed, plan.draws)
     if plan.large:
-        signs[Sign.SHORTER] = climb(probed, probed.guard.losses[0], plan.large)[0]
+        found[Sign.SHORTER] = climb(probed, probed.guard.losses[0], plan.large)[0]
     if plan.unbounded:
-        signs[Sign.UNBOUNDED] = unbounded(probed, plan.unbounded)
+        found[Sign.UNBOUNDED] = unbounded(probed, plan.unbounded)
     if plan.queries:
-        signs[Sign.BLACK_BOX] = square(probed, plan.queries)
-    return signs
+        found[Sign.BLACK_BOX] = square(probed, plan.queries)
+    return found
 
 
 def others_of(probed: Probed) -> tuple[LossName, ...]:
@@ -166,17 +182,12 @@ def climb(
         fell[alive[down]] = True
         if last:
             break
-        slope = _slope(logits, leaf, _weights(logits.detach(), labels[alive], loss))
+        slope = gradient(logits, leaf, _weights(logits.detach(), labels[alive], loss))
         points[alive] = within.select(alive).step(leaf.detach(), slope, radius * min(1.0, 2.5 / steps))
         alive = alive[~down]
         if not len(alive):
             break
     return fell, points
-
-
-def _slope(logits: torch.Tensor, leaf: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-    (slope,) = torch.autograd.grad(logits, leaf, weights)
-    return torch.nan_to_num_(slope, nan=0.0, posinf=0.0, neginf=0.0)
 
 
 def _weights(logits: torch.Tensor, labels: torch.Tensor, loss: LossName) -> torch.Tensor:

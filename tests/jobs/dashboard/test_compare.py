@@ -52,10 +52,20 @@ def test_classes_are_matched_by_index_and_name_the_largest_loss_first() -> None:
 
 def test_other_samples_and_other_definitions_are_told(board_audit: Callable[..., AuditResult]) -> None:
     audit = board_audit("20261128T010000Z-0", {"one": ({}, {"clean": 0.9})})
-    before = overview_of(audit, 1)
+    before = replace(overview_of(audit, 1), content="c")
     after = replace(before, content="other", count=10)
     series = before.models[0].series[0]
     output = cautions(before, after, series, replace(series, title="top-5 accuracy", delta=0.01))
     assert len(output) == 4 and "other samples" in output[0] and "top-5" in output[1] and "0.05, then 0.01" in output[2]
     assert len(cautions(before, before, series, series)) == 1
     assert "did not measure" in cautions(before, before, None, series)[0]
+
+
+def test_what_no_gate_compares_is_said(board_audit: Callable[..., AuditResult]) -> None:
+    audit = overview_of(board_audit("20261128T010000Z-0", {"one": ({}, {"clean": 0.9})}), 1)
+    known, series = replace(audit, content="c"), replace(audit.models[0].series[0], version=1, definition="a")
+    assert "version of the measure" in cautions(known, known, series, replace(series, version=2))[0]
+    assert "other parameters" in cautions(known, known, series, replace(series, definition="b"))[0]
+    assert len(cautions(known, known, series, replace(series, definition=""))) == 1, "0.1.0 did not say"
+    unknown = replace(audit, content="")
+    assert "not known" in cautions(unknown, unknown, series, series)[0]

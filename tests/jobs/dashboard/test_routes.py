@@ -58,7 +58,7 @@ def test_a_number_over_time_has_limits_verdicts_and_gaps(caller: TestClient) -> 
     assert answer["lines"][0]["outcomes"] == ["pass", "pass", "fail", None]
     few = get(caller, f"fleets/{FLEET}/trend", model="FIRST", limit=2, most=1)
     assert [line["model"] for line in few["lines"]] == ["first"] and len(few["audits"]) == 2 and few["total"] == 4
-    assert few["lens"] == "great", "the first series in reading order"
+    assert few["lens"] == "minimal/l2", "the strongest evidence, and not a claim"
 
 
 def test_an_audit_has_a_row_a_model_the_worst_first(caller: TestClient) -> None:
@@ -71,7 +71,7 @@ def test_an_audit_has_a_row_a_model_the_worst_first(caller: TestClient) -> None:
     assert (
         answer["verdict"] == "1 of 2 models fails, 1 is not judged: no gates." and answer["earlier"] == ids[AUDITS[1]]
     )
-    assert [series["lens"] for series in answer["series"]] == ["great", "minimal/l2", "clean"]
+    assert [series["lens"] for series in answer["series"]] == ["minimal/l2", "clean", "great"]
     assert get(caller, f"fleets/{FLEET}/audits/{ids[AUDITS[0]]}")["earlier"] == ""
 
 

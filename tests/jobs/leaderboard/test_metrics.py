@@ -75,6 +75,14 @@ def test_the_series_that_most_rows_have_comes_before_the_preferred_one() -> None
     assert resolved(Choice(), entries(WHOLE, few, few), "")["ar"] == "pgd10/linf-0.03137/aggregate"
 
 
+def test_an_attack_of_a_third_party_serves_where_no_other_is() -> None:
+    mine = ["clean/aggregate", "mine/linf-0.03137/aggregate"]
+    assert resolved(Choice(), entries(mine), "")["ar"] == mine[1]
+    assert (
+        resolved(Choice(), entries([*mine, "square500/linf-0.1/aggregate"]), "")["ar"] == "square500/linf-0.1/aggregate"
+    )
+
+
 def test_the_radius_of_the_threat_model_comes_first_else_the_smallest() -> None:
     curve = ["pgd20/linf-0.06275/aggregate", "pgd20/linf-0.03137/aggregate", "pgd20/linf-0.10000/aggregate"]
     assert resolved(Choice(), entries(curve), "Linf 0.1")["ar"] == "pgd20/linf-0.10000/aggregate"

@@ -223,6 +223,8 @@ def test_the_whole_of_a_calibration() -> None:
         True,
         (1.0, 1.25),
     )
+    assert calibration.best_share == 0.4
+    assert "It has that value on 40 % of the grid, there and elsewhere." in calibration.notes
     assert calibration.grid == (1.0, 1.125, 1.25, 1.5, 1.75, 2.0)
     assert calibration.curve == (1.0, 1.0, 1.0, -1.0, -1.0, -1.0)
 

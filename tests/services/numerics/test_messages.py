@@ -280,7 +280,7 @@ CASES: list[tuple[Callable[[], Any], str, str]] = [
     (lambda: spearman(X, X * NAN), "spearman", "NaN | infinity"),
     (lambda: spearman(X * INF, X), "spearman", "NaN | infinity"),
     (
-        lambda: reranking({"score": [1.0, 2.0], "rdi": [1.0]}),
+        lambda: reranking({"score": [1.0, 2.0], "rdi": [1.0]}, lower_is_better=()),
         "metrics",
         "[1, 2]",
     ),

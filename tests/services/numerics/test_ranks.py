@@ -59,13 +59,16 @@ def test_published_correlations(shared_data: Path) -> None:
 
 
 def test_reranking() -> None:
-    table = reranking({"score": [0.5, 0.7, None, 0.7], "rdi": [0.1, 0.3, 0.2, None], "fp": [0.4, 0.5, 0.1, 0.2]})
+    table = reranking(
+        {"score": [0.5, 0.7, None, 0.7], "rdi": [0.1, 0.3, 0.2, None], "fp": [0.4, 0.5, 0.1, 0.2]},
+        lower_is_better=("rdi",),
+    )
     assert table["score"] == (3.0, 1.5, None, 1.5)
     assert table["rdi"] == (1.0, 3.0, 2.0, None)
     assert table["fp"] == (2.0, 1.0, 4.0, 3.0)
     assert ranks([], descending=True) == ()
     with pytest.raises(MeasureError, match="one value a model"):
-        reranking({"score": [1.0], "rdi": [1.0, 2.0]})
+        reranking({"score": [1.0], "rdi": [1.0, 2.0]}, lower_is_better=())
 
 
 def test_correlations_whole() -> None:
@@ -91,5 +94,8 @@ def test_ranks_of_undefined_and_tied_values() -> None:
     assert ranks([None, None], descending=True) == (None, None)
     assert type(ranks([1.0], descending=True)[0]) is float
     assert ranks([1, 3, 2], descending=True) == (3.0, 1.0, 2.0)
-    assert reranking({}) == {}
-    assert reranking({"nrgc": [1.0, 2.0], "wcr": [1.0, 2.0]}) == {"nrgc": (1.0, 2.0), "wcr": (2.0, 1.0)}
+    assert reranking({}, lower_is_better=()) == {}
+    assert reranking({"nrgc": [1.0, 2.0], "wcr": [1.0, 2.0]}, lower_is_better={"nrgc"}) == {
+        "nrgc": (1.0, 2.0),
+        "wcr": (2.0, 1.0),
+    }

@@ -82,6 +82,13 @@ def test_which_numbers_are_better_when_smaller(key: str, lower: bool) -> None:
     assert number(key).lower_is_better is lower
 
 
+def test_an_attack_that_is_not_known_here_is_an_attack() -> None:
+    """A published row of another tool's attack: the ball in its key says what it is."""
+    series = number("fab20/linf-0.03137").series
+    assert series is not None and series.attack and series.threat is not None and series.threat.norm == "Linf"
+    assert number("fab20/linf-0.03137").range == (0.0, 1.0)
+
+
 def test_the_range_that_a_key_tells() -> None:
     assert number("pgd20x5/linf-0.1/wcr").range == number("great/nrgc").range == (0.0, 1.0)
     assert number("great-softmax/aggregate").range == (0.0, float("inf"))

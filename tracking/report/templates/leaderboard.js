@@ -11,9 +11,9 @@
     made.append(...children);
     return made;
   };
-  const format = (value, key = "") => {
+  const format = (value, time = false) => {
     if (value === null || value === undefined) return "–";
-    if (key.startsWith("train/")) return value.toFixed(value < 9.995 ? 2 : value < 99.95 ? 1 : 0);
+    if (time) return value.toFixed(value < 9.995 ? 2 : value < 99.95 ? 1 : 0);
     return Math.abs(value) < 9.9995 ? value.toFixed(3) : value.toPrecision(4);
   };
   let board = boards[0], weights = [], order = { column: -1, direction: 1 }, shown = [];
@@ -142,7 +142,7 @@
     return cell;
   };
   const numberCell = (row, column, label) => {
-    const found = row.cells[column], key = board.columns[column].key;
+    const found = row.cells[column], time = board.columns[column].time;
     const cell = element("td", { className: "number" });
     cell.dataset.label = label;
     if (!known(found)) {
@@ -153,10 +153,10 @@
     }
     const [value, low, high, sd] = found;
     cell.dataset.value = String(value);
-    cell.append(format(value, key));
+    cell.append(format(value, time));
     const remarks = [];
-    if (!key.startsWith("train/") && (low !== null || high !== null)) remarks.push(low === null ? `at most ${format(high)}` : high === null ? `at least ${format(low)}` : `${format(low)} to ${format(high)}`);
-    if (sd !== null) remarks.push(`sd ${format(sd, key)}`);
+    if (!time && (low !== null || high !== null)) remarks.push(low === null ? `at most ${format(high)}` : high === null ? `at least ${format(low)}` : `${format(low)} to ${format(high)}`);
+    if (sd !== null) remarks.push(`sd ${format(sd, time)}`);
     cell.append(element("span", { className: "remarks" }, ...remarks.map((remark) => element("span", { className: "remark", textContent: remark }))));
     return cell;
   };
@@ -238,7 +238,7 @@
     const colour = (kind) => kind < 0 ? grey : colours[kind % colours.length];
     const points = shown.filter(({ row }) => known(row.cells[x.column]) && known(row.cells[y.column])).map(({ row, front, place, score }) => {
       const kind = kinds.indexOf(row.method);
-      const numbers = [x, y, ...(size ? [size] : [])].map((metric) => `${metric.name} ${known(row.cells[metric.column]) ? format(row.cells[metric.column][0], board.columns[metric.column].key) : "–"}`);
+      const numbers = [x, y, ...(size ? [size] : [])].map((metric) => `${metric.name} ${known(row.cells[metric.column]) ? format(row.cells[metric.column][0], board.columns[metric.column].time) : "–"}`);
       const standing = place === null ? "no score" : `place ${place}, score ${format(score.value)}`;
       return {
         name: row.name, x: row.cells[x.column], y: row.cells[y.column], front: Boolean(front), kind: Math.max(0, kind), colour: colour(kind),

@@ -1,14 +1,13 @@
-"""`imagefolder:DIR?mode=RGB|L&resize=N&crop=HxW&size=HxW&orientation=stored&classes=a,b`: one folder a class.
+"""`imagefolder:DIR?mode=RGB|L&resize=N&crop=HxW&size=HxW&orientation=stored&background=white`.
 
-`resize` is of the shorter side, `crop` of the centre: `?resize=256&crop=224` is the usual preparation of ImageNet.
-Classes are the folder names, sorted, unless listed; a folder without images stays a class. Every file is accounted for:
-read, an error or counted where it is not, or left out as none of the samples (`listing`). `metadata.csv` has a column
-`file_name` (relative to DIR) and further columns that give groups.
+One folder is a class. `resize` is of the shorter side, `crop` of the centre: `?resize=256&crop=224` is the usual
+preparation of ImageNet. Classes are the folder names, sorted, unless listed; a folder without images stays a class.
+Every file is accounted for: read, an error or counted where it is not, or left out as none of the samples (`listing`).
+`metadata.csv` has a column `file_name` (relative to DIR) and further columns that give groups.
 """
 
 from __future__ import annotations
 
-import csv
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -18,14 +17,14 @@ from numpy.typing import NDArray
 
 from services.errors import Problem, SourceError
 from services.loading.fingerprint import existing
+from services.loading.samples.colours import colour
 from services.loading.samples.encoded import EncodedStore, file_bytes
 from services.loading.samples.listing import class_folders, listing
+from services.loading.samples.metadata import METADATA, read_metadata
 from services.loading.samples.source import Source
 from services.loading.samples.splits import SPLITS
 from services.loading.uris import Converter, SourceUri, extent, names, one_of
 from services.records.intake import NO_CLASS, suffix_of
-
-METADATA = "metadata.csv"
 
 
 def open_imagefolder(uri: SourceUri, *, allowed_factories: tuple[str, ...]) -> Source:
@@ -90,6 +89,7 @@ CONVERSIONS: dict[str, Converter] = {
     "crop": height_width,
     "size": height_width,
     "orientation": one_of("upright", "stored"),
+    "background": colour,
 }
 """Options of every source of encoded images."""
 
@@ -115,17 +115,11 @@ def _groups(root: Path, files: list[tuple[Path, int]]) -> dict[str, NDArray[Any]
     description = root / METADATA
     if not description.is_file():
         return {}
-    where = str(description.name)
-    try:
-        with description.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.DictReader(file)
-            rows = {Path(row.get("file_name") or "").as_posix(): row for row in reader}
-            columns = [name for name in reader.fieldnames or () if name != "file_name"]
-    except (csv.Error, UnicodeDecodeError, OSError) as error:
-        raise SourceError(Problem(where, "a table of comma-separated values in UTF-8", str(error))) from error
+    where = description.name
+    rows, columns = read_metadata(description)
     wanted = [path.relative_to(root).as_posix() for path, _ in files]
     missing = [name for name in wanted if name not in rows]
     if missing:
         actual = f"{len(missing)} of {len(wanted)} without, for example {missing[0]}"
         raise SourceError(Problem(where, "a column file_name and a row for every image", actual))
-    return {column: np.array([rows[name][column] or "" for name in wanted], dtype=np.str_) for column in columns}
+    return {column: np.array([rows[name][column] for name in wanted], dtype=np.str_) for column in columns}

@@ -268,3 +268,16 @@ def test_a_certificate_passes_and_never_fails() -> None:
     assert short.outcome is Outcome.UNDECIDED and "at least, and not at most" in short.reason
     assert under_attack((radius,), gate(key, "wcr", at_most=0.6), **certified).outcome is Outcome.UNDECIDED
     assert under_attack((radius,), gate(key, "wcr", at_most=0.2), **certified).outcome is Outcome.FAIL
+
+
+@pytest.mark.parametrize("metric", ["rdi", "nrgc", "fp"])
+def test_differences_of_lower_bounds_are_no_bounds_of_differences(metric: str) -> None:
+    """Only that the metric is one of what is certified may be said, by whoever overrules."""
+    radius = Radius(sigma=0.25)
+    key = radius.series()[0].key
+    for condition in ({"at_most": 0.5}, {"at_least": -0.5}) if metric == "fp" else ({"at_most": 0.5},):
+        barred = under_attack((radius,), gate(key, metric, **condition), **{key: 0.4 * ONES})
+        assert barred.outcome is Outcome.UNDECIDED and f"the {metric} of lower bounds" in barred.reason
+        asked = {**gate(key, metric, **condition), "overrule": ["bound-as-value"]}
+        judged = under_attack((radius,), asked, **{key: 0.4 * ONES})
+        assert judged.outcome is Outcome.PASS and judged.overruled == ("bound-as-value",)

@@ -124,14 +124,6 @@ def test_onnx_without_its_runtime(written: Callable[[str], str], monkeypatch: py
         load_model(ModelSpec("m", uri))
 
 
-def test_weights_beside_an_onnx_graph_count(written: Callable[[str], str], tmp_path: Path) -> None:
-    (tmp_path / "m.onnx").write_bytes(Path(written("onnx").removeprefix("onnx:")).read_bytes())
-    uri = f"onnx:{tmp_path / 'm.onnx'}"
-    first = fingerprint(ModelSpec("m", uri))
-    (tmp_path / "m.onnx.data").write_bytes(b"other weights")
-    assert fingerprint(ModelSpec("m", uri)) != first
-
-
 @pytest.mark.parametrize("scheme", ["torchscript", "export", "onnx"])
 def test_other_files_are_named(scheme: str, tmp_path: Path) -> None:
     (tmp_path / "m").write_bytes(b"<html>")

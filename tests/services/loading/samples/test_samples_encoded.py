@@ -90,8 +90,8 @@ def test_sizes_and_modes_must_agree(folder: Path) -> None:
         open_samples(SampleSpec(f"imagefolder:{folder}"))
     assert "images of one size, found 2: 8x8 (6), 6x4 (1); add ?size=HxW" in str(caught.value)
     assert "all grey (L) or all RGB, found RGB (6), RGBA (1); add ?mode=RGB or ?mode=L" in str(caught.value)
-    assert open_samples(SampleSpec(f"imagefolder:{folder}?size=4x6&mode=RGB")).shape == (3, 4, 6)
-    assert open_samples(SampleSpec(f"imagefolder:{folder}?size=8&mode=L")).shape == (1, 8, 8)
+    assert open_samples(SampleSpec(f"imagefolder:{folder}?size=4x6&mode=RGB&background=black")).shape == (3, 4, 6)
+    assert open_samples(SampleSpec(f"imagefolder:{folder}?size=8&mode=L&background=black")).shape == (1, 8, 8)
 
 
 @pytest.mark.usefixtures("torchvision_operators")

@@ -18,6 +18,7 @@ from torch import nn
 from benchmarks import zoo
 from services.loading.models.contract import ContractedNetwork, InputContract
 from services.measures.apgd import Apgd
+from services.measures.autoattack import AutoAttackSurvival
 from services.measures.cw import Cw
 from services.measures.minimal import Minimal
 from services.measures.pgd import Pgd
@@ -65,7 +66,9 @@ ATTACKS: dict[str, Any] = {
     "apgd-ce": Apgd(epsilons=EPSILON, steps=10, losses=("ce",)),
     "apgd L2": Apgd(epsilons=0.6, norm="L2", steps=10, targets=3),
     "pgd": Pgd(epsilons=EPSILON),
+    "pgd L2": Pgd(epsilons=0.6, norm="L2", loss="margin"),
     "cw": Cw(epsilons=EPSILON),
+    "autoattack": AutoAttackSurvival(epsilons=EPSILON, attacks=("apgd-ce", "apgd-t")),
     "square": Square(epsilons=EPSILON, queries=100),
     "minimal": Minimal(attacks=("deepfool", "fmn"), fmn_steps=30),
 }

@@ -72,3 +72,10 @@ def test_gradient_is_right_through_the_filling_and_never_nan() -> None:
     zero = torch.zeros(1, 1, 1, 1, requires_grad=True)
     assert gradient(zero.flatten(1).sqrt() * 0, zero, torch.ones(1, 1)).item() == 0
     assert np.isfinite(slope.numpy()).all()
+
+
+def test_a_gradient_that_is_one_number_for_all_pixels_can_be_stepped_along() -> None:
+    """Of a network cut off from its images but for their sum, autograd gives a view of a single entry."""
+    images = torch.rand(3, 1, 4, 4, requires_grad=True)
+    slope = gradient(torch.ones(3, 2) * images.sum() * 0, images, torch.ones(3, 2))
+    assert slope.sign_().shape == images.shape and not slope.any()

@@ -1,0 +1,71 @@
+"""`metadata.csv` beside class folders: a row an image, further columns as groups; a doubt is an error with its line."""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from services.errors import Problem, SourceError
+
+METADATA = "metadata.csv"
+KEY = "file_name"
+SHOWN = 5
+
+
+def read_metadata(path: Path) -> tuple[dict[str, dict[str, str]], list[str]]:
+    """Rows by file name (relative, with forward slashes), and the columns that give groups.
+
+    Raises:
+        SourceError: no UTF-8 table, no column `file_name`, two columns of one name or one without, rows with more or
+            fewer cells than the head, a file in two rows; all together, with line numbers.
+    """
+    where = path.name
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            reader = csv.reader(file)
+            head = next(reader, [])
+            lines = [(reader.line_num, cells) for cells in reader if cells]
+    except (csv.Error, UnicodeDecodeError, OSError) as error:
+        raise SourceError(Problem(where, "a table of comma-separated values in UTF-8", str(error))) from error
+    if problems := [*_of_head(head, where), *_of_lines(head, lines, where)]:
+        raise SourceError(problems)
+    place = head.index(KEY)
+    rows = {_name(cells[place]): dict(zip(head, cells, strict=True)) for _, cells in lines}
+    return rows, [name for name in head if name != KEY]
+
+
+def _of_head(head: list[str], where: str) -> Iterator[Problem]:
+    if KEY not in head:
+        yield Problem(where, f"a column {KEY}", f"columns {', '.join(head[:SHOWN]) or 'none'}")
+    if twice := [name for name, times in Counter(head).items() if times > 1]:
+        yield Problem(f"{where} (line 1)", "columns of different names", f"twice: {', '.join(map(repr, twice))}")
+    elif "" in head:
+        yield Problem(f"{where} (line 1)", "a name for every column", f"none for column {head.index('') + 1}")
+
+
+def _of_lines(head: list[str], lines: list[tuple[int, list[str]]], where: str) -> Iterator[Problem]:
+    uneven = [f"line {line} has {len(cells)}" for line, cells in lines if len(cells) != len(head)]
+    if uneven:
+        found = f"{len(uneven)} with another number: {_examples(uneven)}"
+        yield Problem(where, f"{len(head)} cells in every row, as in the head", found, "quote cells that hold commas")
+    if KEY not in head:
+        return
+    place = head.index(KEY)
+    by_name: dict[str, list[int]] = {}
+    for line, cells in lines:
+        if place < len(cells):
+            by_name.setdefault(_name(cells[place]), []).append(line)
+    twice = [f"{name} in lines {', '.join(map(str, at))}" for name, at in by_name.items() if len(at) > 1]
+    if twice:
+        yield Problem(where, "one row a file", f"{len(twice)} in several: {_examples(twice)}", "keep one row of each")
+
+
+def _name(cell: str) -> str:
+    return Path(cell).as_posix()
+
+
+def _examples(items: list[str]) -> str:
+    more = f" and {len(items) - SHOWN} more" if len(items) > SHOWN else ""
+    return "; ".join(items[:SHOWN]) + more

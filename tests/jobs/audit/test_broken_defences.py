@@ -1,0 +1,45 @@
+"""No gate passes on a network behind a broken defence that an adaptive attack's upper limit would fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from benchmarks import adequacy, defences
+
+EPSILON = 0.15
+QUICK = ("plain", "rounded", "permuted", "cold", "smoothed")
+MASKED = {"quantised", "thermometer", "jpeg", "resized", "detached", "flipped", "permuted", "rounded"}
+MASKED |= {"rounded-softmax", "sigmoid", "saturated", "rippled", "cold", "smoothed"}
+"""Of the rest PGD finds what the adaptive attack finds, within a few points."""
+
+
+def _train(folder: Path) -> None:
+    adequacy.trained(folder / "plain.safetensors")
+    adequacy.trained(folder / "smoothed.safetensors", 0.9)
+
+
+@pytest.mark.parametrize(
+    "defence", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in defences.NAMES]
+)
+def test_no_gate_passes_that_an_adaptive_attack_fails(
+    defence: str, once: Callable[[str, Callable[[Path], None]], Path], tmp_path: Path
+) -> None:
+    weights = once("broken-defences", _train) / ("smoothed" if defence == "smoothed" else "plain")
+    found = adequacy.row(defence, f"{weights}.safetensors", EPSILON, str(tmp_path))
+    (attack,) = found.model.attacks
+    assert found.passed <= found.upper
+    if defence != "noisy":  # whose gradient is seen to predict little or enough, as its noise falls
+        assert (attack.adequacy == "inadequate") is (defence in MASKED), attack.signs
+    assert defence not in MASKED or found.pgd > found.upper, "PGD alone would have been believed"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", adequacy.STANDING)
+def test_networks_trained_with_and_without_attacks_raise_no_alarm(name: str, shared_data: Path, tmp_path: Path) -> None:
+    model = {"name": name, "uri": f"factory:benchmarks.zoo:audited?data={shared_data}&name={name}"}
+    samples = {"uri": f"npz:{shared_data}/cifar10/test.npz", "limit": 300}
+    result = adequacy.audited(model, samples, 8 / 255, str(tmp_path), adequacy.Costs())
+    assert result.attacks[0].adequacy == "adequate", result.attacks[0].reasons
