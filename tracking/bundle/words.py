@@ -122,12 +122,13 @@ def _because(model: ModelResult) -> str:
     result = find(model, series_key(limit.measure, limit.grouping)) if limit else None
     if limit is None or result is None or gate.estimate.value is None:
         return f"{gate.text}, {gate.reason}"
-    who = tied(result.worst, len(result.worst)) if limit.metric == "wcr" and result.worst else ""
+    who = _tied(result) if limit.metric == "wcr" and result.worst else ""
     share = result.series.binary and limit.metric in ("wcr", "aggregate", "p10")
     amount = f"{100 * gate.estimate.value:.1f} %" if share else number(gate.estimate.value)
     what = who or _phrase(limit)
     verb = "keep" if " and " in who else "keeps"
-    under = f"under {result.series.title}" if result.series.evidence is Evidence.ATTACK else f"by {result.series.title}"
+    title = result.series.title.replace(" accuracy (", " (")
+    under = f"under {title}" if result.series.evidence is Evidence.ATTACK else f"by {result.series.title}"
     needed = "at least" if limit.sign == ">=" else "at most"
     wanted = f"{100 * limit.value:g} %" if share else f"{limit.value:g}"
     return f"{what} {verb if who else 'is'} {amount} {under}, where {needed} {wanted} is asked"
@@ -227,6 +228,10 @@ def _shared_worst(audit: AuditResult) -> Iterator[str]:
         if count == 1:
             yield f"By {results[0].series.title} no two models share their weakest {_group(results[0])}."
             continue
+        if _bare(worst):
+            who = f"{_group(results[0])} {worst}"
+            yield f"By {results[0].series.title} {who} is the weakest in {count} of {len(results)} models."
+            continue
         yield (
             f"By {results[0].series.title} the weakest {_group(results[0])} is {shorten(worst)} in {count} of "
             f"{len(results)} models."
@@ -247,10 +252,20 @@ def _names(names: tuple[str, ...]) -> str:
     return f"{shown} and {len(names) - 5} more" if len(names) > 5 else shown
 
 
+def _bare(name: str) -> bool:
+    """Whether a group is called by a number alone, which a sentence takes for an amount."""
+    return name.replace(".", "", 1).isdecimal()
+
+
+def _tied(result: SeriesResult) -> str:
+    """`tied`, with the word class before a bare number: ``class 1 and 2 more``."""
+    names = tied(result.worst, len(result.worst))
+    return f"{_group(result)} {names}" if _bare(result.worst[0]) else names
+
+
 def _worst(result: SeriesResult) -> str:
     if len(result.worst) > 1:
-        names = tied(result.worst, len(result.worst))
-        return f"{names} tie for the worst {_group(result)} at {number(result.wcr.value)}"
+        return f"{_tied(result)} tie for the worst {_group(result)} at {number(result.wcr.value)}"
     return f"the worst {_group(result)} is {_name(result.worst[0])} at {number(result.wcr.value)}"
 
 

@@ -130,3 +130,11 @@ def test_ties_are_named_alike_everywhere(make_audit: Callable[..., AuditResult])
     assert f"{name} tie for the worst class" in model_words(audit.models[0])[0]
     series = overview_of(audit, 0).models[0].series[0]
     assert tied(series.worst, series.ties) == name
+
+
+def test_a_class_called_by_a_number_is_no_amount(make_audit: Callable[..., AuditResult]) -> None:
+    audit = make_audit(3, 4, names=("0", "1", "2", "3"), series=SERIES)
+    failed = gated(audit, gate("clean", Outcome.PASS, 0.9), gate(PGD.key, Outcome.FAIL, 0.05))
+    assert advice_words(failed)[0].startswith("Do not ship model_000: class ")
+    shared = [line for line in fleet_words(audit) if "weakest" in line]
+    assert shared and all(" class " in line and "class is" not in line for line in shared)
