@@ -32,7 +32,9 @@ PROBE_VERSION = 1
 ENOUGH = 16
 """The radius of a probe is the largest at which so many of its samples stand."""
 DONORS = 4
-"""Other models whose adversarials are tried on each."""
+"""At most so many other models' adversarials are tried on each."""
+TRANSFER_SHARE = 0.03
+"""Of the attack's cost, for trying them; one donor's are tried in any case."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,10 @@ class Survival:
 
 @dataclass(frozen=True)
 class Probe:
-    """The probe of one attack on one model: `rows` (n,) of the samples, what is guarded, and what is tried."""
+    """The probe of one attack on one model: `rows` (n,) of the samples, what is guarded, and what is tried.
+
+    `donors` are how many models' adversarials it can afford.
+    """
 
     item: ModelPlan
     table: Table
@@ -75,6 +80,7 @@ class Probe:
     plan: ProbePlan
     survival: Survival
     context: Context
+    donors: int = DONORS
 
     @property
     def stands(self) -> NDArray[np.bool_]:
@@ -187,7 +193,14 @@ def probe_of(item: ModelPlan, table: Table, context: Context) -> Probe | None:
     cost = measure.pass_cost * float(columns["queries"].sum())
     standing = float(survival.stands(guard.epsilon)[rows].mean())
     plan = plan_probe(guard, SHARE * cost / len(rows), standing)
-    return Probe(item, table, rows, guard, plan, survival, context) if standing or plan != ProbePlan() else None
+    if not standing and plan == ProbePlan():
+        return None
+    return Probe(item, table, rows, guard, plan, survival, context, affordable(cost, len(rows)))
+
+
+def affordable(cost: float, rows: int) -> int:
+    """How many donors' adversarials, a forward pass each, an attack of that cost pays for."""
+    return max(1, min(DONORS, int(TRANSFER_SHARE * cost / rows)))
 
 
 def probe_rows(
@@ -237,13 +250,13 @@ def radius_of(survival: Survival, rows: NDArray[np.int64]) -> float:
 
 
 def donors_of(probe: Probe, probes: Sequence[Probe]) -> list[Probe]:
-    """The next models' probes of the same attack, at most `DONORS`, in balls in which it looked at this model."""
+    """The next models' probes of the same attack, as many as it affords, in balls in which it looked at this model."""
     same = [each for each in probes if each.table.measure == probe.table.measure]
     place = next(index for index, each in enumerate(same) if each is probe)
     others = [*same[place + 1 :], *same[:place]]
     reach = probe.survival.reach
     usable = [each for each in others if each.guard.epsilon <= reach and each.item.digest != probe.item.digest]
-    return usable[:DONORS]
+    return usable[: probe.donors]
 
 
 def transfer_counts(survival: Survival, columns: Columns) -> list[SignCount]:

@@ -9,7 +9,15 @@ import numpy as np
 import pytest
 
 from jobs.audit.audit import run_audit
-from jobs.audit.probes import Survival, probe_rows, radius_of, survival_of, transfer_counts
+from jobs.audit.probes import (
+    TRANSFER_SHARE,
+    Survival,
+    affordable,
+    probe_rows,
+    radius_of,
+    survival_of,
+    transfer_counts,
+)
 from jobs.fleetfile.reading import validate_fleet
 from jobs.terminal.progress import Quiet
 from services.measures.guard import SAMPLES
@@ -103,6 +111,12 @@ def test_a_search_for_the_nearest_is_probed_where_half_of_its_distances_lie() ->
     survival = survival_of(Minimal().series(), columns, n)
     assert survival.stands(radius_of(survival, n)).sum() == 6
     assert survival.stands(2.9).sum() == 1 and survival.reach == 3.0
+
+
+@pytest.mark.parametrize(("cost", "donors"), [(0.0, 1), (3_200.0, 1), (6_400.0, 2), (12_000.0, 3), (1e9, 4)])
+def test_transfer_costs_no_more_than_its_share(cost: float, donors: int) -> None:
+    assert affordable(cost, 96) == donors
+    assert donors == 1 or donors * 96 <= TRANSFER_SHARE * cost
 
 
 def test_transfer_pairs_samples_by_id_and_radius() -> None:
