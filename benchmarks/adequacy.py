@@ -24,7 +24,7 @@ from benchmarks import defences
 from jobs.audit.audit import run_audit
 from jobs.fleetfile.reading import validate_fleet
 from services.loading.samples.source import open_samples
-from services.numerics.intervals.binomial import clopper_pearson
+from services.numerics.intervals.means import clopper_pearson
 from services.records import ModelResult, Outcome, Receipt, SampleSpec
 from services.training.epochs.loop import train
 from services.training.methods.erm import Erm
@@ -106,7 +106,7 @@ def row(defence: str, file: str, epsilon: float, storage: str) -> Row:
     samples = open_samples(SampleSpec(SAMPLES))
     images, labels = torch.from_numpy(samples.images(0, len(samples))), torch.from_numpy(samples.labels)
     left = defences.adaptive(defences.defended(file, defence).eval(), defences.base(file), images, labels, epsilon)
-    upper = clopper_pearson(int(left.sum()), len(left), 0.05)[1]
+    upper = float(clopper_pearson(left.sum(), torch.tensor(len(left)).numpy(), 0.05)[1])
     pgd = next(each for each in result.series if each.series.key == key_of(epsilon)).aggregate.value
     return Row(defence, result, pgd or 0.0, float(left.mean()), upper)
 

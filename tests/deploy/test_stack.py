@@ -90,6 +90,7 @@ def _readable(path: Path) -> bool:
         return False
 
 
+@pytest.mark.slow
 def test_a_worker_node_killed_in_mid_audit_changes_no_number(
     stack: Stack, stack_fleet: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -129,6 +130,7 @@ def test_a_worker_node_killed_in_mid_audit_changes_no_number(
     assert len(alive_nodes(layout) - before) == 1
 
 
+@pytest.mark.slow
 def test_more_audits_than_run_at_once_wait_their_turn(
     stack: Stack, stack_fleet: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -146,6 +148,7 @@ def test_more_audits_than_run_at_once_wait_their_turn(
     assert client.wait(ids[-1], timeout=300, poll=0.2).outcome is Outcome.PASS
 
 
+@pytest.mark.slow
 def test_a_schedule_is_carried_out(stack: Stack, stack_fleet: dict[str, Any], tmp_path: Path) -> None:
     file = tmp_path / "fleet.yaml"
     file.write_text(yaml.safe_dump({**stack_fleet, "measures": ["clean"]}))

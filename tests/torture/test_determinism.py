@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from .determinism import FIRST, LOGIT_BOUND, SCORE_BOUND, compared, settings
 from .test_faults import suite
 
 
+@pytest.mark.slow
 def test_another_batch_shard_and_number_of_threads_give_the_same_tables() -> None:
     done = suite("determinism", "--short")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -345,6 +345,7 @@ def test_a_killed_scheduler_loses_nothing_and_a_killed_audit_is_lost(tmp_path: P
         store.close()
 
 
+@pytest.mark.slow
 def test_from_the_command_line_every_few_seconds_to_a_bundle(tmp_path: Path, quick: Fleet) -> None:
     uri = f"sqlite:///{tmp_path}/schedules.db"
     file = tmp_path / "fleet.yaml"

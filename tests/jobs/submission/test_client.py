@@ -54,6 +54,7 @@ def test_one_fleet_and_key_is_one_audit_and_its_outcome_is_told(
         local_client.status(first.id)
 
 
+@pytest.mark.slow
 def test_a_stopped_audit_goes_on_from_its_shards(
     local_client: AuditClient, slow_fleet: dict[str, Any], tmp_path: Path
 ) -> None:

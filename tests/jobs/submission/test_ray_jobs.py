@@ -57,6 +57,7 @@ def command(*words: str, **variables: str) -> tuple[list[str], dict[str, str]]:
     return [sys.executable, "-m", "jobs.cli", *words], {**environment(), **variables}
 
 
+@pytest.mark.slow
 def test_one_submission_many_submitters_and_an_mlflow_run_at_its_end(
     client: AuditClient, ray_head: Cluster, quick_fleet: dict[str, Any], migrated_store: Any, tmp_path: Path
 ) -> None:

@@ -92,7 +92,7 @@ def test_a_mapper_that_does_not_reconstruct_cannot_judge() -> None:
     measure = Projection(mapper=untrained)
     with pytest.raises(MeasureError, match=r"explains at least 50% of the samples' variance, found -?\d"):
         measure.scorer(RunContext("cpu", ("services.*", "oracles.*"), lambda: images))
-    with pytest.raises(MeasureError, match="all are the same"):
+    with pytest.raises(MeasureError, match="all images are the same"):
         Projection(mapper=BANDS).scorer(RunContext("cpu", ("services.*", "oracles.*"), lambda: IMAGES[:1]))
 
 

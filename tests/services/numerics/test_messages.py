@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.coverage.joined import one_sided
 from services.errors import MeasureError
 from services.numerics.adequacy import Sign, SignCount
 from services.numerics.attributes.disentanglement import mutual_information_gap
@@ -18,7 +19,7 @@ from services.numerics.checks import as_indices, as_scores, check_bound, check_l
 from services.numerics.composite import check_weights, composite, pareto_front
 from services.numerics.confusion import class_order
 from services.numerics.disparity import disparity
-from services.numerics.intervals.means import Intervals, Sample, limits, one_sided, simultaneous
+from services.numerics.intervals.means import Intervals, Sample, limits, simultaneous
 from services.numerics.intervals.metrics import aggregate_interval, not_separated, wcr_interval
 from services.numerics.paired import paired
 from services.numerics.ranks import reranking, spearman

@@ -115,6 +115,7 @@ def test_a_run_closed_early_leaves_nothing_to_the_next(tmp_path: Path) -> None:
     assert sorted([result.task for result in results], key=str) == sorted(tasks(tmp_path / "next", models=1), key=str)
 
 
+@pytest.mark.slow
 def test_a_shard_that_kills_its_workers_costs_its_model_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Fragile(Worker):
         def run(self, task: ShardTask) -> Receipt:

@@ -105,6 +105,7 @@ def _descends(pid: int, ancestor: int) -> bool:
     return pid == ancestor
 
 
+@pytest.mark.slow
 def test_a_killed_trial_goes_on_from_its_last_epoch_to_the_same_weights(
     tmp_path: Path, data: dict[str, TrainingSet]
 ) -> None:
@@ -131,6 +132,7 @@ def test_a_killed_trial_goes_on_from_its_last_epoch_to_the_same_weights(
         assert all(torch.equal(value, expected[name]) for name, value in weights(each).items())
 
 
+@pytest.mark.slow
 def test_a_mapper_runs_beside_a_network_and_goes_on_when_its_worker_is_killed(
     tmp_path: Path, data: dict[str, TrainingSet]
 ) -> None:
@@ -184,6 +186,7 @@ def test_a_trial_that_keeps_killing_its_workers_is_dropped_and_the_others_go_on(
     assert [event.task.name for event in events if isinstance(event, TrialDone)] == ["good"]
 
 
+@pytest.mark.slow
 def test_two_workers_train_as_one_with_the_same_batch(tmp_path: Path, data: dict[str, TrainingSet]) -> None:
     shared = task(tmp_path, "shared", width=4, workers=2, clip=5.0)
     with RaySweep(replace(ASK, workers=1, gang=2), data) as runner:

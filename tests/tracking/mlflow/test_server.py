@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from torture.servers import Mlflow, Postgres, answers, postgres_binaries
 
-from services.records import AuditResult
+from services.records import AuditResult, Estimate
 from tracking.bundle import bundle
 from tracking.leaderboard.runs import read_models
 from tracking.mlflow.store import log_audit, sync
@@ -78,7 +78,7 @@ def test_a_leaderboard_is_read_from_the_server_and_from_its_database(
 ) -> None:
     tags = {"method": "it's", "dataset": "mnist"}
     models = {name: (tags if name == "a" else {}, {"clean": 0.9, "pgd20/linf-0.03137": 0.4}) for name in "abc"}
-    runs = log_board(board_audit("board", models, fleet="board"), server, {"a": {"ge/clean": 0.1}})
+    runs = log_board(board_audit("board", models, fleet="board", gaps={"a": {"clean": Estimate(0.1)}}), server)
     for uri in (server, postgres):
         reading = read_models(uri, experiments=["board"], page=2)
         assert {model.run_id for model in reading.models} == set(runs) and reading.runs == 3

@@ -67,6 +67,7 @@ def test_an_unknown_side_of_a_crossing_is_named(digits_fleet: dict[str, Any]) ->
         run_audit(validate_fleet({**digits_fleet, "groups": ["class*slan"]}), Quiet())
 
 
+@pytest.mark.slow
 def test_every_measure_is_profiled_by_class_attribute_and_crossing(
     digits_fleet: dict[str, Any], mapper_weights: Path
 ) -> None:
