@@ -91,7 +91,8 @@ def gate_words(audit: AuditResult, gate: GateResult) -> str:
 def _phrase(limit: Threshold) -> str:
     by_class = limit.grouping == "class"
     group, groups = ("class", "classes") if by_class else (f"group of {limit.grouping}", f"groups of {limit.grouping}")
-    return METRICS[limit.metric].phrase.format(group=group, groups=groups)
+    metric = METRICS.get(limit.metric)  # a bundle of a newer version may have others
+    return metric.phrase.format(group=group, groups=groups) if metric else limit.metric
 
 
 def share_words(estimate: Estimate) -> str:

@@ -20,8 +20,8 @@ from services.numerics.composite import check_weights, composite, pareto_front
 from services.numerics.confusion import class_order
 from services.numerics.disparity import disparity
 from services.numerics.intervals.means import Intervals, Sample, limits, simultaneous
-from services.numerics.intervals.metrics import aggregate_interval, not_separated, wcr_interval
-from services.numerics.paired import paired
+from services.numerics.intervals.metrics import aggregate_interval, not_separated, weakest_interval
+from services.numerics.paired import mean_difference
 from services.numerics.ranks import reranking, spearman
 from services.numerics.refutation import refute
 from services.numerics.seeds import over_seeds
@@ -100,18 +100,8 @@ CASES: list[tuple[Callable[[], Any], str, str]] = [
     ),
     (lambda: worst_change(X, X, TWO, 1, bound=1.0, alpha=1.0), "alpha", "1.0"),
     (lambda: decide([0.1], [0.2], 0.0), "alpha", "0.0"),
-    (
-        lambda: paired(X, X, TWO, 1, bound=1.5, alpha=0.05, margin=1.5),
-        "margin",
-        "[0, 1.5) | 1.5",
-    ),
-    (
-        lambda: paired(X, X, TWO, 1, bound=1.2533141373, alpha=0.05, margin=-1e-9),
-        "margin",
-        "[0, 1.25331) | -1e-09",
-    ),
-    (lambda: paired(X, X, TWO, 1, bound=1.0, alpha=1.0), "alpha", "1.0"),
-    (lambda: paired(X, X, ONE, 1, bound=1.0, alpha=0.05), "groups", "(2,) | (1,)"),
+    (lambda: mean_difference(X, X, bound=1.0, alpha=1.0), "alpha", "1.0"),
+    (lambda: mean_difference(X, X[:1], bound=1.0, alpha=0.05), "after", "2 scores | 1"),
     # composites
     (lambda: pareto_front(np.zeros((2, 0)), []), "criteria", "none"),
     (lambda: pareto_front(np.zeros((2, 3)), [True]), "values", "(N, 1) | (2, 3)"),
@@ -267,7 +257,7 @@ CASES: list[tuple[Callable[[], Any], str, str]] = [
     (lambda: separated(1), "worst", "1"),
     (lambda: separated(2), "worst", "2"),
     (lambda: separated(-2), "worst", "-2"),
-    (lambda: wcr_interval(0.0, X, TWO, 1, bound=1.0, delta=0.0), "delta", "0.0"),
+    (lambda: weakest_interval(0.0, X, TWO, 1, bound=1.0, delta=0.0), "delta", "0.0"),
     (lambda: aggregate_interval(X, bound=1.0, delta=1.0), "delta", "1.0"),
     (lambda: aggregate_interval(X, bound=0.0, delta=0.1), "bound", "0.0"),
     (

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from services.records import AuditResult
+from tracking.leaderboard.catalogue import Catalogue
 from tracking.leaderboard.page import render
 from tracking.leaderboard.records import Board
 from tracking.report.report import write_report
@@ -79,7 +80,7 @@ def test_every_text_of_a_leaderboard(
     number: int, make_board: Callable[..., Board], browser: Any, tmp_path: Path
 ) -> None:
     board = make_board(3, metrics=7)
-    entries = tuple(marked(entry, PAYLOADS[number]) for entry in board.entries)
+    entries = tuple(replace(marked(entry, PAYLOADS[number]), catalogue=Catalogue()) for entry in board.entries)
     page = tmp_path / "board.html"
     page.write_text(render([replace(board, entries=entries)], store=f"x{PAYLOADS[number]}"))
     assert harmless(opened(browser, page))
