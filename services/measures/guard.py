@@ -98,7 +98,7 @@ class Purse:
         """Gradient steps of a portion of the samples, for at most a share of what is left; none below `least`."""
         if portion <= 0 or self.left <= 0:
             return 0
-        steps = min(most, int((share * self.left / portion - 1) / STEP_COST))
+        steps = int(min(most, (share * self.left / portion - 1) / STEP_COST))
         steps = steps if steps >= least else 0
         self.left -= portion * (STEP_COST * steps + 1 if steps else 0.0)
         return steps
@@ -107,7 +107,7 @@ class Purse:
         """Forward passes of a portion of the samples."""
         if portion <= 0 or self.left <= 0:
             return 0
-        passes = min(most, int(self.left / portion))
+        passes = int(min(most, self.left / portion))
         self.left -= portion * passes
         return passes
 

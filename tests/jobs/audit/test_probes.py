@@ -62,6 +62,7 @@ def test_probes_are_cached_and_made_again_with_the_same_bytes(digits_fleet: dict
     assert 0 < sum(model.forwards for model in again) < 0.3 * sum(model.forwards for model in first)
 
 
+@pytest.mark.slow
 def test_results_do_not_depend_on_batches(digits_fleet: dict[str, Any], tmp_path: Path) -> None:
     first = results(digits_fleet)
     other = results({**digits_fleet, "storage": str(tmp_path / "other")}, batch=23, shard=120)

@@ -63,6 +63,7 @@ def test_clean_accuracy_by_class_is_the_published_one(shared_data: Path, tmp_pat
         assert result.groups[3].name == "cat"
 
 
+@pytest.mark.slow
 def test_a_robustbench_model_is_audited_through_its_own_loader(
     shared_data: Path, tmp_path: Path, torchvision_operators: None
 ) -> None:

@@ -144,6 +144,7 @@ def test_the_command_line_submits_follows_and_stops(
     assert (stopped.returncode, json.loads(stopped.stdout)["state"]) == (0, "stopped"), stopped.stderr
 
 
+@pytest.mark.slow
 def test_ray_serve_serves_the_api(ray_head: Cluster, quick_fleet: dict[str, Any], tmp_path: Path) -> None:
     weights = quick_fleet["models"][0]["uri"].rpartition("=")[2]
     (tmp_path / "token").write_text("a-caller-of-the-tests-on-ray-serve")

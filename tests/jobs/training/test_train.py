@@ -299,6 +299,7 @@ def test_validate_and_show_on_the_command_line(tmp_path: Path, done: Trained) ->
     assert ConfigError.__name__ in wrong.stderr
 
 
+@pytest.mark.slow
 def test_a_signal_stops_cleanly_and_the_next_run_goes_on(tmp_path: Path) -> None:
     long = sweep(tmp_path, methods=[{"name": "pgd", "budget": {**BUDGET, "steps": 20}}], recipe={"epochs": 40})
     path = tmp_path / "sweep.yaml"

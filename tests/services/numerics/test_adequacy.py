@@ -108,6 +108,7 @@ def test_counts_that_do_not_add_up(against: int, counted: int, favour: int) -> N
         SignCount(Sign.NOISE, against, counted, favour)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delta", [0.05, 0.2])
 def test_chance_does_not_shout(delta: float) -> None:
     """Sound attacks: discordant pairs fall either way alike, other signs come at their rates. At most delta of them

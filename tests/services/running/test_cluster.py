@@ -95,6 +95,7 @@ def test_a_model_that_fails_is_told_and_the_others_go_on(tmp_path: Path) -> None
     assert sum(isinstance(result, Receipt) for result in results) == 4
 
 
+@pytest.mark.slow
 def test_a_result_that_is_lost_without_a_death_is_made_again(tmp_path: Path) -> None:
     with RayRunner(ASK) as runner:
         observed = []
@@ -106,6 +107,7 @@ def test_a_result_that_is_lost_without_a_death_is_made_again(tmp_path: Path) -> 
     assert sorted(observed, key=str) == sorted(tasks(tmp_path), key=str)
 
 
+@pytest.mark.slow
 def test_a_run_closed_early_leaves_nothing_to_the_next(tmp_path: Path) -> None:
     with RayRunner(replace(ASK, workers=1)) as runner:
         run = runner.run(tasks(tmp_path / "closed"))
@@ -160,6 +162,7 @@ def test_an_ask_that_can_never_be_met_fails_at_once(ask: WorkerRequest, found: s
     assert time.monotonic() - started < 10
 
 
+@pytest.mark.slow
 def test_an_ask_that_others_hold_times_out_and_says_what_is_free(tmp_path: Path) -> None:
     with RayRunner(ASK) as holder:
         assert len(list(holder.run(tasks(tmp_path, models=1)))) == 4

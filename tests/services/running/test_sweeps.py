@@ -158,6 +158,7 @@ def test_a_mapper_runs_beside_a_network_and_goes_on_when_its_worker_is_killed(
     assert all(torch.equal(value, expected[name]) for name, value in weights(vae).items())
 
 
+@pytest.mark.slow
 def test_a_trial_that_keeps_killing_its_workers_is_dropped_and_the_others_go_on(
     tmp_path: Path, data: dict[str, TrainingSet], monkeypatch: pytest.MonkeyPatch
 ) -> None:
