@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Literal
 
 import numpy as np
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from jobs.audit.plan import Context, ModelPlan, Table
 from jobs.audit.session import Session
+from services.measures.base import Measure
 from services.measures.guard import SAMPLES, SHARE, Guard, ProbePlan, plan_probe, to_json
 from services.numerics.adequacy import Sign, SignCount
 from services.numerics.signs import Columns, paired_count, probe_counts, unsettled
@@ -80,7 +81,7 @@ class Probe:
     plan: ProbePlan
     survival: Survival
     context: Context
-    donors: int = DONORS
+    donors: int
 
     @property
     def stands(self) -> NDArray[np.bool_]:
@@ -142,7 +143,7 @@ def fill_probes(plans: Sequence[ModelPlan], context: Context, session: Session, 
         StorageError: a table or a probe was deleted meanwhile.
     """
     alive = [item for item in plans if session.alive(item.spec.name)]
-    probes = [probe for item in alive for table in item.tables if (probe := probe_of(item, table, context))]
+    probes = [probe for item in alive for each in attacked(item) if (probe := probe_of(item, *each, context))]
     _run([probe.first for probe in probes], session)
     probes = [probe for probe in probes if session.alive(probe.item.spec.name)]
     seen = {probe.table.key: read_shard(probe.first.target) for probe in probes}
@@ -173,15 +174,18 @@ def _seen(probe: Probe, first: Columns, again: ShardTask | None, tried: ShardTas
 # --- what is probed -----------------------------------------------------------------------------------------------
 
 
-def probe_of(item: ModelPlan, table: Table, context: Context) -> Probe | None:
-    """The probe of a table; None where it is of no attack, or there is nothing to look at.
+def attacked(item: ModelPlan) -> list[tuple[Table, Measure]]:
+    """The tables of a model's attacks, with the measure of each."""
+    measured = ((table, table.measure) for table in item.tables if table.measure is not None)
+    return [(table, measure) for table, measure in measured if measure.series()[0].attack]
+
+
+def probe_of(item: ModelPlan, table: Table, measure: Measure, context: Context) -> Probe | None:
+    """The probe of an attack's table; None where there is nothing to look at.
 
     An attack that broke all samples of its probe is probed only where it cost enough to pay for more than gradients:
     then for the adversarials, which are tried on other models.
     """
-    measure = table.measure
-    if measure is None or not measure.series()[0].attack:
-        return None
     columns = read_table(table.folder, context.count)
     rows = probe_rows(columns["label"], columns["id"], columns["correct"] > 0, context.seed)
     if not len(rows):
@@ -211,14 +215,19 @@ def probe_rows(
     Every class has an order of its own, fixed by seed and ids; the first of each class come before all second ones.
     """
     rows = np.flatnonzero(correct)
-    places = np.array([int(digest_of(seed, int(each))[:12], 16) for each in ids[rows]])
-    rows = rows[np.argsort(places, kind="stable")]
+    rows = rows[np.argsort(_places(seed, ids.astype(np.int64).tobytes())[rows], kind="stable")]
     rank = np.zeros(len(rows), dtype=np.int64)
     for label in np.unique(labels[rows]):
         mine = labels[rows] == label
         rank[mine] = np.arange(mine.sum())
     chosen: NDArray[np.int64] = np.sort(rows[np.argsort(rank, kind="stable")][:SAMPLES])
     return chosen
+
+
+@lru_cache(maxsize=2)
+def _places(seed: int, ids: bytes) -> NDArray[np.int64]:
+    """A random number a sample: the same for every attack and model of an audit."""
+    return np.array([int(digest_of(seed, each)[:12], 16) for each in np.frombuffer(ids, np.int64).tolist()], np.int64)
 
 
 def survival_of(series: Sequence[Series], columns: Columns, rows: NDArray[np.int64]) -> Survival:

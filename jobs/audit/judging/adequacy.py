@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jobs.audit.plan import ModelPlan
-from jobs.audit.probes import ProbeSeen
+from jobs.audit.probes import ProbeSeen, attacked
 from services.measures.base import Measure
 from services.numerics.adequacy import DELTA, AttackObservations, Sign, SignCount, adequacy, adjusted
 from services.numerics.signs import paired_count, rate_count
@@ -34,9 +34,7 @@ def observed_attacks(
     """What was seen of each attack on a model: the counts of all signs, of the series that it has and of its probe."""
     measures = [table.measure for table in item.tables if table.measure is not None]
     return tuple(
-        _observed(table.measure, measures, scores, probes.get(table.key), delta)
-        for table in item.tables
-        if table.measure is not None and table.measure.series()[0].attack
+        _observed(measure, measures, scores, probes.get(table.key), delta) for table, measure in attacked(item)
     )
 
 
@@ -44,8 +42,8 @@ def attack_results(
     attacks: Sequence[AttackObservations], item: ModelPlan, probes: Mapping[str, ProbeSeen]
 ) -> tuple[AttackResult, ...]:
     """The record of each attack, in the order of `observed_attacks`."""
-    tables = [table for table in item.tables if table.measure is not None and table.measure.series()[0].attack]
-    return tuple(_result(each, probes.get(table.key)) for each, table in zip(attacks, tables, strict=True))
+    tables = attacked(item)
+    return tuple(_result(each, probes.get(table.key)) for each, (table, _) in zip(attacks, tables, strict=True))
 
 
 def attack_notes(results: Sequence[AttackResult]) -> tuple[str, ...]:
