@@ -47,15 +47,16 @@ def channel_problems(
         or logits.shape[1] != len(probe.classes)
     ):
         return []
-    if network.contract.channels == 1 or np.mean(logits.argmax(axis=1) == probe.labels) > 1 - FEW_ERRORS:
+    here = logits.argmax(axis=1) == probe.labels
+    if network.contract.channels == 1 or here.mean() > 1 - FEW_ERRORS:
         return []
-    best = max(_others(network.contract), key=lambda other: int(_right(network, other, probe, device, chunk).sum()))
-    gained, lost = _changed(network, best, probe, device, chunk)
-    if gained > lost and wider is not None:
+    tried = [(other, _right(network, other, probe, device, chunk)) for other in _others(network.contract)]
+    best, there = max(tried, key=lambda pair: int(pair[1].sum()))
+    if there.sum() > here.sum() and wider is not None:
         probe = wider()
-        gained, lost = _changed(network, best, probe, device, chunk)
-    right = int(_right(network, network.contract, probe, device, chunk).sum())
-    count = len(probe.labels)
+        here, there = (_right(network, contract, probe, device, chunk) for contract in (network.contract, best))
+    gained, lost = int((there & ~here).sum()), int((here & ~there).sum())
+    right, count = int(here.sum()), len(probe.labels)
     if stats.binom.sf(gained - 1, gained + lost, 0.5) >= LEVEL or right + gained - lost < GOOD * count:
         return []
     found = f"accuracy {right / count:.1%} with it and {(right + gained - lost) / count:.1%} as {best.channel_order}"
@@ -71,14 +72,6 @@ def _others(contract: InputContract) -> list[InputContract]:
     if contract.mean is None or contract.std is None or len(contract.mean) != 3:
         return [other]
     return [other, replace(other, mean=contract.mean[::-1], std=contract.std[::-1])]
-
-
-def _changed(
-    network: ContractedNetwork, other: InputContract, probe: Probe, device: str, chunk: int
-) -> tuple[int, int]:
-    """Samples that are right in the other contract alone, and in the present one alone."""
-    there, here = (_right(network, contract, probe, device, chunk) for contract in (other, network.contract))
-    return int(np.sum(there & ~here)), int(np.sum(here & ~there))
 
 
 def _right(
