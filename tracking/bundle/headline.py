@@ -14,7 +14,7 @@ from services.records import Estimate, Evidence, GateResult, ModelResult, Outcom
 from tracking.names import series_key
 
 MOST_REFUTED = 0.05
-"""A claim of which a larger share is refuted, by the lower limit of that share, heads nothing."""
+"""A claim of which a larger share is refuted, by the lower limit of that share, heads nothing and clears no gate."""
 
 
 @dataclass(frozen=True, slots=True)

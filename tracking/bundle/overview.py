@@ -7,7 +7,6 @@ audits of 20 models and 100 classes it is 29 MB and a second to read; their bund
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from pydantic import TypeAdapter, ValidationError
@@ -26,7 +25,7 @@ from services.records import (
 from services.storage import files
 from tracking.bundle import tables
 from tracking.bundle.headline import Entry, is_refuted, reading_order
-from tracking.bundle.summary import is_sound, lens, model_lenses, refuted
+from tracking.bundle.summary import in_reading_order, is_sound, lens, refuted
 from tracking.bundle.words import fleet_words, series_words, verdict_words
 
 OVERVIEW = "overview.json"
@@ -217,7 +216,7 @@ def _model(model: ModelResult, table: str) -> ModelOverview:
         gates=model.gates,
         threat=f"{threat.norm} {threat.epsilon:.4g}" if threat else "not declared",
         table=table,
-        series=tuple(_series(model, result, gaps) for result in sorted(model.series, key=_place(model))),
+        series=tuple(_series(model, result, gaps) for result in in_reading_order(model)),
         notes=tuple(note for note in model.notes if note not in repeated),
         gaps=tuple(
             AttributeGap(result.grouping, metric, result.worst_task.get(metric, ""), gap)
@@ -228,11 +227,6 @@ def _model(model: ModelResult, table: str) -> ModelOverview:
             replace(attack, signs=tuple(sign for sign in attack.signs if sign.shown)) for attack in model.attacks
         ),
     )
-
-
-def _place(model: ModelResult) -> Callable[[SeriesResult], int]:
-    order = model_lenses(model)
-    return lambda result: order.index(lens(result))
 
 
 def _series(model: ModelResult, result: SeriesResult, gaps: dict[str, Estimate]) -> SeriesOverview:

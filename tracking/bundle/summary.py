@@ -29,9 +29,10 @@ def lenses(audit: AuditResult) -> list[str]:
     return reading_order(entries, (model.gates for model in audit.models))
 
 
-def model_lenses(model: ModelResult) -> list[str]:
-    """`lenses` of one model."""
-    return reading_order(_entries(model), [model.gates])
+def in_reading_order(model: ModelResult) -> list[SeriesResult]:
+    """The model's series, the headline first."""
+    place = {name: index for index, name in enumerate(reading_order(_entries(model), [model.gates]))}
+    return sorted(model.series, key=lambda result: place[lens(result)])
 
 
 def is_sound(model: ModelResult, result: SeriesResult) -> bool:

@@ -20,7 +20,7 @@ from services.records import (
     Threshold,
 )
 from tracking.bundle.headline import deciding_gates, is_refuted
-from tracking.bundle.summary import find, is_sound, lens, lenses, model_lenses, refuted, tied
+from tracking.bundle.summary import find, in_reading_order, is_sound, lens, lenses, refuted, tied
 from tracking.names import series_key, shorten
 
 FEWEST_RANKED = 5
@@ -124,7 +124,7 @@ def _because(model: ModelResult) -> str:
     if limit is None or result is None or gate.estimate.value is None:
         return f"{gate.text}, {gate.reason}"
     who = _tied(result) if limit.metric == "wcr" and result.worst else ""
-    share = result.series.binary and limit.metric in ("wcr", "aggregate", "p10")
+    share = result.series.binary and limit.metric in METRICS and METRICS[limit.metric].monotone
     amount = f"{100 * gate.estimate.value:.1f} %" if share else number(gate.estimate.value)
     what = who or _phrase(limit)
     verb = "keep" if " and " in who else "keeps"
@@ -151,7 +151,7 @@ def model_words(model: ModelResult) -> list[str]:
 
     No conclusion rests on a claim that attacks refuted, nor on an attack that was inadequate.
     """
-    results = sorted(model.series, key=lambda result: model_lenses(model).index(lens(result)))
+    results = in_reading_order(model)
     lines = [" ".join(series_words(result)) for result in results if is_sound(model, result)]
     lines += [_refuted_claim(model, result) for result in results if not is_sound(model, result)]
     repeated = {note for result in model.series for note in result.notes}

@@ -21,8 +21,7 @@ from services.records import (
     ModelResult,
     SeriesResult,
 )
-from tracking.bundle.summary import find, model_lenses
-from tracking.bundle.summary import lens as lens_of
+from tracking.bundle.summary import find, in_reading_order
 from tracking.bundle.tables import finite
 from tracking.figures.charts import Cloud, Dots, Heatmap, Line, Lines, Marks, Panel, Radar, Scatter
 
@@ -249,9 +248,8 @@ def trends(history: Sequence[AuditResult], audit: AuditResult, lens: str) -> Lin
 
 def profile(model: ModelResult, grouping: str) -> Dots | None:
     """One model's groups with their intervals, a panel a series, the weakest of the first series on top."""
-    pairs: Measured = [(model, result) for result in model.series if result.grouping == grouping and result.groups]
-    order = model_lenses(model)
-    pairs = sorted(pairs, key=lambda pair: order.index(lens_of(pair[1])))
+    ordered = in_reading_order(model)
+    pairs: Measured = [(model, result) for result in ordered if result.grouping == grouping and result.groups]
     if not pairs:
         return None
     first = pairs[0][1]

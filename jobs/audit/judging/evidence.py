@@ -14,9 +14,8 @@ from jobs.fleetfile.tree import GateConfig
 from services.metrics import METRICS
 from services.numerics.adequacy import Adequacy, AttackObservations, adequacy
 from services.records import Evidence, GateResult, Outcome, RefutedResult, Series
+from tracking.bundle.headline import MOST_REFUTED
 
-MOST_REFUTED = 0.05
-"""A claim of which more is refuted for certain clears no gate."""
 INADEQUATE, REFUTED, BOUND = "inadequate-attack", "refuted-claim", "bound-as-value"
 
 PASS, FAIL = Outcome.PASS, Outcome.FAIL
