@@ -119,9 +119,9 @@ class _Board:
         metrics = board_metrics(choice, entries, common["threat_model"])
         names = resolved(choice, entries, common["threat_model"])
         criteria = tuple(names[role] for role in CRITERIA if role in names)
-        standings, even = _standings(entries, metrics, criteria)
-        order = sorted(range(len(entries)), key=lambda index: (*_last(standings[index]), natural(entries[index].name)))
         catalogue = merged(entries)
+        standings, even = _standings(entries, metrics, [catalogue[key] for key in criteria])
+        order = sorted(range(len(entries)), key=lambda index: (*_last(standings[index]), natural(entries[index].name)))
         lens = next((catalogue[names[role]].lens for role in ("ar", "acc") if role in names), "")
         counted = [metric.number for metric in metrics if metric.weight > 0]
         counts = {model.count for model in self._models}
@@ -145,7 +145,7 @@ class _Board:
 
 
 def _standings(
-    entries: Sequence[Entry], metrics: Sequence[Metric], criteria: Sequence[str]
+    entries: Sequence[Entry], metrics: Sequence[Metric], criteria: Sequence[Number]
 ) -> tuple[list[Standing], tuple[str, ...]]:
     """Each row's standing, and the names of the metrics in which all compared rows are equal."""
     counted = [metric for metric in metrics if metric.weight > 0]
@@ -161,8 +161,7 @@ def _standings(
         even = tuple(name for name, spread in zip(names, ranking.spread, strict=True) if any_score and not spread)
     front: Sequence[bool | None] = [None] * len(entries)
     if criteria and entries:
-        catalogue = merged(entries)
-        front = pareto_front(_arrays(entries, [catalogue[key] for key in criteria])[0], [False] * len(criteria))
+        front = pareto_front(_arrays(entries, criteria)[0], [False] * len(criteria))
     parts = zip(places(scores), scores, front, with_leader(scores), strict=True)
     return [Standing(*part) for part in parts], even
 

@@ -171,10 +171,9 @@ def resolved(choice: Choice, entries: Sequence[Entry], threat_model: str) -> dic
     """The key that each name stands for on this board, for the names that any row has a number for."""
     counts = _counted([entry for entry in entries if not entry.source] or entries)
     threat = threat_of(threat_model)
-    numbers: dict[str, Number] = {}
+    known, numbers = Catalogue(counts), dict[str, Number]()
     for name, role in ROLES.items():
         wished = choice.series.get(name)
-        known = Catalogue(counts)
         number = _number(wished, known) if wished else _first(role, numbers, counts, threat)
         if number:
             numbers[name] = number

@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from dataclasses import asdict, dataclass, field, replace
 from typing import IO, Any
 
 import pyarrow as pa
@@ -211,26 +211,20 @@ def merged(entries: Iterable[Entry]) -> Catalogue:
 def board_json(board: Board) -> dict[str, Any]:
     """The board as plain values, everything in it."""
     rows = [
-        {**asdict(standing), "n": entry.count, **_plain(entry, "catalogue")}
+        {**asdict(standing), "n": entry.count, **_plain(replace(entry, catalogue=Catalogue()), "catalogue")}
         for entry, standing in zip(board.entries, board.standings, strict=True)
     ]
     metrics = [
         {**_plain(metric, "number"), "key": metric.key, "lower_is_better": metric.lower_is_better}
         for metric in board.metrics
     ]
-    return {"title": board.title, **_plain(board, "entries", "standings", "metrics"), "metrics": metrics, "rows": rows}
+    head = _plain(replace(board, entries=(), standings=(), metrics=()), "entries", "standings")
+    return {"title": board.title, **head, "metrics": metrics, "rows": rows}
 
 
 def _plain(record: Any, *without: str) -> dict[str, Any]:
     """The fields of a record as plain values, but for some."""
-    kept = {each.name: getattr(record, each.name) for each in fields(record) if each.name not in without}
-    return {name: _value(value) for name, value in kept.items()}
-
-
-def _value(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _value(inner) for key, inner in value.items()}
-    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
+    return {name: value for name, value in asdict(record).items() if name not in without}
 
 
 def flat_rows(boards: list[Board]) -> list[dict[str, Any]]:
