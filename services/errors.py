@@ -178,6 +178,13 @@ def one_line(error: object, most: int = 200) -> str:
     return " ".join(str(error).split())[:most]
 
 
+def examples(texts: Iterable[str], most: int = 5, mark: str = ", ") -> str:
+    """The first few, and how many more there are: ``a, b and 3 more``."""
+    listed = list(texts)
+    more = f" and {len(listed) - most} more" if len(listed) > most else ""
+    return mark.join(listed[:most]) + more
+
+
 def raised_at(error: BaseException) -> str:
     """What was raised and in which line: the trace itself stays on the worker."""
     text = one_line(error, 500)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from services.errors import Problem
+from services.errors import Problem, examples
 from tracking.bundle.marker import without_secret
 from tracking.leaderboard.records import UNDECLARED, Entry, Standing
 from tracking.leaderboard.runs import read_values
 from tracking.names import shorten
 
+AND = "; "
 COMMON = ("dataset", "threat_model", "samples")
 """What rows that are ranked together have in common."""
 
@@ -18,7 +19,7 @@ def setting_notes(entries: Sequence[Entry], common: Mapping[str, str]) -> list[s
     """What the rows are, and in what they differ though they stand in one ranking."""
     own = [entry for entry in entries if not entry.source]
     mixed = [
-        f"{name.replace('_', ' ')} ({listed(sorted({getattr(entry, name) or '(none)' for entry in own}))})"
+        f"{name.replace('_', ' ')} ({examples(sorted({getattr(entry, name) or '(none)' for entry in own}), mark=AND)})"
         for name in COMMON
         if len({getattr(entry, name) for entry in own}) > 1
     ]
@@ -46,18 +47,12 @@ def composite_notes(
         notes.append(f"not in the score, for all compared rows are equal in it: {', '.join(even)}")
     unranked = [(e.name, s.score.reason) for e, s in zip(entries, standings, strict=True) if s.place is None]
     if unranked and len(unranked) < len(entries):
-        reasons = listed([f"{shorten(name, 40)} ({reason})" for name, reason in unranked], most=3)
+        reasons = examples([f"{shorten(name, 40)} ({reason})" for name, reason in unranked], most=3, mark=AND)
         have = "has" if len(unranked) == 1 else "have"
         notes.append(f"{len(unranked)} of {len(entries)} rows {have} no score: {reasons}")
     elif unranked:
-        notes.append(f"no row has a score: {listed(sorted({reason for _, reason in unranked}), most=3)}")
+        notes.append(f"no row has a score: {examples(sorted({reason for _, reason in unranked}), most=3, mark=AND)}")
     return notes
-
-
-def listed(texts: Sequence[str], most: int = 5, mark: str = "; ") -> str:
-    """The first few, and how many more there are."""
-    more = f" and {len(texts) - most} more" if len(texts) > most else ""
-    return mark.join(texts[:most]) + more
 
 
 def nothing_left(
@@ -66,21 +61,19 @@ def nothing_left(
     """Why no model is left: the filters, each with the values that exist, or no audit at all."""
     where = without_secret(uri)
     if not filters:
-        what = f"{where}, experiments {listed(experiments)}" if experiments else where
+        what = f"{where}, experiments {examples(experiments, mark=AND)}" if experiments else where
         remedy = "run `classwise audit`, or `classwise sync` for bundles that were never uploaded"
         when = " since then" if since else ""
         return [Problem(what, "at least one complete audited model", f"none{when}", remedy)]
     known = read_values(uri, list(filters), experiments=experiments)
     problems = []
     for key, wanted in filters.items():
-        exist = listed([repr(shorten(value, 60)) for value in known[key]], most=20, mark=", ")
+        exist = examples([repr(shorten(value, 60)) for value in known[key]], most=20)
         lacking = [value for value in wanted if value not in known[key]]
         if not known[key]:
             problems.append(Problem(f"--filter {key}", "a key that runs have", repr(key), _KEYS))
         elif lacking:
-            problems.append(
-                Problem(f"--filter {key}", f"one of {exist}", listed([repr(value) for value in lacking], mark=", "))
-            )
+            problems.append(Problem(f"--filter {key}", f"one of {exist}", examples([repr(value) for value in lacking])))
     conditions = " and ".join(f"{key}={' or '.join(wanted)}" for key, wanted in filters.items())
     together = Problem("--filter", "a model that passes all filters", f"none for {conditions}", "drop one of them")
     return problems or [together]

@@ -15,11 +15,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from services.errors import Problem, SourceError, one_line
+from services.errors import Problem, SourceError, examples, one_line
 from services.loading.fingerprint import existing, file_kind
 from services.loading.models.candidates import State, choose, without
 
-SHOWN = 5
 REMEDIES = {"unexpected": "leave out what evaluation does not use with &drop_keys=PREFIX"}
 
 
@@ -110,7 +109,7 @@ def _needs_unpickling(error: Exception) -> bool:
 def mismatches(state: State, wanted: Mapping[str, Tensor], where: str) -> list[Problem]:
     """Every way in which a state dict does not fit; batch norm's counters may be absent: evaluation ignores them."""
     if not state.keys() & wanted.keys():
-        actual = f"none of {len(state)} (it has {_examples(state)}; the network has {_examples(wanted)})"
+        actual = f"none of {len(state)} (it has {examples(state)}; the network has {examples(wanted)})"
         return [Problem(where, "weights whose keys match the network's", actual, "check the architecture's arguments")]
     missing = [key for key in wanted if key not in state and not key.endswith("num_batches_tracked")]
     surplus = [key for key in state if key not in wanted]
@@ -129,7 +128,7 @@ def mismatches(state: State, wanted: Mapping[str, Tensor], where: str) -> list[P
         "finite weights": ("NaN or infinity in", broken),
     }
     return [
-        Problem(where, expected, f"{len(keys)} {word}: {_examples(keys)}", REMEDIES.get(word, ""))
+        Problem(where, expected, f"{len(keys)} {word}: {examples(keys)}", REMEDIES.get(word, ""))
         for expected, (word, keys) in findings.items()
         if keys
     ]
@@ -150,9 +149,3 @@ def _dense_floats(tensor: Tensor) -> bool:
 def _kind(tensor: Tensor) -> str:
     sparse = "" if tensor.layout == torch.strided else "sparse "
     return f"{sparse}{str(tensor.dtype).removeprefix('torch.')}"
-
-
-def _examples(keys: Any) -> str:
-    listed = list(keys)
-    more = f" and {len(listed) - SHOWN} more" if len(listed) > SHOWN else ""
-    return ", ".join(listed[:SHOWN]) + more

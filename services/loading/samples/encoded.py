@@ -12,7 +12,7 @@ import io
 import struct
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from services.errors import Problem, SourceError
+from services.errors import Problem, SourceError, examples
 from services.loading.samples.colours import is_deep, is_transparent, over
 from services.loading.samples.duplicates import fingerprint
 from services.loading.samples.fitting import PIXEL_LIMIT, middle, with_shorter_side
@@ -34,7 +34,6 @@ KEEP_BYTES = 2 << 30
 """Sets whose decoded pixels fit in this are decoded once and kept."""
 AT_A_TIME = 64
 """Images that are decoded side by side."""
-SHOWN = 5
 
 Pixels = NDArray[np.uint8]
 
@@ -228,10 +227,10 @@ class EncodedStore:
     def _raise(self, taken: _Intake, on_corrupt: str) -> None:
         problems = taken.problems(self.where)
         if taken.corrupt and on_corrupt == "error":
-            actual = f"{len(taken.corrupt)} corrupt: {_examples(taken.corrupt)}"
+            actual = f"{len(taken.corrupt)} corrupt: {examples(taken.corrupt)}"
             problems.insert(0, Problem(self.where, "readable images", actual, "repair them or set on_corrupt: skip"))
         if taken.transparent:
-            found = f"{len(taken.transparent)} with transparency: {_examples(taken.transparent)}"
+            found = f"{len(taken.transparent)} with transparency: {examples(taken.transparent)}"
             remedy = "say what lies behind: ?background=white, black or #rrggbb"
             problems.append(Problem(self.where, "opaque images, or a background", found, remedy))
         if taken.small:
@@ -243,7 +242,7 @@ class EncodedStore:
 
     def _too_small(self, images: list[str]) -> Problem:
         height, width = self.crop or (0, 0)
-        actual = f"{len(images)} smaller: {_examples(images)}"
+        actual = f"{len(images)} smaller: {examples(images)}"
         remedy = "raise resize or lower crop" if self.resize else "lower crop, or add resize=N where the scheme has it"
         return Problem(self.where, f"images of at least {height}x{width} (height x width)", actual, remedy)
 
@@ -287,11 +286,11 @@ class _Intake:
         if len(self.sizes) > 1:
             common = [f"{width}x{height} ({count})" for (width, height), count in self.sizes.most_common()]
             remedy = "add ?size=HxW, or ?resize=N&crop=HxW"
-            problems.append(Problem(where, "images of one size", f"{len(common)}: {_examples(common)}", remedy))
+            problems.append(Problem(where, "images of one size", f"{len(common)}: {examples(common)}", remedy))
         if self.modes and set(self.modes) not in ({"L"}, {"RGB"}):
             modes = [f"{mode} ({count})" for mode, count in self.modes.most_common()]
             remedy = "add ?mode=RGB or ?mode=L to convert"
-            problems.append(Problem(where, "images that are all grey (L) or all RGB", _examples(modes), remedy))
+            problems.append(Problem(where, "images that are all grey (L) or all RGB", examples(modes), remedy))
         return problems
 
 
@@ -392,9 +391,3 @@ def reader(pixels: Pixels, shape: Shape) -> Callable[[int, int], NDArray[np.floa
         return out
 
     return read
-
-
-def _examples(items: Iterable[str]) -> str:
-    listed = list(items)
-    more = f" and {len(listed) - SHOWN} more" if len(listed) > SHOWN else ""
-    return ", ".join(listed[:SHOWN]) + more

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from services.errors import Problem, SourceError
+from services.errors import Problem, SourceError, examples
 
 METADATA = "metadata.csv"
 KEY = "file_name"
@@ -48,7 +48,7 @@ def _of_head(head: list[str], where: str) -> Iterator[Problem]:
 def _of_lines(head: list[str], lines: list[tuple[int, list[str]]], where: str) -> Iterator[Problem]:
     uneven = [f"line {line} has {len(cells)}" for line, cells in lines if len(cells) != len(head)]
     if uneven:
-        found = f"{len(uneven)} with another number: {_examples(uneven)}"
+        found = f"{len(uneven)} with another number: {examples(uneven, mark='; ')}"
         yield Problem(where, f"{len(head)} cells in every row, as in the head", found, "quote cells that hold commas")
     if KEY not in head:
         return
@@ -59,13 +59,9 @@ def _of_lines(head: list[str], lines: list[tuple[int, list[str]]], where: str) -
             by_name.setdefault(_name(cells[place]), []).append(line)
     twice = [f"{name} in lines {', '.join(map(str, at))}" for name, at in by_name.items() if len(at) > 1]
     if twice:
-        yield Problem(where, "one row a file", f"{len(twice)} in several: {_examples(twice)}", "keep one row of each")
+        actual = f"{len(twice)} in several: {examples(twice, mark='; ')}"
+        yield Problem(where, "one row a file", actual, "keep one row of each")
 
 
 def _name(cell: str) -> str:
     return Path(cell).as_posix()
-
-
-def _examples(items: list[str]) -> str:
-    more = f" and {len(items) - SHOWN} more" if len(items) > SHOWN else ""
-    return "; ".join(items[:SHOWN]) + more
