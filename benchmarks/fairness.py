@@ -28,11 +28,11 @@ from services.measures.latent.boundaries import Axes, project
 from services.numerics.attributes import strokes
 from services.numerics.attributes.groupfair import gaps, matrix_counts
 from services.numerics.attributes.tolerance import Boundaries, projection_metrics
-from services.training.architectures.registry import build
+from services.training.architectures.build import build
 from services.training.epochs.loop import train
 from services.training.mapper_recipe import MapperRecipe
 from services.training.mappers import conditional_gan
-from services.training.mappers.loop import train_mapper
+from services.training.mappers.train import train_mapper
 from services.training.methods.erm import Erm
 
 KINDS: dict[str, tuple[str, int, dict[str, Any]]] = {

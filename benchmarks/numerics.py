@@ -15,10 +15,10 @@ import numpy as np
 from benchmarks.coverage.joined import one_sided
 from services.numerics.calibration import POLICIES, Grid, calibrate
 from services.numerics.disparity import nrgc
+from services.numerics.great import GREAT_BOUND, Activation, great_scores
+from services.numerics.intervals.disparity import nrgc_range
 from services.numerics.intervals.means import Method, simultaneous
-from services.numerics.intervals.metrics import nrgc_range
 from services.numerics.profile import Profile
-from services.numerics.scores import GREAT_BOUND, Activation, great_scores
 from services.numerics.temperature import ClassCurve
 
 FAILED: list[str] = []

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, TensorDataset
 
-from services.training.architectures.registry import build
+from services.training.architectures.build import build
 from services.training.epochs.loop import train
 from services.training.methods import method_from
 

@@ -23,7 +23,7 @@ import torch
 from services.records.trials import Begun, DataFacts, TrialDone, TrialTask
 from services.running.cluster import WorkerRequest
 from services.running.sweeps import RaySweep
-from services.training.architectures.registry import build
+from services.training.architectures.build import build
 from services.training.data.images import checked
 from services.training.data.sets import TrainingSet
 from services.training.epochs.loop import train

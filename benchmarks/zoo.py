@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from services.training.architectures.registry import build
+from services.training.architectures.build import build
 
 
 class Normalised(nn.Module):

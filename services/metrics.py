@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.numerics.disparity import NO_GROUP, Disparity
-from services.numerics.intervals.means import Intervals
-from services.numerics.intervals.metrics import (
+from services.numerics.intervals.disparity import (
     aggregate_interval,
     fp_over,
     nrgc_over,
@@ -26,6 +25,7 @@ from services.numerics.intervals.metrics import (
     weakest_mean,
     weakest_over,
 )
+from services.numerics.intervals.means import Intervals
 from services.records import Estimate
 
 Needs = Literal["groups", "samples", "claim", "decisions", "pairs"]

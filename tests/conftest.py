@@ -243,7 +243,7 @@ def log_board(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., list[st
 
     def log(audit: AuditResult, uri: str) -> list[str]:
         from tracking.mlflow import artifacts
-        from tracking.mlflow.store import log_audit
+        from tracking.mlflow.audits import log_audit
 
         folder = str(tmp_path_factory.mktemp("bundle"))
         with pytest.MonkeyPatch.context() as patch:

@@ -13,7 +13,7 @@ from jobs.audit.judging.assemble import Grouping
 from jobs.audit.judging.attributes import fairness_results
 from services.numerics.attributes.groupfair import METRICS, Gaps, GroupCounts, Metric, gaps
 from services.numerics.attributes.tolerance import Boundaries, count, projection_metrics
-from services.numerics.refutation import refute
+from services.numerics.evidence.refutation import refute
 
 NAMES = {"dp": "DP", "eopp": "EOpp", "eodd": "EOdd", "aodd": "AOdd"}
 PEOPLE: dict[str, tuple[tuple[int, ...], Floats, Floats, Floats]] = {

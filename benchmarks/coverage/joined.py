@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from services.numerics.checks import Floats
+from services.numerics.arguments import Floats
 from services.numerics.disparity import NO_GROUP, Disparity
+from services.numerics.intervals.disparity import fp_over, nrgc_over, rdi_over
 from services.numerics.intervals.means import Intervals, Method, Sample, limits, method_for
-from services.numerics.intervals.metrics import fp_over, nrgc_over, rdi_over
 from services.numerics.intervals.sequential import lower_sequence, upper_sequence
 from services.records import Estimate
 

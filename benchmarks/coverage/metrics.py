@@ -12,8 +12,8 @@ from benchmarks.coverage.joined import metric_intervals, one_sided
 from benchmarks.coverage.judge import Cell, cell
 from services.numerics.disparity import Disparity, disparity
 from services.numerics.gap import gap
+from services.numerics.intervals.disparity import aggregate_interval, weakest_interval
 from services.numerics.intervals.means import Intervals, Method
-from services.numerics.intervals.metrics import aggregate_interval, weakest_interval
 from services.records.estimates import Estimate
 
 PENALTY = 0.5

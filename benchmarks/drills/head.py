@@ -13,7 +13,7 @@ from deploy.stack import processes
 from deploy.stack.layout import Layout
 from deploy.stack.parts import ROOT
 from jobs.fleetfile.reading import validate_fleet
-from jobs.schedules.records import Firing, FiringState
+from jobs.schedules.schedule import Firing, FiringState
 from jobs.schedules.scheduler import new_schedule, now_utc
 from jobs.schedules.store import Store
 

@@ -17,7 +17,7 @@ from benchmarks.drills.page import OpenPage
 from benchmarks.drills.stackside import Api, fleet, report, spread, wait_until
 from deploy.stack.layout import Layout
 from jobs.fleetfile.reading import validate_fleet
-from jobs.schedules.records import Firing, FiringState, Overlap
+from jobs.schedules.schedule import Firing, FiringState, Overlap
 from jobs.schedules.scheduler import new_schedule, now_utc
 from jobs.schedules.store import Store
 

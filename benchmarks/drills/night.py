@@ -14,7 +14,7 @@ from benchmarks.drills.stackside import fleet, report
 from deploy.stack.layout import Layout
 from deploy.stack.parts import variables
 from jobs.fleetfile.reading import validate_fleet
-from jobs.schedules.records import FiringState
+from jobs.schedules.schedule import FiringState
 from jobs.schedules.scheduler import Scheduler, new_schedule
 from jobs.schedules.store import Store
 from jobs.submission.client import AuditClient, backend_for

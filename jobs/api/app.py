@@ -17,10 +17,10 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
+from jobs.api.answers import HealthBody
 from jobs.api.bodies import UnsupportedType
 from jobs.api.hooks import PATH, Receiver, Replayed, Unsigned, hook_routes
-from jobs.api.metrics import Measured, add_metrics
-from jobs.api.records import HealthBody
+from jobs.api.prometheus import Measured, add_metrics
 from jobs.api.routes import Service, TooMany, audit_routes
 from jobs.api.settings import Settings
 from jobs.dashboard.page import PAGE_PATHS, page_routes

@@ -17,8 +17,8 @@ from fastapi.security import HTTPBearer
 from pydantic import TypeAdapter
 
 from jobs.api.admission import admitted
+from jobs.api.answers import AuditBody, AuditList, audit_body
 from jobs.api.bodies import JSON, YAML, fleet_data
-from jobs.api.records import AuditBody, AuditList, audit_body
 from jobs.api.settings import Settings
 from jobs.fleetfile.reading import Fleet, json_schema
 from jobs.submission.client import AuditClient

@@ -40,8 +40,8 @@ from services.loading.models.source import fingerprint
 from services.loading.protocols import Samples
 from services.loading.samples.duplicates import lookalikes
 from services.loading.samples.source import open_samples
-from services.measures.base import Measure
 from services.measures.great import Great
+from services.measures.measure import Measure
 from services.records import (
     AuditResult,
     CalibrationResult,

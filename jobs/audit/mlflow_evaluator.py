@@ -76,7 +76,7 @@ class ClasswiseEvaluator(ModelEvaluator):
         """
         import mlflow
 
-        from tracking.mlflow.evaluation import log_evaluation
+        from tracking.mlflow.open_run import log_evaluation
 
         _check(evaluator_config)
         with TemporaryDirectory(prefix="classwise-") as folder:

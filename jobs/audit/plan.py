@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from services.measures.base import Measure
+from services.measures.measure import Measure
 from services.records import SCHEMA_VERSION, ModelSpec, SampleSpec, ShardTask, digest_of
 from services.storage import files
 from services.storage.shards import chain, finished_ranges, missing_ranges, shard_name

@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 
 from jobs.audit.plan import Context, ModelPlan, Table
 from jobs.audit.session import Session
-from services.measures.base import Measure
-from services.measures.guard import SAMPLES, SHARE, Guard, ProbePlan, plan_probe, to_json
-from services.numerics.adequacy import Sign, SignCount
-from services.numerics.signs import Columns, paired_count, probe_counts, unsettled
+from services.measures.measure import Measure
+from services.measures.probes.budget import SAMPLES, SHARE, Guard, ProbePlan, plan_probe, to_json
+from services.numerics.evidence.adequacy import Sign, SignCount
+from services.numerics.evidence.signs import Columns, paired_count, probe_counts, unsettled
 from services.records import Series, ShardTask, digest_of
 from services.storage import files
 from services.storage.shards import read_shard, read_table

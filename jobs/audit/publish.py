@@ -128,8 +128,8 @@ def _readable(folders: Sequence[str], reporter: Reporter) -> Iterator[AuditResul
 
 
 def _track(fleet: Fleet, result: AuditResult, folder: str, reporter: Reporter) -> list[str]:
+    from tracking.mlflow.audits import log_audit
     from tracking.mlflow.runs import close_stale_runs
-    from tracking.mlflow.store import log_audit
 
     tracking = fleet.config.tracking
     try:

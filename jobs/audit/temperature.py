@@ -18,10 +18,10 @@ from jobs.audit.session import Session
 from jobs.fleetfile.tree import TemperatureConfig
 from services.errors import StorageError
 from services.loading.protocols import Samples
-from services.measures.base import Measure
 from services.measures.great import Great
+from services.measures.measure import Measure
 from services.numerics import calibration
-from services.numerics.scores import Activation
+from services.numerics.great import Activation
 from services.numerics.temperature import ClassCurve, TemperatureNodes
 from services.records import CalibrationResult, ShardTask, digest_of
 from services.storage import files

@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from services.measures.base import Measure
+    from services.measures.measure import Measure
 
 PACKAGES = ("classwise", "torch", "torchvision", "ray", "mlflow", "robustbench", "numpy", "scipy", "pyarrow")
 

@@ -13,7 +13,7 @@ from jobs.notify.notify import Delivery, notify
 from jobs.terminal.progress import Reporter
 from services.errors import ClasswiseError, StorageError, TrackingError
 from services.records import AuditResult, Outcome
-from tracking.mlflow.store import tag_run
+from tracking.mlflow.audits import tag_run
 
 PASSED = "accept: passed"
 MAX_TAG = 5_000

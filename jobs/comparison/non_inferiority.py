@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from jobs.comparison.accepted import read_accepted
 from jobs.comparison.comparable import Measured, incomparable, measured, paired_rows, unchanged
 from jobs.comparison.compare import Kept
+from jobs.fleetfile.gates import GateConfig, gate_text
 from jobs.fleetfile.reading import Fleet
-from jobs.fleetfile.tree import FleetConfig, GateConfig, gate_text
+from jobs.fleetfile.tree import FleetConfig
 from services.errors import MeasureError, StorageError
 from services.numerics.change import worst_change
 from services.numerics.paired import mean_difference

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from jobs.comparison.accepted import ACCEPTED_FILE
-from jobs.dashboard.records import AuditHead
+from jobs.dashboard.answers import AuditHead
 from jobs.dashboard.views import Scores, head
 from services.errors import ClasswiseError, Problem, StorageError, UnknownAudit, one_line
 from services.storage import files, plainjson

@@ -7,9 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Path, Query
 from fastapi.security import HTTPBearer
 
-from jobs.dashboard.bundles import Home
-from jobs.dashboard.compare import cautions, class_differences, model_differences
-from jobs.dashboard.records import (
+from jobs.dashboard.answers import (
     AuditBody,
     AuditPage,
     ClassMatrix,
@@ -25,6 +23,8 @@ from jobs.dashboard.records import (
     ScheduleList,
     Trend,
 )
+from jobs.dashboard.bundles import Home
+from jobs.dashboard.side_by_side import cautions, class_differences, model_differences
 from jobs.dashboard.sources import PRESETS, Sources
 from jobs.dashboard.views import (
     Reading,

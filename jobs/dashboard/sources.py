@@ -8,8 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from jobs.dashboard.bundles import Bundles
-from jobs.dashboard.records import (
+from jobs.dashboard.answers import (
     FailureBody,
     Failures,
     FiringBody,
@@ -19,8 +18,9 @@ from jobs.dashboard.records import (
     ScheduleBody,
     ScheduleList,
 )
+from jobs.dashboard.bundles import Bundles
 from jobs.dashboard.views import problem_body
-from jobs.schedules.records import Firing, Schedule
+from jobs.schedules.schedule import Firing, Schedule
 from jobs.submission.client import AuditClient, AuditStatus
 from jobs.submission.heartbeat import read_progress
 from jobs.terminal.remembered import Remembered
@@ -129,7 +129,7 @@ class Sources:
         if not is_made(uri):
             return LeaderboardBody(source=without_secret(uri), notes=["No audit was logged to MLflow yet."], boards=[])
         from jobs.leaderboard.leaderboard import Request, make_leaderboard
-        from jobs.leaderboard.metrics import Choice
+        from jobs.leaderboard.presets import Choice
         from tracking.leaderboard.page import board_data
 
         try:

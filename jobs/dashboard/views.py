@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 
-from jobs.dashboard.records import (
+from jobs.dashboard.answers import (
     AuditHead,
     Bracket,
     Cell,
@@ -29,10 +29,10 @@ from services.records import L2_DISTANCE, WORST_FIRST, Estimate, Outcome
 from services.registry import did_you_mean
 from tracking.bundle.classes import GroupRow
 from tracking.bundle.fairness import GAPS
+from tracking.bundle.group_table import finite
 from tracking.bundle.overview import ModelOverview, Overview, SeriesOverview
 from tracking.bundle.summary import tied
-from tracking.bundle.tables import finite
-from tracking.figures.views import BRACKET
+from tracking.figures.from_records import BRACKET
 from tracking.names import shorten
 
 METRICS: tuple[Metric, ...] = tuple(metric.name for metric in OF_SERIES)

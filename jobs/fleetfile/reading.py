@@ -8,17 +8,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from jobs.fleetfile.gates import GateConfig
 from jobs.fleetfile.promotions import promotion_problems
 from jobs.fleetfile.tree import GATES as MOST_GATES
 from jobs.fleetfile.tree import MEASURES as MOST_MEASURES
-from jobs.fleetfile.tree import FleetConfig, GateConfig, crossed
+from jobs.fleetfile.tree import FleetConfig, crossed
 from jobs.fleetfile.yamlfile import FLEET, Locator, read_yaml, registered, require_bounded, require_kind, validated
 from services.errors import ClasswiseError, ConfigError, Problem
 from services.loading.models.source import SCHEMES as MODEL_SCHEMES
 from services.loading.samples.source import SCHEMES as SAMPLE_SCHEMES
-from services.measures.base import Measure
 from services.measures.catalogue import MEASURES
 from services.measures.great import Great
+from services.measures.measure import Measure
 from services.measures.minimal import Minimal
 from services.metrics import METRICS
 from services.records import Series

@@ -53,8 +53,8 @@ def leaderboard(
         from rich.console import Console
 
         from jobs.leaderboard.leaderboard import Request, make_leaderboard
-        from jobs.leaderboard.metrics import Choice, numbers
         from jobs.leaderboard.output import as_json, look, parts, write_files
+        from jobs.leaderboard.presets import Choice, numbers
         from jobs.terminal.options import pairs
 
         filters: dict[str, tuple[str, ...]] = {}

@@ -14,8 +14,8 @@ import numpy as np
 
 from jobs.fleetfile.mlflow_uri import tracking_uri
 from jobs.fleetfile.tree import FleetConfig
-from jobs.leaderboard.checks import measure_notes
-from jobs.leaderboard.metrics import CRITERIA, Choice, board_metrics, check_choice, left_out, resolved
+from jobs.leaderboard.comparable import measure_notes
+from jobs.leaderboard.presets import CRITERIA, Choice, board_metrics, check_choice, left_out, resolved
 from jobs.leaderboard.published import beside, imported
 from jobs.leaderboard.rows import rows, settings
 from jobs.leaderboard.words import COMMON, composite_notes, nothing_left, setting_notes
@@ -23,9 +23,9 @@ from services.errors import ConfigError
 from services.numerics.composite import composite, pareto_front, places, with_leader
 from services.records.estimates import Estimate
 from tracking.bundle.marker import without_secret
+from tracking.leaderboard.audited_runs import read_models
 from tracking.leaderboard.numbers import Number, natural
-from tracking.leaderboard.records import NOT_MEASURED, AuditedModel, Board, Entry, Metric, Standing, merged
-from tracking.leaderboard.runs import read_models
+from tracking.leaderboard.rows import NOT_MEASURED, AuditedModel, Board, Entry, Metric, Standing, merged
 
 NO_METRIC = "none of the metrics was measured"
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from jobs.leaderboard.leaderboard import Leaderboard
 from services.records import SCHEMA_VERSION
 from services.storage import files
-from tracking.leaderboard.records import board_json, csv_text, fill_parquet
+from tracking.leaderboard.rows import board_json, csv_text, fill_parquet
 from tracking.leaderboard.terminal import LEGEND, board_text
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from services.errors import ConfigError, Problem
 from services.records.estimates import Estimate
 from tracking.leaderboard import spelled
 from tracking.leaderboard.numbers import SECONDS
-from tracking.leaderboard.records import UNDECLARED, AuditedModel, Entry
+from tracking.leaderboard.rows import UNDECLARED, AuditedModel, Entry
 
 MAX_BYTES = 16 * 2**20
 MOST_ROWS = 20_000

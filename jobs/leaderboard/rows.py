@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from services.numerics.seeds import over_seeds
 from services.records.estimates import Estimate
-from tracking.leaderboard.catalogue import Catalogue
-from tracking.leaderboard.records import NOT_MEASURED, AuditedModel, Entry
+from tracking.leaderboard.known_numbers import Catalogue
+from tracking.leaderboard.rows import NOT_MEASURED, AuditedModel, Entry
 
 POOLED_BY = ("method", "architecture", "dataset")
 """Tags that a model must have, besides a seed, to share a row with others."""

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from services.errors import Problem, examples
 from tracking.bundle.marker import without_secret
-from tracking.leaderboard.records import UNDECLARED, Entry, Standing
-from tracking.leaderboard.runs import read_values
+from tracking.leaderboard.audited_runs import read_values
+from tracking.leaderboard.rows import UNDECLARED, Entry, Standing
 from tracking.names import shorten
 
 AND = "; "

@@ -18,7 +18,7 @@ from jobs.terminal import console
 from jobs.terminal.options import FleetStorage, Json
 
 if TYPE_CHECKING:
-    from jobs.schedules.records import Firing, Schedule
+    from jobs.schedules.schedule import Firing, Schedule
     from jobs.schedules.store import Store
     from jobs.submission.client import AuditClient
 
@@ -48,7 +48,7 @@ def add(
     """Add a schedule."""
     with console.exits(json=False):
         from jobs.fleetfile.reading import load_fleet, overridden
-        from jobs.schedules.records import Overlap
+        from jobs.schedules.schedule import Overlap
         from jobs.schedules.scheduler import new_schedule, now_utc
         from services.errors import ConfigError, Problem
 

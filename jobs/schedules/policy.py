@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
-from jobs.schedules.records import Firing, Overlap
+from jobs.schedules.schedule import Firing, Overlap
 
 
 class Decision(StrEnum):

@@ -19,7 +19,7 @@ from functools import partial
 from jobs.fleetfile.reading import Fleet, validate_fleet
 from jobs.schedules.cron import Cron
 from jobs.schedules.policy import Decision, decide
-from jobs.schedules.records import Firing, FiringState, Overlap, Schedule
+from jobs.schedules.schedule import Firing, FiringState, Overlap, Schedule
 from jobs.schedules.store import Store
 from jobs.submission.client import AuditClient
 from jobs.submission.status import AuditStatus, State

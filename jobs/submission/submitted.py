@@ -105,7 +105,7 @@ def _link(submission: Submission, ending: Ending, base: str, configured: str | N
         link_bundle(submission, ending.attempt, ending.bundle)
         if ending.run_id:
             from jobs.fleetfile.mlflow_uri import tracking_uri
-            from tracking.mlflow.store import tag_run
+            from tracking.mlflow.audits import tag_run
 
             tags = {"classwise.submission": submission.id, "classwise.key": submission.key or "none"}
             tag_run(tracking_uri(base, configured), ending.run_id, tags)

@@ -17,9 +17,9 @@ from services.telemetry import logs
 from tracking.names import shorten
 
 if TYPE_CHECKING:
-    from jobs.training.report import TrainReporter
-    from jobs.training.run import Trained
+    from jobs.training.progress import TrainReporter
     from jobs.training.sweep_plan import TrainPlan
+    from jobs.training.sweep_run import Trained
     from jobs.training.sweepfile import Sweep
     from jobs.training.train_audit import TrainedAndAudited
 
@@ -49,13 +49,13 @@ def train(
     options = {"storage": storage, "runner": runner, "track": track}
     sweep = overridden(load_sweep(sweep_file), **options)  # type: ignore[arg-type]
     if audit is None:
-        from jobs.training.run import run_sweep
+        from jobs.training.sweep_run import run_sweep
 
         with reporter(quiet or json) as training:
             trained = run_sweep(sweep, training)
         _finish(trained, None, json)
         return
-    from jobs.training.run import run_sweep
+    from jobs.training.sweep_run import run_sweep
     from jobs.training.train_audit import audit_trained, check_template, load_template
 
     template = load_template(audit)
@@ -86,7 +86,7 @@ def reporter(quiet: bool) -> Iterator[TrainReporter]:
     from rich.console import Console
 
     from jobs.training.log import LoggedTraining
-    from jobs.training.report import QuietTraining, TrainTerminal
+    from jobs.training.progress import QuietTraining, TrainTerminal
 
     with console.apart():
         if logs.is_json():
@@ -187,7 +187,7 @@ def _trials_table(trials: Sequence[TrialResult], title: str) -> Any:
     from rich.table import Table
     from rich.text import Text
 
-    from jobs.training.report import STYLES, cells, columns_of, duration
+    from jobs.training.progress import STYLES, cells, columns_of, duration
 
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 0, 0, 0), pad_edge=False)
     table.add_column("trial", no_wrap=True)

@@ -14,7 +14,7 @@ from tracking.bundle.training_bundle import read_curves
 if TYPE_CHECKING:
     from torch import nn
 
-    from jobs.training.report import TrainReporter
+    from jobs.training.progress import TrainReporter
     from tracking.mlflow.training import TrainingLog
 
 
@@ -100,7 +100,7 @@ def training_log(config: dict[str, Any], uri: str) -> TrainingLog:
 def network_of(result: TrialResult) -> nn.Module:
     """The trained network as audits see it, images in [0, 1] to logits, on the CPU, to be traced with any batch."""
     from services.loading.models.contract import ContractedNetwork, Graphable
-    from services.training.architectures.registry import build
+    from services.training.architectures.build import build
     from services.training.epochs.checkpoints import load_weights
 
     network = build(result.architecture, seed=result.seed, **result.options)

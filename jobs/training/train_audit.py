@@ -22,8 +22,8 @@ from jobs.fleetfile.reading import KIND, Fleet, validate_fleet
 from jobs.fleetfile.tree import FleetConfig
 from jobs.fleetfile.yamlfile import Locator, read_yaml, require_kind
 from jobs.terminal.progress import Reporter
-from jobs.training.run import Trained
 from jobs.training.sweep_plan import TrainPlan
+from jobs.training.sweep_run import Trained
 from jobs.training.sweep_tree import SweepConfig
 from jobs.training.sweepfile import Sweep
 from jobs.training.trial_result import contract_of

@@ -12,7 +12,7 @@ from jobs.training.sweepfile import Trial
 from services.records import InputContract, ThreatModel
 from services.records.trials import CLASS, DataFacts, MapperFacts, TrialReport, TrialResult
 from services.storage import files
-from services.training.methods.base import Method
+from services.training.methods.method import Method
 from services.training.networks import ARCHITECTURES
 from services.training.recipe import Recipe
 

@@ -25,7 +25,7 @@ def sync_bundle(folder: str, uri: str | None) -> str:
 
 
 def _sync_audit(folder: str, target: str, config: dict[str, Any]) -> bool:
-    from tracking.mlflow.store import sync
+    from tracking.mlflow.audits import sync
 
     tracking = config.get("tracking", {})
     tag = bool(tracking.get("tag_registry", True))

@@ -9,17 +9,16 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from services.errors import MeasureError, Problem
-from services.measures.base import Columns, Measure
+from services.measures.measure import Columns, Measure
 from services.measures.pgd import survival_columns, survival_extras, survival_series
 from services.measures.threats import Norm, Radii, check_radii
-from services.records import Column, Series
+from services.records import Ascent, Column, Series
 
 if TYPE_CHECKING:
     import torch
 
-    from services.measures import guard
-    from services.measures.attacks.apgd import Schedule
-    from services.measures.base import Network
+    from services.measures.attacks.autopgd import Schedule
+    from services.measures.measure import Network
 
 LossName = Literal["ce", "dlr-t"]
 
@@ -29,7 +28,7 @@ class Apgd(Measure):
 
     One series a radius; the denominator is all samples. Multiplying all logits by a number or adding one to them does
     not change the attack: the targeted DLR loss (eq. 7) is a ratio, and the cross-entropy is taken of logits divided by
-    their spread on the clean image. Departures from the authors' package: `services.measures.attacks.apgd`.
+    their spread on the clean image. Departures from the authors' package: `services.measures.attacks.autopgd`.
 
     Attributes:
         steps: gradient steps of each run.
@@ -70,7 +69,7 @@ class Apgd(Measure):
         return f"apgd{self.steps}{losses}{targets}" + (f"x{self.restarts}" if self.restarts > 1 else "")
 
     @property
-    def ascents(self) -> tuple[guard.LossName, ...]:
+    def ascents(self) -> tuple[Ascent, ...]:
         return tuple("ce" if loss == "ce" else "dlr" for loss in self.losses)
 
     def series(self) -> tuple[Series, ...]:
@@ -85,7 +84,7 @@ class Apgd(Measure):
         Raises:
             MeasureError: fewer than 2 classes, or none of the losses is defined for 2.
         """
-        from services.measures.attacks.apgd import Schedule
+        from services.measures.attacks.autopgd import Schedule
 
         if classes < 2:
             raise MeasureError(Problem(self.name, "a network with at least 2 classes", f"{classes}"))
@@ -106,7 +105,7 @@ class Apgd(Measure):
         seed: int,
     ) -> Columns:
         """Attack one batch; the score of a sample is a function of the network, the sample, its id and the seed."""
-        from services.measures.attacks.apgd import Outlook, attack_curve
+        from services.measures.attacks.autopgd import Outlook, attack_curve
 
         outlook = Outlook.of(network, images)
         schedule = self.schedule(outlook.ranked.shape[1])

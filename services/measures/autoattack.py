@@ -9,17 +9,16 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from services.errors import MeasureError, Problem
-from services.measures.base import Columns, Measure
+from services.measures.measure import Columns, Measure
 from services.measures.pgd import survival_columns, survival_extras, survival_series
 from services.measures.threats import Norm, Radii, check_radii
-from services.records import Column, Series
+from services.records import Ascent, Column, Series
 
 if TYPE_CHECKING:
     import torch
 
-    from services.measures.attacks.autoattack import Plan
-    from services.measures.base import Network
-    from services.measures.guard import LossName
+    from services.measures.attacks.packaged import Plan
+    from services.measures.measure import Network
 
 AttackName = Literal["apgd-ce", "apgd-t", "fab-t", "square"]
 
@@ -57,7 +56,7 @@ class AutoAttackSurvival(Measure):
         return self
 
     @property
-    def ascents(self) -> tuple[LossName, ...]:
+    def ascents(self) -> tuple[Ascent, ...]:
         return ("ce", "dlr") if set(self.attacks) != {"square"} else ()
 
     def series(self) -> tuple[Series, ...]:
@@ -71,7 +70,7 @@ class AutoAttackSurvival(Measure):
 
     def plan(self, classes: int) -> Plan:
         """The attacks that can run on a network of K classes, with a note when some cannot."""
-        from services.measures.attacks.autoattack import plan_for
+        from services.measures.attacks.packaged import plan_for
 
         if classes < 2:
             raise MeasureError(Problem(self.name, "a network with at least 2 classes", f"{classes}"))
@@ -94,7 +93,7 @@ class AutoAttackSurvival(Measure):
         """Attack one batch with the package's generator seeded by `seed`; the global generators stay as they were."""
         import torch
 
-        from services.measures.attacks.autoattack import Packaged
+        from services.measures.attacks.packaged import Packaged
         from services.measures.attacks.survival import survive
 
         with torch.no_grad():

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from services.errors import Problem, SourceError
-from services.measures.base import Measure
+from services.measures.measure import Measure
 from services.registry import Registry
 
 MEASURES: Registry[type[Measure]] = Registry(

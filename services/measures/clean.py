@@ -7,8 +7,8 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from services.measures.base import Columns, Measure
-from services.numerics.scores import check_logits, chunks, margins, predictions
+from services.measures.measure import Columns, Measure
+from services.numerics.great import check_logits, chunks, margins, predictions
 from services.records import Column, Series
 
 

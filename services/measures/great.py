@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from services.measures.base import Columns, Measure
-from services.numerics.scores import GREAT_BOUND, great_scores, offset_free_scores, predictions
+from services.measures.measure import Columns, Measure
+from services.numerics.great import GREAT_BOUND, great_scores, offset_free_scores, predictions
 from services.records import L2_DISTANCE, Column, Evidence, Series
 
 
@@ -17,7 +17,7 @@ class Great(Measure):
     """``sqrt(pi / 2) * max(s_y - max_{j != y} s_j, 0)`` with s the activation of ``logits / temperature``.
 
     A claim about the L2 distance to the nearest adversarial example *in expectation under a generator*, not a
-    certificate of one sample: an audit tests it (`services.numerics.refutation`).
+    certificate of one sample: an audit tests it (`services.numerics.evidence.refutation`).
 
     Attributes:
         activation: "sigmoid" as GF on CIFAR-10, "softmax" as GF on ImageNet; the choice decides how large scores are.

@@ -8,16 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
-from services.measures.base import Columns, Measure
+from services.measures.measure import Columns, Measure
 from services.measures.threats import Radius
-from services.records import L2_DISTANCE, Column, Evidence, Series, ThreatModel
+from services.records import L2_DISTANCE, Ascent, Column, Evidence, Series, ThreatModel
 
 if TYPE_CHECKING:
     import torch
 
     from services.measures.attacks.nearest import Nearest, Seeker
-    from services.measures.base import Network
-    from services.measures.guard import LossName
+    from services.measures.measure import Network
 
 SeekerName = Literal["deepfool", "fmn", "cw", "fab"]
 
@@ -68,7 +67,7 @@ class Minimal(Measure):
         return attacks
 
     @property
-    def ascents(self) -> tuple[LossName, ...]:
+    def ascents(self) -> tuple[Ascent, ...]:
         return ("margin",)
 
     def series(self) -> tuple[Series, ...]:

@@ -8,17 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from services.measures.base import Columns, Measure
+from services.measures.measure import Columns, Measure
 from services.measures.threats import Norm, Radii, Radius, check_radii, radius_key, radius_title
-from services.records import Column, Evidence, Series, ThreatModel
+from services.records import Ascent, Column, Evidence, Series, ThreatModel
 
 if TYPE_CHECKING:
     import torch
 
-    from services.measures.attacks.pgd import Descent
+    from services.measures.attacks.descent import Descent
     from services.measures.attacks.survival import Survival
-    from services.measures.base import Network
-    from services.measures.guard import LossName
+    from services.measures.measure import Network
 
 
 class Pgd(Measure):
@@ -64,7 +63,7 @@ class Pgd(Measure):
         return f"pgd{self.steps}{loss}" + (f"x{self.restarts}" if self.restarts > 1 else "")
 
     @property
-    def ascents(self) -> tuple[LossName, ...]:
+    def ascents(self) -> tuple[Ascent, ...]:
         return (self.loss,)
 
     def series(self) -> tuple[Series, ...]:
@@ -85,13 +84,13 @@ class Pgd(Measure):
         seed: int,
     ) -> Columns:
         """Attack one batch; the score of a sample is a function of the network, the sample, its id and the seed."""
-        from services.measures.attacks.pgd import attack_curve
+        from services.measures.attacks.descent import attack_curve
 
         survival = attack_curve(network, images, labels, ids, self.curve(), seed=seed)
         return survival_columns(self.series(), survival)
 
     def curve(self) -> tuple[Descent, ...]:
-        from services.measures.attacks.pgd import Descent
+        from services.measures.attacks.descent import Descent
 
         share = 0.25 if self.norm == "Linf" else 2.5 / self.steps
         return tuple(

@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from services.measures.base import Columns
+from services.measures.measure import Columns
 from services.measures.sampling.parameters import Draws, PerturbationMeasure, Rate
 from services.records import Column, Evidence, Series
 
 if TYPE_CHECKING:
     import torch
 
-    from services.measures.base import Network
+    from services.measures.measure import Network
     from services.measures.sampling.passes import Passes
     from services.measures.sampling.verdicts import Verdicts
     from services.numerics.intervals.sequential import Boundary

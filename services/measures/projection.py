@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pydantic import Field, field_validator, model_validator
 
 from services.errors import MeasureError, Problem
-from services.measures.base import Columns, Measure, RunContext, Scorer
+from services.measures.measure import Columns, Measure, RunContext, Scorer
 from services.records import Column, Series
 from services.records.trials import LEAST_EXPLAINED
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     import torch
 
     from services.loading.mappers import LoadedMapper, Reconstruction
-    from services.measures.base import Network
     from services.measures.latent.boundaries import Axes, Projected
+    from services.measures.measure import Network
 
 Index = Annotated[int, Field(ge=0)]
 
@@ -162,7 +162,7 @@ class Projection(Measure):
         import torch
 
         from services.loading.mappers import decoded
-        from services.measures.attacks.logits import SMALLEST, margins, passes
+        from services.measures.attacks.margins import SMALLEST, margins, passes
         from services.measures.latent.boundaries import cached_chunk, project
 
         latents = passes(mapper.encode, images)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
-from services.measures.base import Columns, Measure
+from services.measures.measure import Columns, Measure
 from services.measures.sampling.parameters import Draws, Rate, Strength
 from services.measures.threats import MOST_RADII, check_pixel_units
 from services.numerics.intervals.radius import certified_radius, largest_radius, sequential_radius
@@ -17,7 +17,7 @@ from services.records import L2_DISTANCE, Column, Evidence, Series, ThreatModel
 if TYPE_CHECKING:
     import torch
 
-    from services.measures.base import Network
+    from services.measures.measure import Network
     from services.measures.sampling.passes import Passes
 
 LARGEST_CHUNK = 1024

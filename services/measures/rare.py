@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from services.measures.base import Columns
+from services.measures.measure import Columns
 from services.measures.sampling.parameters import PerturbationMeasure, Rate
 from services.numerics.intervals.splitting import RareEvent, SplittingPlan, rare_event
 from services.records import Series
@@ -17,7 +17,7 @@ from services.records import Series
 if TYPE_CHECKING:
     import torch
 
-    from services.measures.base import Network
+    from services.measures.measure import Network
     from services.measures.sampling.passes import Passes
     from services.measures.sampling.perturbation import Kind
 

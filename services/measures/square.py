@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from services.measures.base import Columns, Measure
+from services.measures.measure import Columns, Measure
 from services.measures.pgd import survival_columns, survival_extras, survival_series
 from services.measures.threats import Radii, check_radii
 from services.records import Column, Series
@@ -16,7 +16,7 @@ from services.records import Column, Series
 if TYPE_CHECKING:
     import torch
 
-    from services.measures.base import Network
+    from services.measures.measure import Network
 
 
 class Square(Measure):
@@ -59,7 +59,7 @@ class Square(Measure):
         seed: int,
     ) -> Columns:
         """Attack one batch; the score of a sample is a function of the network, the sample, its id and the seed."""
-        from services.measures.attacks.square import SquareSearch
+        from services.measures.attacks.square_search import SquareSearch
         from services.measures.attacks.survival import survive
 
         curve = [[SquareSearch(network, images, labels, ids, epsilon, self.queries, seed)] for epsilon in self.epsilons]

@@ -19,9 +19,9 @@ from typing import Literal
 
 import numpy as np
 
-from services.numerics.checks import Floats, check_temperature, fault
+from services.numerics.arguments import Floats, check_temperature, fault
+from services.numerics.great import Activation
 from services.numerics.ranks import spearman, spearman_rows
-from services.numerics.scores import Activation
 from services.numerics.temperature import ClassCurve, TemperatureNodes
 from services.records import CalibrationResult, Estimate
 

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binom
 
-from services.numerics.checks import Floats, Ints, as_indices, check_level, fault
+from services.numerics.arguments import Floats, Ints, as_indices, check_level, fault
 from services.numerics.intervals import betting
 from services.numerics.intervals.means import Method, Sample, limits
 from services.numerics.paired import as_pairs, holm

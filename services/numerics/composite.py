@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from services.numerics.checks import Bools, Floats, fault
+from services.numerics.arguments import Bools, Floats, fault
 from services.records import Estimate
 
 ALONE = "a composite compares, and there is nothing to compare with"

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from services.numerics.checks import Ints, as_indices, fault
+from services.numerics.arguments import Ints, as_indices, fault
 
 HONEST = 2 / 3
 """Largest share of a class's samples that an honest network gives to one other class, of those given to that class or

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from services.numerics.checks import Floats, Ints, fault
+from services.numerics.arguments import Floats, Ints, fault
 from services.records import Estimate
 
 NO_GROUP = "no group has samples"

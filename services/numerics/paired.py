@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from services.numerics.checks import Floats, as_scores, check_bound, check_level, fault
+from services.numerics.arguments import Floats, as_scores, check_bound, check_level, fault
 from services.numerics.intervals.means import Sample, limits
 from services.records import Estimate
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from services.numerics.checks import Bools, Floats, Ints, as_indices, as_scores, check_bound, fault
+from services.numerics.arguments import Bools, Floats, Ints, as_indices, as_scores, check_bound, fault
 
 _COARSE = 1.5 * 2.0**26
 _FINE = 1.5 * 2.0**-1

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
-from services.numerics.checks import Floats, fault
+from services.numerics.arguments import Floats, fault
 from services.records import Estimate
 
 

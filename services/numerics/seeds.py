@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import t
 
-from services.numerics.checks import check_level, fault
+from services.numerics.arguments import check_level, fault
 from services.records import Estimate
 
 

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from services.numerics.checks import Floats, Ints, check_temperature, fault
-from services.numerics.scores import (
+from services.numerics.arguments import Floats, Ints, check_temperature, fault
+from services.numerics.great import (
     GREAT_BOUND,
     Activation,
     Logits,

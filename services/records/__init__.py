@@ -6,7 +6,7 @@ number is `None` with a reason beside it; NaN and infinity never enter a record.
 
 from __future__ import annotations
 
-from services.records.attacks import AttackResult, SignResult
+from services.records.attacks import Ascent, AttackResult, SignResult
 from services.records.estimates import Estimate, GapResult, GroupScore, RefutedResult
 from services.records.fairness import (
     FairnessResult,
@@ -37,6 +37,7 @@ __all__ = [
     "L2_DISTANCE",
     "SCHEMA_VERSION",
     "WORST_FIRST",
+    "Ascent",
     "AttackResult",
     "AuditResult",
     "CalibrationResult",

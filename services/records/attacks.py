@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+Ascent = Literal["ce", "margin", "dlr"]
+"""A loss that an attack climbs: cross-entropy, the margin, the ratio of logit differences."""
+
 
 @dataclass(frozen=True, slots=True)
 class SignResult:

@@ -18,9 +18,9 @@ import numpy as np
 
 from services.devices import is_out_of_memory, release, started
 from services.errors import ClasswiseError, Problem, ResourceError, SourceError, WorkerError, raised_at
-from services.measures.base import Columns, Measure, RunContext, Scorer
 from services.measures.catalogue import measure_from
-from services.measures.guard import from_json
+from services.measures.measure import Columns, Measure, RunContext, Scorer
+from services.measures.probes.budget import from_json
 from services.records import ModelSpec, Receipt, SampleSpec, ShardTask, digest_of
 from services.running.readahead import ReadAhead
 from services.storage import files
@@ -178,7 +178,7 @@ class Worker:
     def _probe(self, task: ShardTask) -> tuple[dict[str, Any], dict[str, Any]]:
         import torch
 
-        from services.measures.attacks.probing import Probed, probe
+        from services.measures.probes.cheap_attacks import Probed, probe
 
         samples, loaded, payload = self._open(task.samples), self._same_model(task), json.loads(task.payload)
         guard, plan = from_json(payload)
@@ -199,7 +199,7 @@ class Worker:
     def _transfer(self, task: ShardTask) -> tuple[dict[str, Any], dict[str, Any]]:
         import torch
 
-        from services.measures.attacks.probing import transferred
+        from services.measures.probes.cheap_attacks import transferred
 
         samples, network = self._open(task.samples), self._counted(self._same_model(task))
         donors = [(read_shard(path), radius) for path, radius in json.loads(task.payload)["donors"]]

@@ -18,12 +18,12 @@ from torch import Tensor, nn
 
 from services.errors import ClasswiseError, ConfigError, PreflightError, Problem, raised_at
 from services.records.trials import DataFacts
-from services.training.architectures.registry import ARCHITECTURES, build
+from services.training.architectures.build import ARCHITECTURES, build
 from services.training.data.batches import Images
 from services.training.data.sets import TrainingSet
 from services.training.epochs.forward import Forward
 from services.training.epochs.loop import require_held_out
-from services.training.methods.base import Method
+from services.training.methods.method import Method
 from services.training.recipe import Recipe
 from services.training.step import Batch
 

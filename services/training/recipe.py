@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from services.errors import ConfigError
 from services.training.averaging import Averaging
-from services.training.problems import from_validation
+from services.training.invalid_fields import from_validation
 from services.training.step import Budget
 
 

@@ -8,12 +8,12 @@ from typing import cast
 from services.devices import is_out_of_memory, started
 from services.errors import ClasswiseError, Problem, ResourceError, WorkerError, raised_at
 from services.records.trials import Begun, EpochDone, EpochPoint, Shares, State, TrialDone, TrialReport, TrialTask
-from services.training.architectures.registry import build
+from services.training.architectures.build import build
 from services.training.counts import ClassCounts, EpochRecord
 from services.training.data.sets import TrainingSet
+from services.training.epochs.listener import TrainReport
 from services.training.epochs.loop import epochs, prepared
 from services.training.epochs.peers import Peers
-from services.training.epochs.report import TrainReport
 from services.training.mappers.trial import mapper_events
 from services.training.methods import method_from
 from services.training.recipe import Recipe

@@ -15,8 +15,8 @@ from benchmarks.coverage.judge import Cell, broken, cell, table
 from benchmarks.spending import characteristics
 from services.numerics.change import changes as compared
 from services.numerics.change import worst_change
+from services.numerics.intervals.disparity import weakest_interval
 from services.numerics.intervals.means import simultaneous
-from services.numerics.intervals.metrics import weakest_interval
 from services.numerics.intervals.sequential import mixture_boundary
 
 

@@ -21,7 +21,7 @@ from deploy.stack.layout import Layout, free_ports
 from deploy.stack.parts import alive_nodes, variables
 from jobs.audit.publish import audit_and_publish
 from jobs.fleetfile.reading import validate_fleet
-from jobs.schedules.records import FiringState
+from jobs.schedules.schedule import FiringState
 from jobs.schedules.store import Store
 from jobs.submission.client import AuditClient
 from jobs.submission.ray_jobs import RayJobs

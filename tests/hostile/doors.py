@@ -179,7 +179,7 @@ def _model(uri: str) -> Callable[[Path], Any]:
 
 def _weights(file: str) -> Callable[[Path], Any]:
     def opened(folder: Path) -> Any:
-        from services.loading.models.checkpoints import load_weights
+        from services.loading.models.weights import load_weights
 
         return load_weights(_network(), folder / file, where="m")
 

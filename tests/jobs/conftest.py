@@ -16,7 +16,7 @@ from services.training.epochs.checkpoints import save_weights
 from services.training.epochs.loop import train
 from services.training.mapper_recipe import MapperRecipe
 from services.training.mappers import vae
-from services.training.mappers.loop import train_mapper
+from services.training.mappers.train import train_mapper
 from services.training.methods.erm import Erm
 
 EPOCHS = {"good": 12, "weak": 2, "other": 12}

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from services.metrics import METRICS, OF_SERIES, Profiled, Unknown, estimates
 from services.numerics.disparity import disparity, nrgc
+from services.numerics.intervals.disparity import weakest_interval, widened
 from services.numerics.intervals.means import simultaneous
-from services.numerics.intervals.metrics import weakest_interval, widened
 from services.numerics.profile import Profile
 from services.records import Estimate
 

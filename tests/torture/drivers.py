@@ -19,7 +19,14 @@ from .faults import Fault, Injector
 from .forks import Ended, in_fork
 
 FINISHED = (0, 1, 3)
-HEAVY = ("torch", "jobs.audit.publish", "mlflow", "tracking.mlflow.store", "tracking.report.report", "sklearn.datasets")
+HEAVY = (
+    "torch",
+    "jobs.audit.publish",
+    "mlflow",
+    "tracking.mlflow.audits",
+    "tracking.report.report",
+    "sklearn.datasets",
+)
 """Imported before the first child, so that it is done once; what else a driver imports, the first one tells."""
 Deeds = dict[str, Callable[[], object]]
 

@@ -30,10 +30,10 @@ from services.records import (
     digest_of,
 )
 from tests.typed import series_of
-from tracking.leaderboard.records import Board, Entry, Metric, Standing
+from tracking.leaderboard.rows import Board, Entry, Metric, Standing
 from tracking.leaderboard.spelled import number
 from tracking.mlflow import artifacts
-from tracking.mlflow.store import LoggedRuns, log_audit
+from tracking.mlflow.audits import LoggedRuns, log_audit
 
 BOUND = math.sqrt(math.pi / 2)
 GREAT = series_of("great", "GREAT score (sigmoid, T=1)", BOUND, unit="L2 distance")

@@ -29,7 +29,7 @@ from services.errors import Problem, StorageError
 from services.records import AUDIT_VERSION, AuditResult
 from services.records.upgrade import from_version_1
 from services.storage import files, plainjson
-from tracking.bundle import tables
+from tracking.bundle import group_table
 from tracking.bundle.fairness import fill_attributes, has_attributes
 from tracking.bundle.overview import write_overview
 from tracking.names import file_name
@@ -61,10 +61,10 @@ def write_bundle(result: AuditResult, folder: str) -> str:
         StorageError: the storage is full, read-only or unreachable.
     """
     for index, model in enumerate(result.models):
-        target = files.join(folder, "tables", tables.file_of(result, index))
-        files.write(target, partial(tables.fill_parquet, model))
+        target = files.join(folder, "tables", group_table.file_of(result, index))
+        files.write(target, partial(group_table.fill_parquet, model))
         if has_attributes(model):
-            target = files.join(folder, "attributes", tables.file_of(result, index))
+            target = files.join(folder, "attributes", group_table.file_of(result, index))
             files.write(target, partial(fill_attributes, model))
     path = files.join(folder, BUNDLE)
     data = _ADAPTER.dump_json(result, indent=1)

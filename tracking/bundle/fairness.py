@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from services.records import SCHEMA_VERSION, AuditResult, Estimate, FairnessResult, ModelResult, ProjectionResult
+from tracking.bundle.group_table import finite
 from tracking.bundle.summary import bounds
-from tracking.bundle.tables import finite
 from tracking.names import metric_key, series_key
 
 FILE = "fairness.parquet"

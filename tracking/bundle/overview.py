@@ -23,7 +23,7 @@ from services.records import (
     SeriesResult,
 )
 from services.storage import files
-from tracking.bundle import tables
+from tracking.bundle import group_table
 from tracking.bundle.headline import Entry, is_refuted, reading_order
 from tracking.bundle.summary import in_reading_order, is_sound, lens, refuted
 from tracking.bundle.words import fleet_words, series_words, verdict_words
@@ -185,7 +185,7 @@ def overview_of(result: AuditResult, size: int) -> Overview:
         verdict=verdict_words(result),
         words=tuple(fleet_words(result)),
         versions=result.versions,
-        models=tuple(_model(model, tables.file_of(result, place)) for place, model in enumerate(result.models)),
+        models=tuple(_model(model, group_table.file_of(result, place)) for place, model in enumerate(result.models)),
         size=size,
     )
 

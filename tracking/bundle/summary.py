@@ -7,8 +7,8 @@ from typing import Any
 
 from services.metrics import OF_SERIES
 from services.records import AuditResult, Estimate, ModelResult, RefutedResult, SeriesResult
+from tracking.bundle.group_table import finite
 from tracking.bundle.headline import Entry, inadequate, is_refuted, reading_order
-from tracking.bundle.tables import finite
 from tracking.names import metric_key, series_key, shorten
 
 METRICS = tuple(metric.name for metric in OF_SERIES)

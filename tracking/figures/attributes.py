@@ -7,9 +7,9 @@ from services.records.fairness import METRICS
 from services.storage import files
 from services.storage.traversals import Traversal
 from tracking.bundle.fairness import GAPS, attributes, fairness_of, projection_of, projections
-from tracking.bundle.tables import finite
+from tracking.bundle.group_table import finite
 from tracking.figures.charts import Chart, Dots, Heatmap, Line, Marks, Panel, Radar, Strip, Strips
-from tracking.figures.views import places
+from tracking.figures.from_records import places
 from tracking.names import file_name
 
 MOST = 40

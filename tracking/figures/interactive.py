@@ -11,10 +11,10 @@ from html import escape
 from math import ceil, log10
 from typing import Any
 
-from tracking.bundle.tables import finite
+from tracking.bundle.group_table import finite
 from tracking.figures.charts import Chart, Cloud, Dots, Heatmap, Lines, Marks, Panel, Radar, Scatter
-from tracking.figures.labels import spread
 from tracking.figures.palette import GREY, LINES, style
+from tracking.figures.point_names import spread
 from tracking.names import shorten
 
 SYMBOLS = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "x", "star")

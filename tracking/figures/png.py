@@ -16,8 +16,8 @@ from matplotlib.figure import Figure
 
 from tracking.figures.charts import Chart, Cloud, Dots, Heatmap, Lines, Marks, Radar, Scatter, Strips
 from tracking.figures.fit import below_title, canvas, label, width
-from tracking.figures.labels import numbers, spread
 from tracking.figures.palette import GREY, LINES, SCALE, SHAPES, style
+from tracking.figures.point_names import numbers, spread
 from tracking.figures.strips import draw_strips
 
 

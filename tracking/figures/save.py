@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from services.records import AuditResult, ModelResult
 from services.storage import files
 from tracking.bundle.summary import lenses
-from tracking.figures import views
+from tracking.figures import from_records
 from tracking.figures.attributes import attribute_charts, model_attribute_charts
 from tracking.figures.charts import Chart
 from tracking.figures.png import png_bytes
@@ -21,13 +21,13 @@ MOST_LENSES = 3
 def fleet_charts(audit: AuditResult, lens: str) -> dict[str, Chart]:
     """The charts of one series over the fleet, by file name, in reading order."""
     charts: dict[str, Chart | None] = {
-        "heatmap": views.heatmap(audit, lens),
-        "disparity": views.disparity(audit, lens),
-        "vulnerability": views.vulnerability(audit, lens),
-        "score_vs_disparity": views.against_disparity(audit, lens),
-        "reranking": views.reranking(audit, lens),
-        "interval_widths": views.widths(audit, lens),
-        "radar": views.radar(audit, lens),
+        "heatmap": from_records.heatmap(audit, lens),
+        "disparity": from_records.disparity(audit, lens),
+        "vulnerability": from_records.vulnerability(audit, lens),
+        "score_vs_disparity": from_records.against_disparity(audit, lens),
+        "reranking": from_records.reranking(audit, lens),
+        "interval_widths": from_records.widths(audit, lens),
+        "radar": from_records.radar(audit, lens),
     }
     return {name: chart for name, chart in charts.items() if chart is not None}
 
@@ -36,10 +36,10 @@ def model_charts(model: ModelResult) -> dict[str, Chart]:
     """The charts of one model, by file name: all series in one picture, one more a grouping, and the bracket."""
     groupings = dict.fromkeys(result.grouping for result in model.series)
     charts: dict[str, Chart | None] = {
-        "profile" if grouping == "class" else f"profile_by-{file_name(grouping)}": views.profile(model, grouping)
+        "profile" if grouping == "class" else f"profile_by-{file_name(grouping)}": from_records.profile(model, grouping)
         for grouping in sorted(groupings, key=lambda grouping: grouping != "class")
     }
-    charts["bracket"] = views.bracket(model)
+    charts["bracket"] = from_records.bracket(model)
     charts |= model_attribute_charts(model)
     return {name: chart for name, chart in charts.items() if chart is not None}
 
@@ -54,12 +54,12 @@ def figure_files(audit: AuditResult, history: Sequence[AuditResult] = ()) -> dic
     for lens in lenses(audit)[:MOST_LENSES]:
         folder = files.join(FIGURES, file_name(lens))
         by_path |= {files.join(folder, f"{name}.png"): chart for name, chart in fleet_charts(audit, lens).items()}
-        trend = views.trends(history, audit, lens)
+        trend = from_records.trends(history, audit, lens)
         by_path |= {trend_file(lens): trend} if trend else {}
     for about, charts in attribute_charts(audit).items():
         folder = files.join(FIGURES, file_name(about))
         by_path |= {files.join(folder, f"{name}.png"): chart for name, chart in charts.items()}
-    curve = views.calibration(audit.calibration)
+    curve = from_records.calibration(audit.calibration)
     return {**by_path, files.join(FIGURES, "calibration.png"): curve} if curve else by_path
 
 

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from services.records.estimates import Estimate
-from tracking.bundle.tables import finite
+from tracking.bundle.group_table import finite
 from tracking.leaderboard import spelled
-from tracking.leaderboard.catalogue import Catalogue, bracketed, of_keys
+from tracking.leaderboard.known_numbers import Catalogue, bracketed, of_keys
 from tracking.leaderboard.numbers import SECONDS, numbers_of_series
-from tracking.leaderboard.records import UNDECLARED, AuditedModel
+from tracking.leaderboard.rows import UNDECLARED, AuditedModel
 from tracking.mlflow.layout import MODEL_TAG
 from tracking.mlflow.series_tag import series_of
 

@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tracking.figures.palette import GREY, LINES
-from tracking.leaderboard.catalogue import Catalogue
+from tracking.leaderboard.known_numbers import Catalogue
 from tracking.leaderboard.numbers import Number, Part
-from tracking.leaderboard.records import NOT_MEASURED, Board, Entry
+from tracking.leaderboard.rows import NOT_MEASURED, Board, Entry
 from tracking.names import shorten
 from tracking.report.page import embedded, environment, source
 

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tracking.leaderboard.numbers import decimals
-from tracking.leaderboard.records import NOT_MEASURED, Board, Entry, Metric, Standing
+from tracking.leaderboard.rows import NOT_MEASURED, Board, Entry, Metric, Standing
 from tracking.names import shorten
 
 WIDTH = 80

@@ -9,7 +9,7 @@ from typing import Any
 
 from services.records import AuditResult
 from services.storage import files
-from tracking.bundle import tables
+from tracking.bundle import group_table
 from tracking.bundle.comparison import COMPARISON
 from tracking.bundle.fairness import FILE, fill_attributes, has_attributes
 from tracking.bundle.summary import lenses
@@ -47,7 +47,7 @@ def child_files(audit: AuditResult, index: int, content: RunContent, folder: Pat
     gates = [asdict(gate) for gate in model.gates]
     _verdict(folder, {"outcome": model.outcome.value, "reasons": list(model.reasons), "gates": gates})
     with (folder / "per_class.parquet").open("wb") as file:
-        tables.fill_parquet(model, file)
+        group_table.fill_parquet(model, file)
     if has_attributes(model):
         with (folder / FILE).open("wb") as file:
             fill_attributes(model, file)

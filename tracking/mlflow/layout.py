@@ -18,8 +18,8 @@ from pydantic import TypeAdapter, ValidationError
 from services.records import AuditResult, ModelResult, Outcome, SeriesResult, ThreatModel, digest_of
 from tracking.bundle.comparison import Comparison
 from tracking.bundle.fairness import attribute_metrics
+from tracking.bundle.group_table import finite, rows
 from tracking.bundle.summary import bounds, lens, series_metrics, shown_metrics
-from tracking.bundle.tables import finite, rows
 from tracking.mlflow.series_tag import MAX_TAG, series_tags
 from tracking.names import group_key, metric_key, series_key, unique_name
 

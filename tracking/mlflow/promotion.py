@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 
 from services.errors import TrackingError
 from tracking.bundle.record_file import RecordFile
-from tracking.mlflow.client import connect
+from tracking.mlflow.connection import connect
 from tracking.mlflow.reach import CALL_SECONDS, bounded_calls, translated
 
 if TYPE_CHECKING:

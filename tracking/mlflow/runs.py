@@ -2,7 +2,7 @@
 
 Every call names its run id; the thread-local active run and ``MLFLOW_RUN_ID`` play no part. What was logged before is
 found again by the tags that identify it, and only what is missing is written. What every writer shares stands here;
-`tracking.mlflow.store` writes audits with it, `tracking.mlflow.training` trials.
+`tracking.mlflow.audits` writes audits with it, `tracking.mlflow.training` trials.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from services.errors import Interrupted, Problem, TrackingError
-from tracking.mlflow.client import connect, quoted, search
+from tracking.mlflow.connection import connect, quoted, search
 from tracking.mlflow.layout import RunContent
 from tracking.mlflow.process import Driver, this_driver
 from tracking.mlflow.reach import CALL_SECONDS, PROBE_SECONDS, artifact_location, bounded_calls, translated

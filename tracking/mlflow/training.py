@@ -1,6 +1,6 @@
 """Writes sweeps to MLflow: a parent run a sweep, a child run a trial with its curves and its network.
 
-As `tracking.mlflow.store` does for audits: the driver is the only writer, everything is on disk before the first
+As `tracking.mlflow.audits` does for audits: the driver is the only writer, everything is on disk before the first
 upload, and what is logged already is found by its key and not logged twice. A trial is logged when it ends, so a long
 sweep shows what it has; the parent is closed whatever happens.
 """
@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, Self
 from services.records.trials import EpochPoint, SweepResult, TrialResult
 from services.storage import files
 from tracking.bundle import marker, training_bundle
-from tracking.mlflow.client import connect
+from tracking.mlflow.connection import connect
+from tracking.mlflow.graphs import log_network, register_network
 from tracking.mlflow.layout import RunContent
-from tracking.mlflow.networks import log_network, register_network
 from tracking.mlflow.reach import CALL_SECONDS, bounded_calls, is_foreign, run_url, translated
 from tracking.mlflow.runs import COMPLETE, RunWriter, experiment_of
 from tracking.mlflow.series_tag import MAX_TAG

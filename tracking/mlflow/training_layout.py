@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from services.records import digest_of
 from services.records.trials import EpochPoint, MapperFacts, Shares, SweepResult, TrialResult
-from tracking.bundle.tables import finite
+from tracking.bundle.group_table import finite
 from tracking.mlflow.layout import MODEL_TAG, WORST_CLASSES, RunContent, bounded, flat, threat_text
 from tracking.names import group_key, metric_key
 

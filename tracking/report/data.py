@@ -15,8 +15,8 @@ from services.records import (
     RefutedResult,
     SeriesResult,
 )
+from tracking.bundle.group_table import finite
 from tracking.bundle.summary import METRICS, find, lenses, refuted, tied
-from tracking.bundle.tables import finite
 from tracking.bundle.words import gate_words, interval, model_words, number, share_words
 from tracking.names import shorten
 

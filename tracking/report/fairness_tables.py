@@ -8,8 +8,8 @@ from typing import Any
 from services.records import AuditResult, Estimate, ModelResult
 from services.records.fairness import METRICS
 from tracking.bundle.fairness import GAPS, attributes, fairness_of, projection_of, projections
+from tracking.bundle.group_table import finite
 from tracking.bundle.summary import find
-from tracking.bundle.tables import finite
 from tracking.bundle.words import interval, number, share_words
 from tracking.names import shorten
 

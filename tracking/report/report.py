@@ -20,7 +20,7 @@ from services.storage import files
 from tracking.bundle.comparison import Comparison, read_comparison
 from tracking.bundle.summary import find, lenses
 from tracking.bundle.words import advice_words, fleet_words, verdict_words
-from tracking.figures import views
+from tracking.figures import from_records
 from tracking.figures.attributes import attribute_charts, title_of, traversal_charts
 from tracking.figures.charts import Chart, Strips
 from tracking.figures.interactive import to_plotly
@@ -111,7 +111,7 @@ def _sections(result: AuditResult, history: Sequence[AuditResult], interactive: 
         charts = fleet_charts(result, name) if len(result.models) > 1 or interactive else {}
         if len(result.models) == 1:
             charts = {key: chart for key, chart in charts.items() if key in {"disparity", "radar"}}
-        trend = views.trends(history, result, name)
+        trend = from_records.trends(history, result, name)
         by_lens[name] = {**charts, "trends": trend} if trend else charts
     return by_lens | attribute_charts(result)
 
@@ -149,7 +149,7 @@ def _figure(chart: Chart, interactive: bool) -> dict[str, Any]:
 
 
 def _calibration(result: AuditResult) -> dict[str, Any] | None:
-    chart = views.calibration(result.calibration)
+    chart = from_records.calibration(result.calibration)
     return {"id": "figure-calibration", **_figure(chart, True)} if chart else None
 
 

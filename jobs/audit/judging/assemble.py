@@ -13,11 +13,11 @@ from jobs.audit.plan import ModelPlan
 from jobs.fleetfile.tree import FleetConfig, crossed
 from services.errors import MeasureError, Problem
 from services.loading.protocols import Samples
-from services.measures.base import Measure
+from services.measures.measure import Measure
 from services.metrics import Profiled, estimates
 from services.numerics.disparity import Disparity, disparity
+from services.numerics.intervals.disparity import aggregate_interval, not_separated
 from services.numerics.intervals.means import Intervals, Method, simultaneous
-from services.numerics.intervals.metrics import aggregate_interval, not_separated
 from services.numerics.profile import Profile
 from services.records import Estimate, GroupScore, Series, SeriesResult
 from tracking.bundle.scores import Scores, columns_beside

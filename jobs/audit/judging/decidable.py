@@ -8,8 +8,8 @@ from functools import partial
 
 import numpy as np
 
+from jobs.fleetfile.gates import GateConfig, gate_text
 from jobs.fleetfile.reading import Fleet
-from jobs.fleetfile.tree import GateConfig, gate_text
 from services.numerics.intervals.means import Sample, limits, method_for
 from services.records import SampleFacts, Series
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from jobs.fleetfile.tree import GateConfig
+from jobs.fleetfile.gates import GateConfig
 from services.metrics import METRICS
-from services.numerics.adequacy import Adequacy, AttackObservations, adequacy
+from services.numerics.evidence.adequacy import Adequacy, AttackObservations, adequacy
 from services.records import Evidence, GateResult, Outcome, RefutedResult, Series
 from tracking.bundle.headline import MOST_REFUTED
 

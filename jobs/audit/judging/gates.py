@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from jobs.fleetfile.tree import GateConfig, gate_text, threshold_of
+from jobs.fleetfile.gates import GateConfig, gate_text, threshold_of
 from services.records import WORST_FIRST, Estimate, GateResult, Outcome
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from jobs.audit.judging.adequacy import attack_notes, attack_results, observed_attacks
 from jobs.audit.judging.assemble import Grouping, series_results
 from jobs.audit.judging.attributes import fairness_results, projection_results
+from jobs.audit.judging.claims import refuted_results
 from jobs.audit.judging.gates import worst
-from jobs.audit.judging.refutation import refuted_results
+from jobs.audit.judging.observations import attack_notes, attack_results, observed_attacks
 from jobs.audit.judging.verdict import Case, gate_result
 from jobs.audit.plan import Context, ModelPlan, picture_path
 from jobs.audit.probes import ProbeSeen

@@ -9,19 +9,20 @@ import numpy as np
 
 from jobs.audit.judging.assemble import Grouping, extras_of, over_all_samples, series_result
 from jobs.audit.judging.attributes import gate_estimate, gate_missing
+from jobs.audit.judging.claims import possible_share
 from jobs.audit.judging.evidence import objections, of_refuted_share, weighed, worded
 from jobs.audit.judging.gates import judge
-from jobs.audit.judging.refutation import possible_share
 from jobs.audit.plan import ModelPlan
 from jobs.comparison.comparable import Measured
 from jobs.comparison.compare import Kept
 from jobs.comparison.non_inferiority import ACCEPTED, change_since
-from jobs.fleetfile.tree import FleetConfig, GateConfig, gate_text
+from jobs.fleetfile.gates import GateConfig, gate_text
+from jobs.fleetfile.tree import FleetConfig
 from services.loading.protocols import Samples
-from services.measures.base import Measure
+from services.measures.measure import Measure
 from services.metrics import METRICS, Unknown
-from services.numerics.adequacy import AttackObservations
-from services.numerics.intervals.metrics import widened
+from services.numerics.evidence.adequacy import AttackObservations
+from services.numerics.intervals.disparity import widened
 from services.records import (
     Estimate,
     FairnessResult,

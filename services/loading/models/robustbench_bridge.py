@@ -223,6 +223,6 @@ def _problem(error: Exception, expected: list[Path], where: str) -> Problem:
     if absent is not None:
         actual = f"no file, and the download failed ({type(error).__name__})"
         return Problem(where, f"weights at {absent}", actual, "fetch them where there is a network and put them there")
-    from services.loading.models.checkpoints import load_problem
+    from services.loading.models.weights import load_problem
 
     return load_problem(error, where)

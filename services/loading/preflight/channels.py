@@ -12,8 +12,8 @@ from scipy import stats
 
 from services.errors import Problem
 from services.loading.models.contract import ContractedNetwork
-from services.loading.preflight.checks import LEVEL
-from services.loading.preflight.passes import run
+from services.loading.preflight.forward import run
+from services.loading.preflight.judgement import LEVEL
 from services.loading.protocols import LoadedModel
 from services.records import InputContract
 

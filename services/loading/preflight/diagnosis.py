@@ -12,7 +12,7 @@ from scipy import stats
 
 from services.errors import Problem
 from services.loading.models.contract import ContractedNetwork
-from services.loading.preflight.checks import LEVEL
+from services.loading.preflight.judgement import LEVEL
 from services.loading.protocols import LoadedModel
 from services.records import InputContract
 
@@ -77,7 +77,7 @@ def _others(network: ContractedNetwork, probe: Probe) -> Iterator[tuple[InputCon
 def _right(
     network: ContractedNetwork, contract: InputContract, probe: Probe, rows: NDArray[np.int64], device: str, chunk: int
 ) -> NDArray[np.bool_]:
-    from services.loading.preflight.passes import run
+    from services.loading.preflight.forward import run
 
     other = ContractedNetwork(network.network, contract, network.outputs, network.output, network.where).to(device)
     predicted: NDArray[np.bool_] = run(other, probe.images[rows], device, chunk).argmax(axis=1) == probe.labels[rows]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from services.errors import ClasswiseError, Problem
-from services.loading.preflight import checks
+from services.loading.preflight import judgement
 from services.loading.preflight.probe import Facts, Probe
 from services.loading.protocols import LoadedModel, Samples
 from services.loading.samples.selection import select
@@ -35,7 +35,7 @@ def preflight(
     `stochastic`, `notes` (sentences for the reader), and whatever the loader found.
     """
     facts: Facts = dict(loaded.facts)
-    problems = [*checks.class_list(loaded.spec, samples.classes), *checks.empty_classes_note(samples, facts)]
+    problems = [*judgement.class_list(loaded.spec, samples.classes), *judgement.empty_classes_note(samples, facts)]
     if loaded.network is None:
         problems += _table_problems(loaded, samples, facts)
     elif not all(samples.shape):
@@ -45,7 +45,7 @@ def preflight(
         from services.loading.preflight import probing
 
         taken = _take(samples, probe)
-        problems += checks.image_problems(loaded.spec, taken.images)
+        problems += judgement.image_problems(loaded.spec, taken.images)
         chunk = min(CHUNK, batch)
         problems += probing.network_problems(
             loaded, taken, facts, device=device, chunk=chunk, single=SINGLE, wider=lambda: _take(samples, WIDER)
@@ -69,4 +69,4 @@ def _table_problems(loaded: LoadedModel, samples: Samples, facts: Facts) -> list
         return list(error.problems)
     check_labels = getattr(loaded.logits, "label_problems", None)
     problems: list[Problem] = list(check_labels(samples.ids, samples.labels)) if check_labels else []
-    return [*problems, *checks.logit_problems(loaded.spec, logits, samples.labels, samples.classes, facts)]
+    return [*problems, *judgement.logit_problems(loaded.spec, logits, samples.labels, samples.classes, facts)]

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from services.errors import ClasswiseError, Problem, one_line
 from services.loading.models.contract import ContractedNetwork
 from services.loading.models.outputs import declared_output_problems, rounding_facts
-from services.loading.preflight import channels, checks, diagnosis
-from services.loading.preflight.passes import failure, run
+from services.loading.preflight import channels, diagnosis, judgement
+from services.loading.preflight.forward import failure, run
 from services.loading.protocols import LoadedModel
 
 if TYPE_CHECKING:
@@ -43,14 +43,14 @@ def network_problems(
         return [*problems, *error.problems]
     except Exception as error:
         return [*problems, failure(spec.name, probe.images, error)]
-    problems += checks.logit_problems(spec, logits, probe.labels, probe.classes, facts)
+    problems += judgement.logit_problems(spec, logits, probe.labels, probe.classes, facts)
     problems += output_problems(loaded, probe, facts, device, chunk)
     if logits.ndim == 2 and np.isfinite(logits).all():
         problems += repeat_problems(loaded, probe, logits, facts, device, chunk)
         problems += batch_problems(loaded, probe, logits, facts, device, single)
         other = diagnosis.normalisation_problems(loaded, probe, logits, device, chunk)
         other = other or channels.channel_problems(loaded, probe, logits, device, chunk, wider)
-        problems += checks.uncertain(spec, "input", other, facts)
+        problems += judgement.uncertain(spec, "input", other, facts)
     return problems
 
 

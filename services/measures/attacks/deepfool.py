@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 
 from services.measures.attacks.balls import inwards, lengths_of
-from services.measures.attacks.logits import Network, gradient, margins, passes
+from services.measures.attacks.margins import Network, gradient, margins, passes
 from services.measures.attacks.tally import Tally
 
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import torch
 
-from services.measures.attacks.autoattack import Watched, undisturbed
 from services.measures.attacks.balls import lengths_of
-from services.measures.attacks.logits import Network, passes
+from services.measures.attacks.margins import Network, passes
+from services.measures.attacks.packaged import Watched, undisturbed
 from services.measures.attacks.tally import Tally
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import torch
 
 from services.measures.attacks.balls import inwards, lengths_of, unit
-from services.measures.attacks.logits import Network, ascent, gradient, margins, passes
+from services.measures.attacks.margins import Network, ascent, gradient, margins, passes
 from services.measures.attacks.tally import Tally
 
 

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import torch
 
-from services.measures.attacks.logits import Network, margins, passes
+from services.measures.attacks.margins import Network, margins, passes
 from services.measures.attacks.survival import clean_pass
 from services.measures.attacks.tally import Tally
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from services.measures.attacks.logits import Network, margins, passes
+from services.measures.attacks.margins import Network, margins, passes
 from services.measures.attacks.tally import Tally
 
 

@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 
 from services.loading.mappers import decoded
-from services.measures.attacks.logits import Network, passes
+from services.measures.attacks.margins import Network, passes
 
 if TYPE_CHECKING:
     from services.loading.mappers import Decode

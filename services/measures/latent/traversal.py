@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from services.loading.mappers import decoded
-from services.measures.attacks.logits import Network, passes
+from services.measures.attacks.margins import Network, passes
 from services.measures.latent.boundaries import Axes, project
 from services.storage.traversals import Traversal
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from services import limits
-from services.measures.base import Measure
+from services.measures.measure import Measure
 from services.measures.sampling.noise import Noise
 from services.measures.sampling.perturbation import Functional, Kind
 from services.measures.threats import MOST_RADII, Written, check_pixel_units

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from services.numerics.checks import Floats, fault
+from services.numerics.arguments import Floats, fault
 
 LUMA = np.array([0.299, 0.587, 0.114])
 """Weights of red, green and blue in brightness, ITU-R BT.601."""

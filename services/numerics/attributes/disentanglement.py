@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from services.numerics.checks import Floats, Ints, fault
+from services.numerics.arguments import Floats, Ints, fault
 from services.records import Estimate
 
 BINS = 20

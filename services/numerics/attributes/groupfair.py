@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from services.numerics.checks import Bools, Floats, Ints, as_indices, check_level, fault
+from services.numerics.arguments import Bools, Floats, Ints, as_indices, check_level, fault
 from services.numerics.intervals.means import clopper_pearson
 from services.records import Estimate
 from services.records.fairness import METRICS as METRICS

@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.ndimage import distance_transform_edt, zoom
 
+from services.numerics.arguments import Floats, fault
 from services.numerics.attributes.thinning import lengths, thinned
-from services.numerics.checks import Floats, fault
 
 SCALE = 4
 BLOCK = 128

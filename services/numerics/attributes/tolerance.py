@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import xlogy
 
-from services.numerics.checks import Bools, Floats, as_indices, check_level, fault
+from services.numerics.arguments import Bools, Floats, as_indices, check_level, fault
 from services.numerics.intervals.means import Intervals, simultaneous
 from services.records import Estimate
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from services.numerics.checks import Bools, Floats
+from services.numerics.arguments import Bools, Floats
 
 TRUNCATION = 0.75
 """c: the largest share of its capital that a bet puts at risk (WSR use 1/2 and 3/4)."""

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv
 
-from services.numerics.checks import Bools, Floats, Ints, as_indices, as_scores, check_bound, check_level, fault
+from services.numerics.arguments import Bools, Floats, Ints, as_indices, as_scores, check_bound, check_level, fault
 from services.numerics.intervals import betting
 
 Method = Literal["hoeffding", "empirical-bernstein", "betting", "clopper-pearson"]

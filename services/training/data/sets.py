@@ -12,8 +12,8 @@ from services.errors import Problem, SourceError
 from services.loading.samples.selection import select
 from services.records import digest_of
 from services.records.trials import DataFacts, DataSpec
+from services.training.data.held_out import holdout
 from services.training.data.images import Labelled, checked
-from services.training.data.splits import holdout
 from services.training.datasets import open_dataset
 
 MORE = "take more of the data: raise or leave out per_class and limit"

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from services.training.counts import ClassCounts
 from services.training.keys import Purpose, number
 from services.training.losses.attack import by_cross_entropy, craft, evaluating
-from services.training.methods.base import Method
+from services.training.methods.method import Method
 from services.training.step import Batch, Budget
 
 

@@ -19,12 +19,12 @@ from torch import nn
 
 from services.errors import ConfigError, Problem
 from services.training.counts import EpochRecord
+from services.training.data.held_out import holdout
 from services.training.data.images import Labelled, checked
-from services.training.data.splits import holdout
+from services.training.epochs.listener import TrainReport
 from services.training.epochs.peers import Peers
-from services.training.epochs.report import TrainReport
 from services.training.epochs.run import Run
-from services.training.methods.base import Method
+from services.training.methods.method import Method
 from services.training.recipe import Recipe
 
 __all__ = ["TrainReport", "train"]

@@ -15,6 +15,7 @@ from services.training.averaging import FairEma, averaged
 from services.training.counts import ClassCounts, EpochRecord
 from services.training.data.batches import Epoch, Images
 from services.training.data.images import Labelled, identity_of
+from services.training.epochs.best_epoch import best_epoch, is_out_of_patience
 from services.training.epochs.checkpoints import (
     MODEL,
     PROGRESS,
@@ -27,12 +28,11 @@ from services.training.epochs.checkpoints import (
 )
 from services.training.epochs.evaluation import Tally, evaluate, held_losses
 from services.training.epochs.forward import Forward
+from services.training.epochs.listener import TrainReport
 from services.training.epochs.peers import Alone, Peers, added
-from services.training.epochs.report import TrainReport
-from services.training.epochs.selection import best_epoch, is_out_of_patience
 from services.training.epochs.sgd import Sgd
 from services.training.keys import Purpose, number, seed_layers
-from services.training.methods.base import Method
+from services.training.methods.method import Method
 from services.training.recipe import Recipe
 from services.training.step import Batch, StepResult
 

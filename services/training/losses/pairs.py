@@ -17,7 +17,7 @@ from services.training.losses.attack import (
     evaluating,
     started,
 )
-from services.training.losses.noise import Kind, draws
+from services.training.losses.perturbations import Kind, draws
 from services.training.losses.risk import cvar_weights, likelihood_ball_weights
 from services.training.losses.terms import cross_entropies, divergence, margin, of_class, per_class
 from services.training.step import Batch, Budget

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from services.errors import ClasswiseError, Problem
 from services.loading.samples.attributes import Requested, attribute_values, check_shape
 from services.records.trials import CLASS, DataFacts
-from services.training.architectures.registry import seeded
+from services.training.architectures.build import seeded
 from services.training.data.sets import TrainingSet
 from services.training.mappers.blocks import MapperModule
 from services.training.mappers.gan import conditional_gan

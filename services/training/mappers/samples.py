@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from services.errors import Problem, SourceError
-from services.loading.models.checkpoints import load_weights
+from services.loading.models.weights import load_weights
 from services.training.keys import Purpose, generator
 from services.training.mappers.gan import conditional_gan
 

@@ -10,8 +10,8 @@ from pydantic import ValidationError
 
 from services.errors import ConfigError, Problem
 from services.registry import Registry
-from services.training.methods.base import Method
-from services.training.problems import from_validation
+from services.training.invalid_fields import from_validation
+from services.training.methods.method import Method
 from services.training.step import Budget
 
 __all__ = ["METHODS", "Budget", "Method", "method_from"]

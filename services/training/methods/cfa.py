@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, model_validator
 
-from services.training.methods.base import Method
+from services.training.methods.method import Method
 from services.training.step import Batch, RandomBudget, State, StepResult
 
 if TYPE_CHECKING:

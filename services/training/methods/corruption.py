@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from services.training.methods.base import Method
+from services.training.methods.method import Method
 from services.training.step import Batch, Budget, StepResult
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class Corruption(Method):
     def step(self, network: torch.nn.Module, batch: Batch) -> StepResult:
         from torch.nn.functional import cross_entropy
 
-        from services.training.losses.noise import perturbed
+        from services.training.losses.perturbations import perturbed
 
         logits = network(perturbed(batch.images, self.kind, self.radius, batch.generator))
         return StepResult(cross_entropy(logits, batch.labels))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from services.training.methods.base import Method
+from services.training.methods.method import Method
 from services.training.step import Batch, StepResult
 
 if TYPE_CHECKING:

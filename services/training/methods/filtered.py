@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field
 
-from services.training.methods.base import Method
+from services.training.methods.method import Method
 from services.training.methods.trades import Trades
 from services.training.step import Batch, Budget, StepResult
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from services.training.methods.base import Method
+from services.training.methods.method import Method
 from services.training.step import Batch, Budget, StepResult
 
 if TYPE_CHECKING:

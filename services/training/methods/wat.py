@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pydantic import Field
 
 from services.errors import ConfigError, Problem
-from services.training.methods.base import Method
+from services.training.methods.method import Method
 from services.training.step import Batch, RandomBudget, State, StepResult
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
 from jobs.api.app import READY_SECONDS
-from jobs.api.metrics import ApiMetrics
+from jobs.api.prometheus import ApiMetrics
 from jobs.api.serve import build
 from jobs.api.settings import Settings, digests, plain
 from jobs.fleetfile.reading import validate_fleet

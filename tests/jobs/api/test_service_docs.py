@@ -19,7 +19,7 @@ import yaml
 from pydantic import BaseModel
 
 from jobs.api.settings import Settings, load_settings
-from jobs.schedules.records import FiringState
+from jobs.schedules.schedule import FiringState
 from jobs.submission.cli import COMMANDS
 from jobs.submission.status import State
 from tests.ports import free_port

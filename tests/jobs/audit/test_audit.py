@@ -20,7 +20,7 @@ from jobs.terminal import stop
 from jobs.terminal.progress import Quiet
 from services.errors import ClasswiseError, DeadlinePassed, Interrupted, PreflightError, SourceError, StorageError
 from services.loading.samples.source import open_samples
-from services.numerics.scores import great_scores
+from services.numerics.great import great_scores
 from services.records import AUDIT_VERSION, Outcome, Receipt, SampleSpec, SeriesResult, ShardTask, TaskFailure
 from services.running.runners import LocalRunner
 from services.running.workers import Worker

@@ -19,7 +19,7 @@ from services.loading.samples.source import open_samples
 from services.records import ModelResult, SampleSpec, SeriesResult
 from services.training.mapper_recipe import MapperRecipe
 from services.training.mappers import conditional_gan
-from services.training.mappers.loop import train_mapper
+from services.training.mappers.train import train_mapper
 from tracking.bundle.bundle import read_bundle
 
 NAMES = "%2C".join(str(k) for k in range(10))

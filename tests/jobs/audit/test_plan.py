@@ -8,8 +8,8 @@ import pytest
 
 from jobs.audit.plan import Context, plan_model
 from services.measures.autoattack import AutoAttackSurvival
-from services.measures.base import Measure
 from services.measures.great import Great
+from services.measures.measure import Measure
 from services.measures.pgd import Pgd
 from services.records import ModelSpec, SampleSpec
 

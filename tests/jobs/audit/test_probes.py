@@ -20,10 +20,10 @@ from jobs.audit.probes import (
 )
 from jobs.fleetfile.reading import validate_fleet
 from jobs.terminal.progress import Quiet
-from services.measures.guard import SAMPLES
 from services.measures.minimal import Minimal
 from services.measures.pgd import Pgd
-from services.numerics.adequacy import Sign, SignCount
+from services.measures.probes.budget import SAMPLES
+from services.numerics.evidence.adequacy import Sign, SignCount
 from services.records import AttackResult, ModelResult
 
 MEASURES = [{"name": "pgd", "epsilons": [0.05, 0.1]}, {"name": "minimal", "attacks": ["deepfool"]}]

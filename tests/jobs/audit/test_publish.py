@@ -13,7 +13,7 @@ from jobs.fleetfile.reading import validate_fleet
 from jobs.terminal.progress import Quiet
 from jobs.upkeep import sync
 from services.measures.clean import Clean
-from tracking.mlflow import store
+from tracking.mlflow import audits
 
 
 class Notes(Quiet):
@@ -58,7 +58,7 @@ def test_sync_says_no_password_and_tags_the_registry_only_if_the_fleet_does(
     fleet = validate_fleet({**small(digits_fleet), "tracking": {"enabled": False, "tag_registry": False}})
     folder = run_audit(fleet, Quiet()).folder
     calls: list[dict[str, Any]] = []
-    monkeypatch.setattr(store, "sync", lambda *args, **options: calls.append({"uri": args[1], **options}))
+    monkeypatch.setattr(audits, "sync", lambda *args, **options: calls.append({"uri": args[1], **options}))
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "postgresql+psycopg://me:secret@host/db")
     uploaded = sync.sync_bundle(folder, None)
     assert uploaded == f"{folder} is already at postgresql+psycopg://me@host/db"

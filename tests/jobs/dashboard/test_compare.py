@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.dashboard.compare import cautions, class_differences, difference
+from jobs.dashboard.side_by_side import cautions, class_differences, difference
 from services.records import AuditResult
 from services.records.estimates import Estimate, GroupScore
 from tracking.bundle.classes import GroupRow

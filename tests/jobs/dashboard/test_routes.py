@@ -143,7 +143,7 @@ def test_schedules_are_told_with_their_next_firing(caller: TestClient, base: Pat
     from datetime import UTC, datetime
 
     from jobs.fleetfile.reading import validate_fleet
-    from jobs.schedules.records import Overlap
+    from jobs.schedules.schedule import Overlap
     from jobs.schedules.scheduler import new_schedule
     from jobs.schedules.store import Store
 

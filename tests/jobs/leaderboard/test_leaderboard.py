@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from jobs.cli import app
 from jobs.leaderboard.leaderboard import Leaderboard, Request, make_leaderboard
-from jobs.leaderboard.metrics import Choice
+from jobs.leaderboard.presets import Choice
 from services.errors import ConfigError
 from services.records import AuditResult, Estimate
 

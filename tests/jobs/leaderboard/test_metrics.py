@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from jobs.leaderboard.metrics import Choice, board_metrics, check_choice, left_out, numbers, resolved
+from jobs.leaderboard.presets import Choice, board_metrics, check_choice, left_out, numbers, resolved
 from jobs.terminal.options import pairs
 from services.errors import ConfigError
 from services.records.estimates import Estimate
-from tracking.leaderboard.records import Entry, merged
+from tracking.leaderboard.rows import Entry, merged
 
 WHOLE = (
     "clean/aggregate",

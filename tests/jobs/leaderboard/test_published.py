@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from jobs.leaderboard.metrics import PRESETS, ROLES
+from jobs.leaderboard.presets import PRESETS, ROLES
 from jobs.leaderboard.published import PublishedFile, PublishedRow, beside, imported, read_published
 from services.errors import ConfigError
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from jobs.leaderboard.checks import measure_notes
+from jobs.leaderboard.comparable import measure_notes
 from jobs.leaderboard.rows import rows, settings
 from services.records.estimates import Estimate
-from tracking.leaderboard.records import AuditedModel
+from tracking.leaderboard.rows import AuditedModel
 from tracking.leaderboard.spelled import number
 
 Make = Callable[..., AuditedModel]

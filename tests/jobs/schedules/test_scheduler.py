@@ -24,7 +24,7 @@ from jobs.cli import app
 from jobs.comparison.accepted import accept
 from jobs.fleetfile.reading import Fleet, validate_fleet
 from jobs.schedules.policy import Decision, decide
-from jobs.schedules.records import Firing, FiringState, Overlap
+from jobs.schedules.schedule import Firing, FiringState, Overlap
 from jobs.schedules.scheduler import Scheduler, new_schedule
 from jobs.schedules.store import Store
 from jobs.submission.client import AuditClient

@@ -13,7 +13,7 @@ import pytest
 import sqlalchemy as sa
 
 from jobs.fleetfile.reading import Fleet
-from jobs.schedules.records import FiringState, Overlap, Schedule
+from jobs.schedules.schedule import FiringState, Overlap, Schedule
 from jobs.schedules.scheduler import new_schedule
 from jobs.schedules.store import Store
 from services.errors import ConfigError, ServiceError

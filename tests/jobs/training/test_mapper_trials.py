@@ -13,9 +13,9 @@ import torch
 from typer.testing import CliRunner
 
 from jobs.cli import app
-from jobs.training.report import QuietTraining
-from jobs.training.run import Trained, run_sweep
+from jobs.training.progress import QuietTraining
 from jobs.training.sweep_plan import plan_training
+from jobs.training.sweep_run import Trained, run_sweep
 from jobs.training.sweepfile import Sweep, validate_sweep
 from services.errors import ClasswiseError, ConfigError, Interrupted, PreflightError
 from services.loading.mappers import open_mapper
@@ -27,7 +27,7 @@ from services.training.data.sets import TrainingSet
 from services.training.epochs.checkpoints import load_weights
 from services.training.mapper_recipe import MapperRecipe
 from services.training.mappers.kinds import attribute_problems, build, fitted, measure
-from services.training.mappers.loop import train_mapper
+from services.training.mappers.train import train_mapper
 from services.training.mappers.trial import probe_mapper
 from tracking.bundle.training_bundle import read_curves, read_sweep, read_trial
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jobs.training.report import QuietTraining
-from jobs.training.run import run_sweep
+from jobs.training.progress import QuietTraining
+from jobs.training.sweep_run import run_sweep
 from jobs.training.sweepfile import overridden
 from services.errors import ClasswiseError, PreflightError, StorageError
 

@@ -6,7 +6,7 @@ import io
 
 from rich.console import Console
 
-from jobs.training.report import SHOWN, Row, TrainTerminal, duration, training_table
+from jobs.training.progress import SHOWN, Row, TrainTerminal, duration, training_table
 from services.records.trials import EpochPoint, Shares
 
 

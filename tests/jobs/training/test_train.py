@@ -17,16 +17,16 @@ import torch
 from typer.testing import CliRunner
 
 from jobs.cli import app
-from jobs.training import run, sweep_plan
+from jobs.training import sweep_plan, sweep_run
 from jobs.training.mlflow_trials import network_of
-from jobs.training.report import QuietTraining
-from jobs.training.run import Trained, run_sweep
+from jobs.training.progress import QuietTraining
+from jobs.training.sweep_run import Trained, run_sweep
 from jobs.training.trial_result import trial_result
 from services.errors import ClasswiseError, ConfigError, Interrupted, StorageError
 from services.loading.models.source import load_model
 from services.records import ModelSpec
 from services.records.trials import EpochPoint, TrialReport, TrialResult
-from services.training.architectures.registry import build
+from services.training.architectures.build import build
 from services.training.data.sets import read_set
 from services.training.epochs.checkpoints import load_weights
 from services.training.epochs.loop import train as train_bare
@@ -267,7 +267,7 @@ def test_show_says_what_it_can_show(tmp_path: Path) -> None:
 
 def test_two_commands_do_not_train_one_sweep(tmp_path: Path) -> None:
     with (
-        run.alone(str(tmp_path / "training" / "small")),
+        sweep_run.alone(str(tmp_path / "training" / "small")),
         pytest.raises(StorageError, match="one command at a time"),
     ):
         run_sweep(sweep(tmp_path), QuietTraining())

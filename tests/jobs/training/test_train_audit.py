@@ -22,7 +22,7 @@ from jobs.training.train_audit import Template, audit_trained, check_template, l
 from services.errors import ConfigError, SourceError
 from services.loading.models.source import load_model
 from services.loading.samples.source import open_samples
-from services.numerics.intervals.metrics import aggregate_interval
+from services.numerics.intervals.disparity import aggregate_interval
 from services.records import AuditResult, ModelSpec, SampleSpec
 from services.storage.shards import read_shard
 from services.training.data.sets import read_set
@@ -309,8 +309,8 @@ def test_a_sweep_in_remote_storage_is_not_audited_by_weights_files() -> None:
 
 def test_a_sweep_without_any_network_is_not_audited(tmp_path: Path) -> None:
     from jobs.terminal.progress import Quiet
-    from jobs.training.report import QuietTraining
-    from jobs.training.run import run_sweep
+    from jobs.training.progress import QuietTraining
+    from jobs.training.sweep_run import run_sweep
 
     data = {**sweep_data(tmp_path), "methods": sweep_data(tmp_path)["methods"][1:], "tracking": {"enabled": False}}
     sweep = validate_sweep(data)

@@ -12,9 +12,9 @@ from pydantic import ValidationError
 
 from services.measures.apgd import Apgd
 from services.measures.autoattack import AutoAttackSurvival
-from services.measures.base import Measure
 from services.measures.catalogue import MEASURES, measure_from
 from services.measures.cw import Cw
+from services.measures.measure import Measure
 from services.measures.minimal import Minimal
 from services.measures.pgd import Pgd
 from services.measures.square import Square

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from services.measures.catalogue import MEASURES, measure_from
 from services.measures.great import Great
-from services.numerics.scores import GREAT_BOUND, great_scores
+from services.numerics.great import GREAT_BOUND, great_scores
 
 
 def sample() -> tuple[np.ndarray, np.ndarray]:

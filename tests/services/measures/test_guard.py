@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from services.measures.apgd import Apgd
 from services.measures.autoattack import AutoAttackSurvival
 from services.measures.cw import Cw
-from services.measures.guard import GRADIENT_COST, UNBOUNDED, Guard, ProbePlan, from_json, plan_probe, to_json
 from services.measures.minimal import Minimal
 from services.measures.pgd import Pgd
+from services.measures.probes.budget import GRADIENT_COST, UNBOUNDED, Guard, ProbePlan, from_json, plan_probe, to_json
 from services.measures.square import Square
 
 PGD, BLACK_BOX = Guard("Linf", 0.1, ("ce",)), Guard("Linf", 0.1, ())

@@ -11,9 +11,9 @@ from oracles.bands import BandClassifier, Bands, analytic_moves
 from pydantic import ValidationError
 
 from services.errors import ClasswiseError, MeasureError, SourceError
-from services.measures.base import Columns, RunContext
 from services.measures.catalogue import measure_from
 from services.measures.latent.columns import boundaries_of
+from services.measures.measure import Columns, RunContext
 from services.measures.projection import Projection
 from services.numerics.attributes.tolerance import projection_metrics
 

@@ -9,7 +9,7 @@ from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.multitest import multipletests
 
 from services.errors import MeasureError
-from services.numerics.adequacy import (
+from services.numerics.evidence.adequacy import (
     RATES,
     Adequacy,
     AttackObservations,

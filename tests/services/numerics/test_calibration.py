@@ -18,7 +18,7 @@ from services.numerics.calibration import (
     plateau_around,
     stability_of,
 )
-from services.numerics.scores import great_scores
+from services.numerics.great import great_scores
 from services.numerics.temperature import ClassCurve, TemperatureNodes
 from services.records import CalibrationResult, Estimate
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from services.errors import MeasureError
-from services.numerics.checks import as_indices, as_scores, check_bound, check_level, check_temperature
+from services.numerics.arguments import as_indices, as_scores, check_bound, check_level, check_temperature
 
 
 def test_indices_are_int64_whatever_integers_they_were() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from services.numerics.gap import gap
-from services.numerics.intervals.metrics import aggregate_interval
+from services.numerics.intervals.disparity import aggregate_interval
 from services.records import Estimate
 
 

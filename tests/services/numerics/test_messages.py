@@ -11,21 +11,21 @@ import pytest
 
 from benchmarks.coverage.joined import one_sided
 from services.errors import MeasureError
-from services.numerics.adequacy import Sign, SignCount
+from services.numerics.arguments import as_indices, as_scores, check_bound, check_level, check_temperature, fault
 from services.numerics.attributes.disentanglement import mutual_information_gap
 from services.numerics.attributes.groupfair import class_counts, gaps, group_counts, matrix_counts
 from services.numerics.change import changes, decide, worst_change
-from services.numerics.checks import as_indices, as_scores, check_bound, check_level, check_temperature, fault
 from services.numerics.composite import check_weights, composite, pareto_front
 from services.numerics.confusion import class_order
 from services.numerics.disparity import disparity
+from services.numerics.evidence.adequacy import Sign, SignCount
+from services.numerics.evidence.refutation import refute
+from services.numerics.evidence.signs import paired_count, rate_count
+from services.numerics.intervals.disparity import aggregate_interval, not_separated, weakest_interval
 from services.numerics.intervals.means import Intervals, Sample, limits, simultaneous
-from services.numerics.intervals.metrics import aggregate_interval, not_separated, weakest_interval
 from services.numerics.paired import mean_difference
 from services.numerics.ranks import reranking, spearman
-from services.numerics.refutation import refute
 from services.numerics.seeds import over_seeds
-from services.numerics.signs import paired_count, rate_count
 from services.records import Estimate
 
 NAN, INF = math.nan, math.inf

@@ -16,8 +16,8 @@ from services.numerics.attributes.strokes import slant
 from services.numerics.attributes.tolerance import Boundaries, metrics_by_group, projection_metrics
 from services.numerics.calibration import Grid, calibrate
 from services.numerics.composite import composite
+from services.numerics.great import check_activation, check_logits, great_scores
 from services.numerics.profile import Profile
-from services.numerics.scores import check_activation, check_logits, great_scores
 from services.numerics.temperature import ClassCurve, TemperatureNodes, class_sums
 
 NAN, INF = math.nan, math.inf

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from statsmodels.stats.proportion import proportion_confint
 
 from services.errors import MeasureError
-from services.numerics.refutation import Refutation, refute
+from services.numerics.evidence.refutation import Refutation, refute
 from services.records import Estimate
 
 

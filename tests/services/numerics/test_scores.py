@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from services.errors import MeasureError
-from services.numerics import scores as scores_module
-from services.numerics.scores import (
+from services.numerics import great
+from services.numerics.great import (
     GREAT_BOUND,
     SATURATION,
     check_logits,
@@ -220,7 +220,7 @@ def test_parts_of_any_size_give_the_same_columns() -> None:
         free, classes = offset_free_scores(logits, labels, temperature=1.0, activation=activation), predictions(logits)
         with pytest.MonkeyPatch.context() as patch:
             for elements in (1, 9, 80):
-                patch.setattr(scores_module, "CHUNK", elements)
+                patch.setattr(great, "CHUNK", elements)
                 parts = great_scores(logits, labels, temperature=1.0, activation=activation)
                 for name in ("scores", "correct", "saturated", "finite"):
                     np.testing.assert_array_equal(getattr(parts, name), getattr(whole, name))

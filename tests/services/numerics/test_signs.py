@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from services.errors import MeasureError
-from services.numerics.adequacy import Sign, SignCount
-from services.numerics.signs import paired_count, probe_counts, rate_count, unsettled
+from services.numerics.evidence.adequacy import Sign, SignCount
+from services.numerics.evidence.signs import paired_count, probe_counts, rate_count, unsettled
 
 
 def test_pairs_of_correctly_classified_samples() -> None:

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.errors import MeasureError
-from services.numerics import scores as scores_module
+from services.numerics import great
 from services.numerics import temperature as temperature_module
 from services.numerics.calibration import Grid
-from services.numerics.scores import great_scores
+from services.numerics.great import great_scores
 from services.numerics.temperature import (
     ClassCurve,
     TemperatureNodes,
@@ -204,7 +204,7 @@ def test_sums_do_not_depend_on_the_size_of_blocks(activation: str) -> None:
     np.testing.assert_allclose(whole, direct(logits, labels, 5, grid, activation), atol=1e-5)
     with pytest.MonkeyPatch.context() as patch:
         for elements in (1, 33, 10**6):
-            patch.setattr(scores_module, "CHUNK", elements)
+            patch.setattr(great, "CHUNK", elements)
             patch.setattr(temperature_module, "BLOCK", elements)
             parts = class_sums(logits, labels, 5, temperatures=grid, activation=activation)
             np.testing.assert_allclose(parts, whole, rtol=1e-12)

@@ -13,7 +13,7 @@ from services.errors import ResourceError, SourceError, WorkerError
 from services.loading.models.source import fingerprint
 from services.measures.clean import Clean
 from services.measures.great import Great
-from services.numerics.scores import great_scores
+from services.numerics.great import great_scores
 from services.numerics.temperature import TemperatureNodes
 from services.records import ModelSpec, SampleSpec, ShardTask
 from services.running.workers import Worker

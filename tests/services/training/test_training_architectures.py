@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from services.errors import ConfigError
-from services.training.architectures.registry import ARCHITECTURES, build
+from services.training.architectures.build import ARCHITECTURES, build
 from services.training.methods import method_from
 from services.training.step import Batch
 

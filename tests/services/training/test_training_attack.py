@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from services.training.losses.attack import by_cross_entropy, by_divergence, craft
-from services.training.losses.noise import draws, perturbed
+from services.training.losses.perturbations import draws, perturbed
 from services.training.step import Budget
 
 

@@ -22,7 +22,7 @@ from services.training.epochs import checkpoints
 from services.training.epochs.evaluation import evaluate
 from services.training.epochs.loop import TrainReport, train
 from services.training.methods import METHODS, method_from
-from services.training.methods.base import Method
+from services.training.methods.method import Method
 from services.training.recipe import Recipe
 from services.training.step import Batch, Budget, StepResult
 

@@ -16,7 +16,7 @@ from services.errors import ConfigError
 from services.training.counts import ClassCounts, EpochRecord
 from services.training.losses.boundary import boundary_pair
 from services.training.methods import METHODS, method_from
-from services.training.methods.base import Method
+from services.training.methods.method import Method
 from services.training.step import Batch, Budget
 
 N, K, D = 12, 4, 9

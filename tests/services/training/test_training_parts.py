@@ -12,11 +12,11 @@ from torch import nn
 from services.training.averaging import Ema, FairEma, averaged
 from services.training.counts import ClassCounts, EpochRecord
 from services.training.data.batches import Epoch, Images, cropped
-from services.training.data.splits import holdout
+from services.training.data.held_out import holdout
+from services.training.epochs.best_epoch import best_epoch, is_out_of_patience
 from services.training.epochs.evaluation import correct, evaluate, held_losses
-from services.training.epochs.selection import best_epoch, is_out_of_patience
 from services.training.epochs.sgd import Sgd
-from services.training.methods.base import Method
+from services.training.methods.method import Method
 from services.training.step import Batch, Budget
 
 CPU = torch.device("cpu")

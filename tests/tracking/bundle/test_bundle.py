@@ -10,7 +10,7 @@ import pytest
 
 from services.errors import StorageError
 from services.records import AUDIT_VERSION, AuditResult
-from tracking.bundle import bundle, tables
+from tracking.bundle import bundle, group_table
 
 
 def test_read_gives_back_what_was_written(gf_audit: AuditResult, tmp_path: Path) -> None:
@@ -39,14 +39,14 @@ def test_tables_hold_one_row_a_series_and_group(gf_audit: AuditResult, tmp_path:
 
 
 def test_not_a_number_becomes_null() -> None:
-    assert [tables.finite(value) for value in (float("nan"), float("inf"), None, 0.0)] == [None, None, None, 0.0]
+    assert [group_table.finite(value) for value in (float("nan"), float("inf"), None, 0.0)] == [None, None, None, 0.0]
 
 
 def test_bundle_json_comes_last(small_audit: AuditResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(model: object, file: object) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setattr(tables, "fill_parquet", broken)
+    monkeypatch.setattr(group_table, "fill_parquet", broken)
     with pytest.raises(StorageError, match="disk full"):
         bundle.write_bundle(small_audit, str(tmp_path))
     assert not (tmp_path / "bundle.json").exists()

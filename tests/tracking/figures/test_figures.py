@@ -16,7 +16,7 @@ from PIL import Image
 from services.records import AuditResult, CalibrationResult, Estimate, SeriesResult, ThreatModel
 from services.storage import files
 from tests.typed import series_of
-from tracking.figures import views
+from tracking.figures import from_records
 from tracking.figures.charts import Chart, Dots, Heatmap, Lines
 from tracking.figures.interactive import to_plotly
 from tracking.figures.palette import style
@@ -25,7 +25,7 @@ from tracking.figures.save import fleet_charts, model_charts, write_figures
 
 
 def all_charts(audit: AuditResult) -> dict[str, Chart]:
-    calibration, trends = views.calibration(audit.calibration), views.trends([audit], audit, "great")
+    calibration, trends = from_records.calibration(audit.calibration), from_records.trends([audit], audit, "great")
     assert calibration is not None and trends is not None
     own = model_charts(audit.models[0])
     return {**fleet_charts(audit, "great"), **own, "calibration": calibration, "trends": trends}
@@ -70,7 +70,7 @@ def test_a_thousand_classes_stay_readable(make_audit: Callable[..., AuditResult]
 
 
 def test_hostile_names_are_drawn_and_escaped(hostile_audit: AuditResult) -> None:
-    for chart in (views.heatmap(hostile_audit, "great"), views.profile(hostile_audit.models[0], "class")):
+    for chart in (from_records.heatmap(hostile_audit, "great"), from_records.profile(hostile_audit.models[0], "class")):
         assert chart is not None
         assert png_bytes(chart).startswith(b"\x89PNG")
         text = json.dumps(to_plotly(chart))
@@ -78,7 +78,7 @@ def test_hostile_names_are_drawn_and_escaped(hostile_audit: AuditResult) -> None
 
 
 def test_the_heatmap_holds_the_scores_strongest_model_first(gf_audit: AuditResult) -> None:
-    chart = views.heatmap(gf_audit, "great")
+    chart = from_records.heatmap(gf_audit, "great")
     assert chart is not None
     by_name = {model.spec.name: model.series[0] for model in gf_audit.models}
     aggregates = [by_name[name].aggregate.value or 0 for name in chart.rows]
@@ -88,7 +88,7 @@ def test_the_heatmap_holds_the_scores_strongest_model_first(gf_audit: AuditResul
 
 
 def test_vulnerability_counts_the_worst_classes(gf_audit: AuditResult) -> None:
-    chart = views.vulnerability(gf_audit, "great")
+    chart = from_records.vulnerability(gf_audit, "great")
     assert isinstance(chart, Dots)
     times = dict(zip(chart.categories, chart.panels[0].marks[0].values, strict=True))
     assert times["cat"] == 13 and times["dog"] == 4 and sum(value or 0 for value in times.values()) == 17
@@ -115,7 +115,7 @@ def test_undefined_scores_stay_gaps(small_audit: AuditResult) -> None:
 
 
 def test_reranking_by_hand(small_audit: AuditResult) -> None:
-    chart = views.reranking(small_audit, "great")
+    chart = from_records.reranking(small_audit, "great")
     assert isinstance(chart, Lines)
     scores = {model.spec.name: model.series[0] for model in small_audit.models}
     for line in chart.lines:
@@ -131,7 +131,7 @@ def test_models_of_different_threat_models_are_marked_in_the_reranking(small_aud
     def drawn(*threats: ThreatModel | None) -> Lines:
         inputs = zip(small_audit.models, [*threats, None, None, None], strict=False)
         models = tuple(replace(each, spec=replace(each.spec, threat_model=threat)) for each, threat in inputs)
-        chart = views.reranking(replace(small_audit, models=models), "great")
+        chart = from_records.reranking(replace(small_audit, models=models), "great")
         assert isinstance(chart, Lines)
         return chart
 
@@ -171,17 +171,17 @@ def test_headings_of_groups_say_the_attribute_once(small_audit: AuditResult) -> 
         replace(model, series=tuple(replace(each, grouping="brightness") for each in model.series))
         for model in small_audit.models
     ]
-    chart = views.heatmap(replace(small_audit, models=tuple(models)), "great/by-brightness")
-    own = views.profile(models[0], "brightness")
+    chart = from_records.heatmap(replace(small_audit, models=tuple(models)), "great/by-brightness")
+    own = from_records.profile(models[0], "brightness")
     assert chart is not None and chart.title.endswith(", by group of brightness")
     assert own is not None and own.title.endswith(", by group of brightness")
 
 
 def test_calibration_marks_plateau_and_edge(gf_audit: AuditResult) -> None:
-    chart = views.calibration(gf_audit.calibration)
+    chart = from_records.calibration(gf_audit.calibration)
     assert chart is not None and chart.vertical == (2.7, "T = 2.7 (at the grid's edge)")
     assert chart.band == (2.7, 3.0, "plateau: equally good") and chart.log
-    assert views.calibration(CalibrationResult("fixed", 1.0)) is None
+    assert from_records.calibration(CalibrationResult("fixed", 1.0)) is None
 
 
 def test_the_bracket_takes_what_is_there(small_audit: AuditResult) -> None:
@@ -191,10 +191,10 @@ def test_the_bracket_takes_what_is_there(small_audit: AuditResult) -> None:
     def also(key: str, unit: str = "L2 distance") -> SeriesResult:
         return replace(great, series=series_of(key, key, 2.0, unit=unit))
 
-    assert views.bracket(model) is None
-    assert views.bracket(replace(model, series=(great, also("minimal/linf", "Linf distance")))) is None
+    assert from_records.bracket(model) is None
+    assert from_records.bracket(replace(model, series=(great, also("minimal/linf", "Linf distance")))) is None
     measured = (also("great-softmax"), great, also("minimal/l2"), also("radius/sigma-0.25"))
-    chart = views.bracket(replace(model, series=measured))
+    chart = from_records.bracket(replace(model, series=measured))
     assert chart is not None
     radius, claim, broken = chart.panels[0].marks
     assert ("proved" in radius.name, "claimed" in claim.name, "broken" in broken.name) == (True, True, True)

@@ -18,9 +18,9 @@ from rich.console import Console
 
 from services.numerics.composite import composite
 from services.records.estimates import Estimate
-from tracking.leaderboard.catalogue import Catalogue
+from tracking.leaderboard.known_numbers import Catalogue
 from tracking.leaderboard.numbers import decimals, natural
-from tracking.leaderboard.records import (
+from tracking.leaderboard.rows import (
     Board,
     Entry,
     Standing,

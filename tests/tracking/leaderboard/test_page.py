@@ -16,7 +16,7 @@ import pytest
 from services.numerics.composite import composite, pareto_front, places, with_leader
 from services.records.estimates import Estimate
 from tracking.leaderboard.page import render
-from tracking.leaderboard.records import NOT_MEASURED, SCALE, Board, Entry
+from tracking.leaderboard.rows import NOT_MEASURED, SCALE, Board, Entry
 from tracking.leaderboard.spelled import number
 
 Make = Callable[..., Board]

@@ -13,9 +13,9 @@ import pytest
 from services.errors import TrackingError
 from services.records import AuditResult
 from services.records.estimates import Estimate
-from tracking.leaderboard.catalogue import of_keys
+from tracking.leaderboard.audited_runs import read_models, read_values
+from tracking.leaderboard.known_numbers import of_keys
 from tracking.leaderboard.model import explained, numbers_of
-from tracking.leaderboard.runs import read_models, read_values
 
 pytestmark = pytest.mark.filterwarnings("default::DeprecationWarning", "default::FutureWarning")
 SERIES = {"clean": 0.9, "pgd20/linf-0.03137": 0.4}

@@ -11,7 +11,7 @@ from types import FrameType
 from services.errors import Interrupted, Problem
 from tracking.bundle import bundle
 from tracking.mlflow import artifacts
-from tracking.mlflow.store import log_audit
+from tracking.mlflow.audits import log_audit
 
 
 def stop(number: int, frame: FrameType | None) -> None:

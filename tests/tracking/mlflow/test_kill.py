@@ -14,7 +14,7 @@ import pytest
 
 from services.records import AuditResult
 from tracking.bundle import bundle
-from tracking.mlflow.client import connect
+from tracking.mlflow.connection import connect
 from tracking.mlflow.runs import close_stale_runs
 
 pytestmark = pytest.mark.filterwarnings("default::DeprecationWarning", "default::FutureWarning")
@@ -70,7 +70,7 @@ def test_a_killed_driver_is_closed_later_and_a_terminated_one_closes_itself(
 
 def test_a_driver_killed_while_it_makes_the_store_does_not_break_it(tmp_path: Path) -> None:
     uri = f"sqlite:///{tmp_path}/mlflow.db"
-    program = f"from tracking.mlflow.client import connect; connect({uri!r})"
+    program = f"from tracking.mlflow.connection import connect; connect({uri!r})"
     process = subprocess.Popen([sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": str(ROOT)})
     end = time.monotonic() + 120
     while not any(path.stat().st_size for path in tmp_path.glob("*mlflow.db*")) and time.monotonic() < end:

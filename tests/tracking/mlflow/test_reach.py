@@ -22,10 +22,10 @@ from services.records import AuditResult
 from tests.ports import free_port
 from tests.tracking.conftest import log
 from tracking.bundle import bundle, marker
-from tracking.mlflow import client
+from tracking.mlflow import connection
+from tracking.mlflow.audits import LoggedRuns
 from tracking.mlflow.process import this_driver
 from tracking.mlflow.runs import close_stale_runs
-from tracking.mlflow.store import LoggedRuns
 
 pytestmark = pytest.mark.filterwarnings("default::DeprecationWarning", "default::FutureWarning")
 
@@ -49,7 +49,7 @@ def test_an_unreachable_server_costs_seconds_and_no_data(
     stop = threading.Event()
     uri = f"http://user:secret@127.0.0.1:{free_port()}"
     if kind == "hangs":
-        monkeypatch.setattr(client, "PROBE_SECONDS", 1)
+        monkeypatch.setattr(connection, "PROBE_SECONDS", 1)
         uri = f"http://user:secret@127.0.0.1:{silent_server(stop)}"
     if kind == "no database":
         pytest.importorskip("psycopg")
@@ -70,8 +70,8 @@ FIRST = """
 import sys
 from tracking.mlflow import artifacts
 from tracking.bundle import bundle
-from tracking.mlflow.client import search
-from tracking.mlflow.store import log_audit
+from tracking.mlflow.connection import search
+from tracking.mlflow.audits import log_audit
 artifacts.child_files = artifacts.parent_files = lambda *arguments: None
 result = bundle.read_bundle(sys.argv[1])
 log_audit(result, sys.argv[1], tracking_uri=sys.argv[2], experiment="first", registry_models=False)
@@ -113,7 +113,7 @@ def test_a_store_that_cannot_be_written_is_named(audit: AuditResult, tmp_path: P
 
 @pytest.mark.usefixtures("no_artifacts")
 def test_only_runs_whose_driver_is_gone_are_closed(client: Any, store: str) -> None:
-    experiment = client.create_experiment("stale")
+    experiment = connection.create_experiment("stale")
     mine = json.loads(this_driver().to_tag())
     drivers = {
         "alive": mine,
@@ -123,16 +123,16 @@ def test_only_runs_whose_driver_is_gone_are_closed(client: Any, store: str) -> N
         "other host": {**mine, "host": "elsewhere"},
     }
     ids = {
-        name: client.create_run(experiment, tags={"classwise.driver": json.dumps(driver)}).info.run_id
+        name: connection.create_run(experiment, tags={"classwise.driver": json.dumps(driver)}).info.run_id
         for name, driver in drivers.items()
     }
-    ids["not ours"] = client.create_run(experiment).info.run_id
-    ids["old elsewhere"] = client.create_run(
+    ids["not ours"] = connection.create_run(experiment).info.run_id
+    ids["old elsewhere"] = connection.create_run(
         experiment, start_time=1, tags={"classwise.driver": json.dumps(drivers["other host"])}
     ).info.run_id
     closed = close_stale_runs(store, "stale")
     expected = {"no such pid", "reused pid", "before the reboot", "old elsewhere"}
     assert {name for name, run_id in ids.items() if run_id in closed} == expected
-    states = {name: client.get_run(run_id).info.status for name, run_id in ids.items()}
+    states = {name: connection.get_run(run_id).info.status for name, run_id in ids.items()}
     assert {name for name, status in states.items() if status == "KILLED"} == expected
     assert close_stale_runs(store, "no such experiment") == []

@@ -12,8 +12,8 @@ from torture.servers import Mlflow, Postgres, answers, postgres_binaries
 
 from services.records import AuditResult, Estimate
 from tracking.bundle import bundle
-from tracking.leaderboard.runs import read_models
-from tracking.mlflow.store import log_audit, sync
+from tracking.leaderboard.audited_runs import read_models
+from tracking.mlflow.audits import log_audit, sync
 
 pytestmark = pytest.mark.filterwarnings("default::DeprecationWarning", "default::FutureWarning")
 

@@ -15,10 +15,10 @@ from services.errors import Interrupted, TrackingError
 from services.records import AuditResult
 from tests.tracking.conftest import log
 from tracking.bundle import bundle, marker
-from tracking.mlflow import artifacts, store
-from tracking.mlflow.client import search
+from tracking.mlflow import artifacts, audits
+from tracking.mlflow.audits import LoggedRuns, sync
+from tracking.mlflow.connection import search
 from tracking.mlflow.layout import parent_content
-from tracking.mlflow.store import LoggedRuns, sync
 
 pytestmark = pytest.mark.filterwarnings("default::DeprecationWarning", "default::FutureWarning")
 
@@ -99,7 +99,7 @@ def test_tables_read_back(
 
 def test_artifacts_of_a_sqlite_store_lie_beside_it(logged: LoggedRuns, client: Any, store: str) -> None:
     uri = client.get_run(logged.parent_run_id).info.artifact_uri
-    assert uri.startswith(Path(store.removeprefix("sqlite:///")).parent.as_uri() + "/mlartifacts/")
+    assert uri.startswith(Path(audits.removeprefix("sqlite:///")).parent.as_uri() + "/mlartifacts/")
     assert not Path("mlruns").exists() and logged.url == ""
 
 
@@ -252,7 +252,7 @@ def test_sync_uploads_what_is_missing(audit: AuditResult, client: Any, store: st
 
 
 def test_few_files_import_mlflow() -> None:
-    package = Path(store.__file__).parents[1]
+    package = Path(audits.__file__).parents[1]
     importing = {
         str(path.relative_to(package).with_suffix(""))
         for path in package.rglob("*.py")

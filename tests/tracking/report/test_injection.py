@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from services.records import AuditResult
-from tracking.leaderboard.catalogue import Catalogue
+from tracking.leaderboard.known_numbers import Catalogue
 from tracking.leaderboard.page import render
-from tracking.leaderboard.records import Board
+from tracking.leaderboard.rows import Board
 from tracking.report.report import write_report
 
 pytestmark = pytest.mark.filterwarnings("default::DeprecationWarning", "default::FutureWarning")

@@ -53,7 +53,7 @@ def chosen(options: Mapping[str, Any]) -> dict[str, str]:
 
 def with_weights(network: nn.Module, weights: str, request: Request, choice: Mapping[str, str]) -> dict[str, Any]:
     """Load a weights file into a network; returns facts."""
-    from services.loading.models.checkpoints import load_weights
+    from services.loading.models.weights import load_weights
 
     where = f"{request.spec.name} ({weights})"
     path = local_path(weights)

@@ -7,20 +7,20 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
-from jobs.audit.judging.adequacy import attack_notes, attack_results, observed_attacks
+from jobs.audit.judging.observations import attack_notes, attack_results, observed_attacks
 from jobs.audit.plan import Context, ModelPlan, plan_model
 from jobs.audit.probes import ProbeSeen
 from services.measures.autoattack import AutoAttackSurvival
-from services.measures.base import Measure
 from services.measures.cw import Cw
 from services.measures.great import Great
+from services.measures.measure import Measure
 from services.measures.minimal import Minimal
 from services.measures.pgd import Pgd
 from services.measures.probabilistic import Pr, ProbAcc
 from services.measures.radius import Radius
 from services.measures.rare import Rare
 from services.measures.square import Square
-from services.numerics.adequacy import Sign, SignCount
+from services.numerics.evidence.adequacy import Sign, SignCount
 from services.records import ModelSpec, SampleSpec
 from tracking.bundle.scores import Scores
 

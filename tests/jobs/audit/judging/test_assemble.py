@@ -9,7 +9,7 @@ from jobs.audit.judging.assemble import Grouping, series_result
 from jobs.fleetfile.reading import validate_fleet
 from jobs.fleetfile.tree import FleetConfig
 from services.errors import MeasureError
-from services.numerics.intervals.metrics import weakest_interval
+from services.numerics.intervals.disparity import weakest_interval
 from tests.typed import series_of
 
 PR = series_of("pr/x", "PR", 1.0, conditional=True)

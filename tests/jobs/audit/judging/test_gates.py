@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobs.audit.judging.gates import judge, worst
-from jobs.fleetfile.tree import GateConfig, gate_text
+from jobs.fleetfile.gates import GateConfig, gate_text
 from services.records import Estimate, Outcome
 
 

@@ -10,16 +10,16 @@ import pytest
 
 from jobs.audit.audit import run_audit
 from jobs.audit.judging.assemble import Grouping
+from jobs.audit.judging.claims import known_distances, refuted_results
 from jobs.audit.judging.fleet_checks import fleet_checks, fleet_notes
-from jobs.audit.judging.refutation import known_distances, refuted_results
 from jobs.audit.plan import Context, ModelPlan, plan_model
 from jobs.fleetfile.reading import validate_fleet
 from jobs.terminal.progress import Quiet
 from services.errors import ConfigError
 from services.measures.autoattack import AutoAttackSurvival
-from services.measures.base import Measure
 from services.measures.clean import Clean
 from services.measures.great import Great
+from services.measures.measure import Measure
 from services.measures.minimal import Minimal
 from services.measures.pgd import Pgd
 from services.measures.square import Square

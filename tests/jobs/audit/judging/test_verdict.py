@@ -10,24 +10,25 @@ import pytest
 from PIL import Image
 
 from jobs.audit.audit import run_audit
-from jobs.audit.judging.adequacy import observed_attacks
 from jobs.audit.judging.assemble import Grouping, series_results
-from jobs.audit.judging.refutation import refuted_results
+from jobs.audit.judging.claims import refuted_results
+from jobs.audit.judging.observations import observed_attacks
 from jobs.audit.judging.verdict import Case, gate_result
 from jobs.audit.plan import Context, plan_model
 from jobs.audit.probes import ProbeSeen
+from jobs.fleetfile.gates import GateConfig
 from jobs.fleetfile.reading import validate_fleet
-from jobs.fleetfile.tree import FleetConfig, GateConfig
+from jobs.fleetfile.tree import FleetConfig
 from jobs.terminal.progress import Quiet
 from services.loading.samples.source import open_samples
-from services.measures.base import Measure
 from services.measures.clean import Clean
 from services.measures.great import Great
+from services.measures.measure import Measure
 from services.measures.minimal import Minimal
 from services.measures.pgd import Pgd
 from services.measures.radius import Radius
 from services.measures.square import Square
-from services.numerics.adequacy import Sign, SignCount
+from services.numerics.evidence.adequacy import Sign, SignCount
 from services.records import GateResult, ModelSpec, Outcome, SampleSpec
 from tracking.bundle.scores import Scores
 

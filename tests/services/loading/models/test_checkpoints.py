@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from services.errors import SourceError
-from services.loading.models.checkpoints import load_weights
+from services.loading.models.weights import load_weights
 
 SOURCE = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
 STATE = SOURCE.state_dict()

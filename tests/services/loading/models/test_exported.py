@@ -20,7 +20,7 @@ from services.loading.models.exported import code_in, members
 from services.loading.models.operators import OPERATORS, WORDS, is_tensor_operator, takes_tensors
 from services.loading.models.source import load_model
 from services.records import ModelSpec
-from services.training.architectures.registry import build
+from services.training.architectures.build import build
 
 Change = Callable[[dict[str, Any]], None]
 """Alters the graph, as JSON."""

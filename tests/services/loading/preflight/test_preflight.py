@@ -14,7 +14,7 @@ from torch import nn
 from benchmarks.orders import honest
 from services.loading.models.contract import ContractedNetwork
 from services.loading.models.source import load_model
-from services.loading.preflight import checks
+from services.loading.preflight import judgement
 from services.loading.preflight.look import preflight
 from services.loading.protocols import LoadedModel
 from services.loading.samples.source import SelectedSamples, open_samples
@@ -270,7 +270,7 @@ def test_the_declared_accuracy_is_tested_both_ways() -> None:
 @pytest.mark.parametrize(("correct", "fits"), [(256, False), (240, True), (236, True), (205, False)])
 def test_declared_accuracy_against_an_exact_test(correct: int, fits: bool) -> None:
     spec = ModelSpec("m", "x:y", clean_accuracy=0.92)
-    assert (checks.declared_problems(spec, correct, 256) == []) == fits
+    assert (judgement.declared_problems(spec, correct, 256) == []) == fits
 
 
 @pytest.mark.parametrize(

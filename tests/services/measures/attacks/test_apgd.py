@@ -15,7 +15,7 @@ from torch import nn
 from benchmarks import zoo
 from services.errors import MeasureError
 from services.measures.apgd import Apgd
-from services.measures.attacks.apgd import Aim, Climb, checkpoints, climb
+from services.measures.attacks.autopgd import Aim, Climb, checkpoints, climb
 from services.measures.attacks.balls import ball_around
 from services.measures.attacks.tally import Tally
 from services.measures.autoattack import AutoAttackSurvival
@@ -166,7 +166,7 @@ def test_looking_seldom_changes_no_column(plane: Any, monkeypatch: pytest.Monkey
     measure = Apgd(epsilons=tuple(np.quantile(true, [0.3, 0.7])), steps=9, norm=norm)
     results = []
     for look in (1, 4, 100):
-        monkeypatch.setattr("services.measures.attacks.apgd.LOOK", {"cpu": look})
+        monkeypatch.setattr("services.measures.attacks.autopgd.LOOK", {"cpu": look})
         results.append(measure.from_model(network, images, labels, ids, seed=0))
     assert 0 < results[0][key(measure, 1)].sum() < len(images)
     for other in results[1:]:

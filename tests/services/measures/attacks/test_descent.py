@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from services.measures.attacks.logits import SMALLEST
-from services.measures.attacks.pgd import Descent, attack_curve
+from services.measures.attacks.descent import Descent, attack_curve
+from services.measures.attacks.margins import SMALLEST
 from services.measures.cw import Cw
 from services.measures.pgd import Pgd
 
@@ -117,7 +117,7 @@ def test_looking_seldom_changes_no_column(plane: Any, monkeypatch: pytest.Monkey
     radii = tuple(float(np.quantile(network.distances(images, labels, order), share)) for share in (0.3, 0.7))
     measure, result = Pgd(epsilons=radii, steps=9, norm=norm, restarts=2), []
     for look in (1, 4, 100):
-        monkeypatch.setattr("services.measures.attacks.pgd.LOOK", {"cpu": look})
+        monkeypatch.setattr("services.measures.attacks.descent.LOOK", {"cpu": look})
         result.append(measure.from_model(network, images, labels, ids, seed=0))
     assert 0 < result[0][measure.series()[1].key].sum() < len(images)
     for other in result[1:]:

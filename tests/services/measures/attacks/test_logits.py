@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from services.measures.attacks.logits import SMALLEST, ascent, gradient, margins, passes
+from services.measures.attacks.margins import SMALLEST, ascent, gradient, margins, passes
 
 
 def test_margins_equal_the_naive_loop() -> None:

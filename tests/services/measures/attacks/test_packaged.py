@@ -14,7 +14,7 @@ from pyautoattack import AutoAttack
 
 from benchmarks import zoo
 from services.errors import MeasureError
-from services.measures.attacks.autoattack import CODES, plan_for
+from services.measures.attacks.packaged import CODES, plan_for
 from services.measures.autoattack import AutoAttackSurvival
 
 STANDARD = ("apgd-ce", "apgd-t", "fab-t", "square")

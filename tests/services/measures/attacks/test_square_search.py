@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from services.measures.attacks.square import HALVINGS, side
+from services.measures.attacks.square_search import HALVINGS, side
 from services.measures.pgd import Pgd
 from services.measures.square import Square
-from services.numerics.adequacy import Sign, signs
-from services.numerics.signs import paired_count, rate_count
+from services.numerics.evidence.adequacy import Sign, signs
+from services.numerics.evidence.signs import paired_count, rate_count
 
 
 def test_schedule_is_the_papers() -> None:

@@ -13,9 +13,9 @@ from statsmodels.stats.proportion import proportion_confint
 
 from benchmarks.coverage.joined import one_sided
 from services.errors import MeasureError
+from services.numerics.great import GREAT_BOUND
 from services.numerics.intervals import betting
 from services.numerics.intervals.means import Method, hoeffding_half_width, simultaneous
-from services.numerics.scores import GREAT_BOUND
 
 METHODS: list[Method] = ["hoeffding", "empirical-bernstein", "betting"]
 

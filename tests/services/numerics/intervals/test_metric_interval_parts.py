@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.coverage.joined import MetricIntervals, metric_intervals
 from services.numerics.disparity import disparity, nrgc
-from services.numerics.intervals import metrics as mi
+from services.numerics.intervals import disparity as mi
 from services.numerics.intervals.means import Intervals, Sample, clopper_pearson, hoeffding_half_width, limits
 from services.records import Estimate
 

@@ -15,10 +15,10 @@ from scipy.stats import binom
 from benchmarks.coverage.joined import metric_intervals
 from services.errors import MeasureError
 from services.numerics.disparity import disparity, nrgc
-from services.numerics.intervals import metrics as mi
+from services.numerics.great import GREAT_BOUND
+from services.numerics.intervals import disparity as mi
 from services.numerics.intervals.means import Intervals, hoeffding_half_width, simultaneous
 from services.numerics.profile import Profile
-from services.numerics.scores import GREAT_BOUND
 
 BOXES = st.lists(st.tuples(st.floats(0, 1), st.floats(0, 0.5)), min_size=2, max_size=6).map(
     lambda rows: (np.array([r[0] for r in rows]), np.array([r[0] + r[1] for r in rows]))

@@ -16,7 +16,7 @@ from services.training.epochs.loop import train
 from services.training.mapper_recipe import MapperRecipe
 from services.training.mappers import conditional_gan, generated, vae
 from services.training.mappers.adam import Adam
-from services.training.mappers.loop import train_mapper
+from services.training.mappers.train import train_mapper
 from services.training.methods.erm import Erm
 
 SHORT = MapperRecipe(epochs=2, batch=64, lr=2e-3)

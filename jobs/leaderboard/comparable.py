@@ -12,7 +12,7 @@ from services.errors import ClasswiseError
 from services.measures.catalogue import MEASURES
 from services.records import Evidence
 from tracking.leaderboard.numbers import Number
-from tracking.leaderboard.records import AuditedModel
+from tracking.leaderboard.rows import AuditedModel
 
 _RADII = frozenset({"radii", "epsilons", "at"})
 """Parameters that add series and say little of those that two audits share."""

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from services.measures.attacks.logits import Network
+from services.measures.attacks.margins import Network
 from services.measures.attacks.tally import Tally
 
 CODES = {"apgd-ce": 1, "apgd-t": 2, "fab-t": 3, "square": 4, "apgd-dlr": 5}

@@ -15,10 +15,10 @@ import numpy as np
 
 from jobs.audit.judging.assemble import Grouping
 from jobs.audit.plan import ModelPlan
-from services.measures.base import Measure
-from services.numerics.checks import Bools, Floats
+from services.measures.measure import Measure
+from services.numerics.arguments import Bools, Floats
+from services.numerics.evidence.refutation import Refutation, refute
 from services.numerics.intervals.means import clopper_pearson
-from services.numerics.refutation import Refutation, refute
 from services.records import L2_DISTANCE, Estimate, Evidence, GroupScore, RefutedResult, Series
 from tracking.bundle.scores import Scores, beside
 

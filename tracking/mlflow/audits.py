@@ -19,7 +19,7 @@ from tracking.bundle import bundle, marker
 from tracking.bundle.comparison import read_comparison
 from tracking.bundle.summary import leaderboard
 from tracking.mlflow import artifacts
-from tracking.mlflow.client import connect
+from tracking.mlflow.connection import connect
 from tracking.mlflow.layout import RunContent, child_content, parent_content, table_rows
 from tracking.mlflow.reach import CALL_SECONDS, bounded_calls, run_url, translated
 from tracking.mlflow.runs import RunWriter, experiment_of

@@ -18,8 +18,8 @@ import torch
 from numpy.typing import NDArray
 
 from services.measures.attacks.balls import Ball, Norm, ball_around, unit
-from services.measures.attacks.logits import Network, gradient, margins, passes
-from services.measures.attacks.pgd import LOOK
+from services.measures.attacks.descent import LOOK
+from services.measures.attacks.margins import Network, gradient, margins, passes
 from services.measures.attacks.survival import Survival, survive
 from services.measures.attacks.tally import Tally
 

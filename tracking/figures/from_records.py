@@ -21,8 +21,8 @@ from services.records import (
     ModelResult,
     SeriesResult,
 )
+from tracking.bundle.group_table import finite
 from tracking.bundle.summary import find, in_reading_order
-from tracking.bundle.tables import finite
 from tracking.figures.charts import Cloud, Dots, Heatmap, Line, Lines, Marks, Panel, Radar, Scatter
 
 MOST = 40

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from services.records import SCHEMA_VERSION
 from services.records.estimates import Estimate
-from tracking.leaderboard.catalogue import Catalogue
+from tracking.leaderboard.known_numbers import Catalogue
 from tracking.leaderboard.numbers import Number
 from tracking.names import metric_key
 

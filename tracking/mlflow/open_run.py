@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 from services.records import AuditResult
 from tracking.mlflow import artifacts
-from tracking.mlflow.client import connect
+from tracking.mlflow.connection import connect
 from tracking.mlflow.layout import RunContent, child_content, table_rows
 from tracking.mlflow.reach import CALL_SECONDS, bounded_calls, translated
 from tracking.mlflow.runs import RunWriter

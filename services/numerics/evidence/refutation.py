@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from services.numerics.checks import Floats, as_indices, check_level, fault
+from services.numerics.arguments import Floats, as_indices, check_level, fault
 from services.numerics.intervals.means import clopper_pearson
 from services.records import Estimate
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from jobs.dashboard.records import ClassDifference, Difference, ModelDifference
+from jobs.dashboard.answers import ClassDifference, Difference, ModelDifference
 from jobs.dashboard.views import metrics_of
 from services.records import Estimate
 from tracking.bundle.classes import GroupRow
+from tracking.bundle.group_table import finite
 from tracking.bundle.overview import ModelOverview, Overview, SeriesOverview
-from tracking.bundle.tables import finite
 
 NO_TEST = (
     "Whether two intervals overlap is not a test. Intervals that do not overlap speak for a difference, though among "

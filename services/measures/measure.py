@@ -17,12 +17,10 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 from services.errors import MeasureError, Problem
-from services.records import Column, Series, digest_of
+from services.records import Ascent, Column, Series, digest_of
 
 if TYPE_CHECKING:
     import torch
-
-    from services.measures.guard import LossName
 
     Network = Callable[[torch.Tensor], torch.Tensor]
     """Maps float32 NCHW images in [0, 1] to logits (N, K); differentiable where the source allows it."""
@@ -80,7 +78,7 @@ class Measure(BaseModel):
         raise MeasureError(Problem(self.name, "a measure that lists its series", type(self).__name__))
 
     @property
-    def ascents(self) -> tuple[LossName, ...]:
+    def ascents(self) -> tuple[Ascent, ...]:
         """Of an attack, the losses whose gradients it follows; none for one that follows none."""
         return ()
 

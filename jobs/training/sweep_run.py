@@ -13,7 +13,7 @@ from jobs.audit import versions
 from jobs.terminal import stop
 from jobs.training.mlflow_trials import TrialLog, trial_log
 from jobs.training.planned import PlannedTrial
-from jobs.training.report import TrainReporter
+from jobs.training.progress import TrainReporter
 from jobs.training.sweep_plan import TrainPlan, plan_training
 from jobs.training.sweep_tree import SweepConfig
 from jobs.training.sweepfile import Sweep

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from jobs.audit.plan import ModelPlan
 from jobs.audit.probes import ProbeSeen, attacked
-from services.measures.base import Measure
-from services.numerics.adequacy import DELTA, AttackObservations, Sign, SignCount, adequacy, adjusted
-from services.numerics.signs import paired_count, rate_count
+from services.measures.measure import Measure
+from services.numerics.evidence.adequacy import DELTA, AttackObservations, Sign, SignCount, adequacy, adjusted
+from services.numerics.evidence.signs import paired_count, rate_count
 from services.records import AttackResult, Evidence, Series, SignResult, ThreatModel
 from tracking.bundle.scores import Scores, beside
 

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from services.measures.attacks.balls import LinfBall
-from services.measures.attacks.logits import Network, margins, passes
+from services.measures.attacks.margins import Network, margins, passes
 from services.measures.attacks.starts import generator
 from services.measures.attacks.tally import Tally
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from services.errors import Problem, TrackingError
 from tracking.bundle.marker import without_secret
 from tracking.leaderboard.model import FIELDS, Filters, audited_model, fits, parsed, value_of
-from tracking.leaderboard.records import UNDECLARED, AuditedModel
-from tracking.mlflow.client import connect, quoted, search
+from tracking.leaderboard.rows import UNDECLARED, AuditedModel
+from tracking.mlflow.connection import connect, quoted, search
 from tracking.mlflow.layout import MODELS_TAG
 from tracking.mlflow.reach import CALL_SECONDS, bounded_calls, sqlite_path, translated
 

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from services.measures.attacks.balls import Ball, Norm, ball_around
-from services.measures.attacks.logits import Loss, Network, ascent, gradient, margins, passes
+from services.measures.attacks.margins import Loss, Network, ascent, gradient, margins, passes
 from services.measures.attacks.survival import Survival, survive
 from services.measures.attacks.tally import Tally
 

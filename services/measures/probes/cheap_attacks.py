@@ -13,15 +13,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from services.measures.attacks.apgd import Aim
+from services.measures.attacks.autopgd import Aim
 from services.measures.attacks.balls import Ball, L2Ball, LinfBall, ball_around
-from services.measures.attacks.logits import Network, ascent, gradient, margins, passes
-from services.measures.attacks.square import SquareSearch
+from services.measures.attacks.margins import Network, ascent, gradient, margins, passes
+from services.measures.attacks.square_search import SquareSearch
 from services.measures.attacks.starts import start_noise
 from services.measures.attacks.tally import Tally
-from services.measures.base import Columns
-from services.measures.guard import Guard, LossName, ProbePlan
-from services.numerics.adequacy import Sign
+from services.measures.measure import Columns
+from services.measures.probes.budget import Guard, ProbePlan
+from services.numerics.evidence.adequacy import Sign
+from services.records import Ascent
 
 RESOLUTION = 2.0**-22
 """A change of the margin below this share of the largest logit is lost in float32."""
@@ -75,7 +76,7 @@ def probe(probed: Probed, plan: ProbePlan, stands: torch.Tensor, *, gradients: b
     return {**columns, "points": points.flatten(1).cpu().numpy()}
 
 
-def tried(losses: tuple[LossName, ...], plan: ProbePlan) -> list[tuple[LossName, int]]:
+def tried(losses: tuple[Ascent, ...], plan: ProbePlan) -> list[tuple[Ascent, int]]:
     """The other losses that are climbed, and in how many steps."""
     return [(loss, steps) for loss, steps in zip(losses, (plan.steps, plan.more), strict=False) if steps]
 
@@ -105,7 +106,7 @@ def weaker(probed: Probed, plan: ProbePlan) -> dict[str, torch.Tensor]:
     return found
 
 
-def others_of(probed: Probed) -> tuple[LossName, ...]:
+def others_of(probed: Probed) -> tuple[Ascent, ...]:
     """The losses that the attack does not climb and the number of classes defines."""
     with torch.no_grad():
         classes = passes(probed.network, probed.images[:1]).shape[1]
@@ -166,7 +167,7 @@ def noise(probed: Probed, draws: int) -> torch.Tensor:
 
 
 def climb(
-    probed: Probed, loss: LossName, steps: int, *, ball: Ball | None = None, epsilon: float = 0.0
+    probed: Probed, loss: Ascent, steps: int, *, ball: Ball | None = None, epsilon: float = 0.0
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """A few steps up a loss from the image itself: which samples fall (m,), and where they were led."""
     within, radius = ball or probed.ball, epsilon or probed.guard.epsilon
@@ -190,7 +191,7 @@ def climb(
     return fell, points
 
 
-def _weights(logits: torch.Tensor, labels: torch.Tensor, loss: LossName) -> torch.Tensor:
+def _weights(logits: torch.Tensor, labels: torch.Tensor, loss: Ascent) -> torch.Tensor:
     """The gradient of the loss by the logits, (m, K)."""
     if loss != "dlr":
         return ascent(logits, labels, loss)

@@ -10,9 +10,9 @@ from services import limits
 from services.errors import ConfigError, Problem
 from services.records import Series, ThreatModel
 from services.registry import did_you_mean
-from tracking.leaderboard.catalogue import Catalogue
+from tracking.leaderboard.known_numbers import Catalogue
 from tracking.leaderboard.numbers import AGGREGATE, SECONDS, Number, Part, natural
-from tracking.leaderboard.records import Entry, Metric, merged
+from tracking.leaderboard.rows import Entry, Metric, merged
 from tracking.leaderboard.spelled import number as spelled
 from tracking.mlflow.layout import threat_of
 

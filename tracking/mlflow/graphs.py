@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from services.records.trials import TrialResult
-from tracking.mlflow.client import quoted
+from tracking.mlflow.connection import quoted
 from tracking.mlflow.runs import RunWriter
 
 if TYPE_CHECKING:

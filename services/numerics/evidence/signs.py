@@ -1,4 +1,4 @@
-"""From columns of samples to counts of signs, for `services.numerics.adequacy`.
+"""From columns of samples to counts of signs, for `services.numerics.evidence.adequacy`.
 
 A column of a probe says of each sample 1 where a sign was seen, 0 where not, and -1 where nobody looked.
 """
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from services.errors import MeasureError, Problem
-from services.numerics.adequacy import DELTA, RATES, Sign, SignCount, undecidable
+from services.numerics.evidence.adequacy import DELTA, RATES, Sign, SignCount, undecidable
 
 Columns = Mapping[str, NDArray[Any]]
 

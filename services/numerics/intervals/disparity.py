@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from services.numerics.checks import Floats, as_scores, check_bound, check_level, fault
+from services.numerics.arguments import Floats, as_scores, check_bound, check_level, fault
 from services.numerics.disparity import ALL_ZERO, NO_GROUP, nrgc, rank_weights
 from services.numerics.intervals.means import Intervals, Method, Sample, limits, method_for
 from services.records import Estimate

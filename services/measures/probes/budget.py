@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-LossName = Literal["ce", "margin", "dlr"]
+from services.records import Ascent
 
 SHARE = 0.07
 """Of the attack's cost. Small batches and passes without a gradient cost more than their units: a tenth in all."""
@@ -37,12 +37,12 @@ class Guard:
 
     norm: Literal["Linf", "L2"]
     epsilon: float
-    losses: tuple[LossName, ...]
+    losses: tuple[Ascent, ...]
 
     @property
-    def others(self) -> tuple[LossName, ...]:
+    def others(self) -> tuple[Ascent, ...]:
         """Losses that it does not climb; none for a black-box attack."""
-        names: tuple[LossName, ...] = ("margin", "dlr", "ce")
+        names: tuple[Ascent, ...] = ("margin", "dlr", "ce")
         return tuple(name for name in names if name not in self.losses)[:2] if self.losses else ()
 
 

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from services.numerics.checks import Bools, Floats, Ints, as_indices, check_temperature, fault
+from services.numerics.arguments import Bools, Floats, Ints, as_indices, check_temperature, fault
 
 Activation = Literal["sigmoid", "softmax"]
 Logits = NDArray[np.floating[Any]]
