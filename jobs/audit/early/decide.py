@@ -126,14 +126,14 @@ def _in_rounds(need: Need, going: Sequence[_Progress], fleet: Fleet, common: Fle
     series, gates = fleet.series(), {gate_text(gate): gate for gate in need.early}
 
     def failed(front: Front) -> list[str]:
-        results = (front.results or {}).items()
+        results = (front.seen.results if front.seen else {}).items()
         return [text for text, result in results if is_failed(gates[text], result, series[gates[text].measure])]
 
     fronts = {id(model): Front.of(model.item, need.measure, need.early, common) for model in going}
     run_rounds(list(fronts.values()), common, lambda front: bool(failed(front)) and not fleet.config.early.complete)
     for model in going:
         front = fronts[id(model)]
-        if front.results is not None and common.session.alive(model.item.spec.name):
+        if front.seen is not None and common.session.alive(model.item.spec.name):
             model.tables.append(front.table)
             model.taken[front.table.key] = plan.Taken(common.order.prefix(front.counts))
             model.failed += failed(front)

@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from jobs.audit import plan
+from jobs.audit.early.look import Look, look_at
 from jobs.audit.early.order import Bools, Ints, Order, counts_at, first_level, next_level
-from jobs.audit.judging.assemble import Grouping, extras_of, over_all_samples, series_result
-from jobs.audit.judging.verdict import Case, by_bounds
+from jobs.audit.judging.assemble import Grouping, extras_of, series_result
+from jobs.audit.judging.verdict import Case
 from jobs.audit.scores import read_scores
 from jobs.audit.session import Session
 from jobs.fleetfile.gates import GateConfig
@@ -22,13 +23,10 @@ from jobs.fleetfile.tree import FleetConfig
 from services.errors import StorageError
 from services.loading.protocols import Samples
 from services.measures.measure import Measure
-from services.metrics import METRICS
-from services.numerics.intervals.means import Sample, limits
-from services.records import GateResult, Outcome, SeriesResult, ShardTask
+from services.records import SeriesResult, ShardTask
 from services.storage.picks import known_rows
 from tracking.bundle.scores import Scores
 
-SETTLED = (Outcome.PASS, Outcome.FAIL)
 READS = 3
 """How often a table may be deleted under a round."""
 
@@ -51,9 +49,8 @@ class Front:
 
     Attributes:
         counts: (K,) samples taken of each class.
-        wanted, in_proportion: what the next round is to add, of `counts_at`.
         known: (N,) rows of the table that are there.
-        results: its gates after the last round, by text.
+        seen: after the last round; None before the first.
     """
 
     item: plan.ModelPlan
@@ -61,22 +58,20 @@ class Front:
     measure: Measure
     gates: tuple[GateConfig, ...]
     counts: Ints
-    wanted: Bools
     known: Bools
-    in_proportion: bool = True
-    results: dict[str, GateResult] | None = None
+    seen: Look | None = None
 
     @classmethod
     def of(cls, item: plan.ModelPlan, measure: Measure, gates: tuple[GateConfig, ...], fleet: Fleetwide) -> Front:
         table = next(table for table in item.tables if table.measure == measure)
-        none, size = np.zeros(fleet.order.sizes.size, dtype=np.int64), fleet.context.count
-        every = np.ones(none.size, dtype=bool)
-        return cls(item, table, measure, gates, none, every, known_rows(table.folder, size))
+        none = np.zeros(fleet.order.sizes.size, dtype=np.int64)
+        return cls(item, table, measure, gates, none, known_rows(table.folder, fleet.context.count))
 
     def advance(self, level: int, fleet: Fleetwide) -> bool:
         """Plan the next round; False where there is no further sample that a gate needs."""
-        sizes = fleet.order.sizes
-        counts = counts_at(level, self.counts, sizes, self.wanted, in_proportion=self.in_proportion)
+        every = Look({}, np.ones(self.counts.size, dtype=bool), in_proportion=True)
+        need, sizes = self.seen or every, fleet.order.sizes
+        counts = counts_at(level, self.counts, sizes, need.wanted, in_proportion=need.in_proportion)
         moved = bool((counts > self.counts).any())
         self.counts = counts
         return moved
@@ -88,7 +83,7 @@ class Front:
         return plan.pick_tasks(self.table, self.item.digest, missing, fleet.context)
 
     def look(self, fleet: Fleetwide) -> None:
-        """Judge the gates on what was taken, and see which classes these still need.
+        """Judge the gates on what was taken.
 
         Raises:
             StorageError: a shard is gone.
@@ -96,32 +91,7 @@ class Front:
         rows = fleet.order.prefix(self.counts)
         self.known[rows] = True
         case = case_of(self.item, self.table, rows, fleet)
-        self.results = {}
-        self.wanted, self.in_proportion = np.zeros(self.counts.size, dtype=bool), False
-        for gate in self.gates:
-            judged = by_bounds(gate, case, fleet.config)
-            self.results[judged.text] = judged
-            if judged.outcome not in SETTLED:
-                self.in_proportion |= METRICS[gate.metric].needs == "samples"
-                self.wanted |= self._open(gate, case, rows, fleet)
-
-    @property
-    def settled(self) -> bool:
-        """All gates are decided by their bounds."""
-        return self.results is not None and all(judged.outcome in SETTLED for judged in self.results.values())
-
-    def _open(self, gate: GateConfig, case: Case, rows: Ints, fleet: Fleetwide) -> Bools:
-        """(K,) the classes that an undecided gate needs: all but those that the worst class is known not to be."""
-        if METRICS[gate.metric].needs == "samples":
-            return np.zeros(self.counts.size, dtype=bool)
-        if gate.metric != "wcr":
-            return np.ones(self.counts.size, dtype=bool)
-        values = _over_all(gate, case, self.measure)[rows]
-        result = next(each for each in case.series if each.series.key == gate.measure)
-        threshold, bound = gate.at_least if gate.at_least is not None else gate.at_most, result.series.bound
-        sample = Sample.of(values, fleet.classes.codes[rows], self.counts.size, bound=bound, seed=None)
-        low, _ = limits(sample, fleet.config.intervals.delta, "anytime")
-        return low * bound < (threshold or 0.0)
+        self.seen = look_at(self.gates, case, rows, self.measure, fleet.config)
 
 
 def case_of(item: plan.ModelPlan, table: plan.Table, rows: Ints, fleet: Fleetwide) -> Case:
@@ -144,13 +114,6 @@ def _series(table: plan.Table, scores: Scores, rows: Ints, fleet: Fleetwide) -> 
     ]
 
 
-def _over_all(gate: GateConfig, case: Case, measure: Measure) -> np.ndarray:
-    series = next(each.series for each in case.series if each.series.key == gate.measure)
-    if not series.conditional:
-        return case.scores[gate.measure]
-    return over_all_samples(series, case.scores[gate.measure], extras_of(case.scores, measure))[1]
-
-
 def run_rounds(fronts: Sequence[Front], fleet: Fleetwide, enough: Callable[[Front], bool]) -> None:
     """Measure until every model is decided, has had enough, or has no more samples.
 
@@ -162,8 +125,12 @@ def run_rounds(fronts: Sequence[Front], fleet: Fleetwide, enough: Callable[[Fron
         open_fronts = [front for front in open_fronts if front.advance(level, fleet)]
         _measure(open_fronts, fleet)
         open_fronts = [front for front in open_fronts if fleet.session.alive(front.item.spec.name)]
-        open_fronts = [front for front in open_fronts if not (front.settled or enough(front))]
+        open_fronts = [front for front in open_fronts if not (_settled(front) or enough(front))]
         level = next_level(level)
+
+
+def _settled(front: Front) -> bool:
+    return front.seen is not None and front.seen.settled
 
 
 def _measure(fronts: Sequence[Front], fleet: Fleetwide) -> None:

@@ -29,8 +29,10 @@ from services.numerics.arguments import Bools, Floats
 FRACTIONS = (0.01, 0.03, 0.06, 0.10, 0.16, 0.24, 0.34, 0.46, 0.58, 0.72, 0.86, 0.97)
 """c_j: small ones for a mean just above m, large ones for one far above; equal weights."""
 
-_STEPS = 34
-"""Halvings of [0, 1]: the bound is at most 6e-11 wider than the exact one."""
+_STEPS = 20
+"""Halvings of [0, 1]: the bound is at most 1e-6 wider than the exact one."""
+_FACTORS = 16
+"""Factors multiplied before a logarithm: each lies in [0.03, 1e6], so no product leaves the range of a float."""
 
 
 def log_evidence(values: Floats, mask: Bools, null: Floats, *, copies: float = 1.0) -> Floats:
@@ -40,10 +42,13 @@ def log_evidence(values: Floats, mask: Bools, null: Floats, *, copies: float = 1
         mask: (G, n) which cells are samples.
         copies: the evidence of so many times as many samples that look like these; only 1 is evidence.
     """
+    filled = -(-values.shape[1] // _FACTORS) * _FACTORS
+    ratio = np.ones((len(values), filled))
+    ratio[:, : values.shape[1]] = np.where(mask, values / null[:, None], 1.0)
+    ratio = ratio.reshape(len(values), -1, _FACTORS)
     total = np.full(null.shape, -np.inf)
-    ratio = values / null[:, None]
     for fraction in FRACTIONS:
-        gain = np.where(mask, np.log1p(fraction * (ratio - 1.0)), 0.0).sum(axis=1)
+        gain = np.log((1.0 - fraction + fraction * ratio).prod(axis=2)).sum(axis=1)
         total = np.logaddexp(total, copies * gain)
     return np.asarray(total - np.log(len(FRACTIONS)))
 
