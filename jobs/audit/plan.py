@@ -41,6 +41,11 @@ class Taken:
     rows: NDArray[np.int64]
     weight: float = 1.0
 
+    @classmethod
+    def of(cls, rows: NDArray[np.int64], count: int, *, failed: bool) -> Taken:
+        """Of `count` samples; a model that failed needs no surer probe."""
+        return cls(rows, 1.0 if failed else count / max(1, len(rows)))
+
 
 @dataclass(frozen=True)
 class Context:

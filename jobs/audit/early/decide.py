@@ -7,7 +7,7 @@ last come the measures that no gate needs, unless the file says `only: gates`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from jobs.audit import plan, tables
@@ -16,7 +16,9 @@ from jobs.audit.early.order import Order
 from jobs.audit.early.rounds import Fleetwide, Front, run_rounds
 from jobs.audit.judging.assemble import Grouping, series_results
 from jobs.audit.judging.evidence import objections, weighed
+from jobs.audit.judging.observations import observed_attacks
 from jobs.audit.judging.verdict import Case, by_bounds
+from jobs.audit.probes import ProbeSeen
 from jobs.audit.scores import read_scores
 from jobs.audit.session import Session
 from jobs.fleetfile.gates import GateConfig, gate_text
@@ -24,6 +26,7 @@ from jobs.fleetfile.reading import Fleet
 from services.loading.protocols import Samples
 from services.measures.measure import Measure
 from services.metrics import METRICS
+from services.numerics.evidence.adequacy import Adequacy, adequacy
 from services.records import GateResult, Outcome, Series
 
 
@@ -119,24 +122,66 @@ def _on_scores(gate: GateConfig) -> bool:
 
 def is_failed(gate: GateConfig, judged: GateResult, series: Series) -> bool:
     """Whether a gate fails for good: where the failure rests on no attack whose adequacy is open."""
-    return weighed(judged, gate, objections(gate, series, (), None)).outcome is Outcome.FAIL
+    return weighed(judged, gate, objections(gate, series, (), None, judged.estimate.low)).outcome is Outcome.FAIL
 
 
 def _in_rounds(need: Need, going: Sequence[_Progress], fleet: Fleet, common: Fleetwide) -> None:
     series, gates = fleet.series(), {gate_text(gate): gate for gate in need.early}
 
     def failed(front: Front) -> list[str]:
-        results = (front.seen.results if front.seen else {}).items()
-        return [text for text, result in results if is_failed(gates[text], result, series[gates[text].measure])]
+        return [
+            text
+            for text, result in front.results.items()
+            if is_failed(gates[text], result, series[gates[text].measure])
+        ]
 
     fronts = {id(model): Front.of(model.item, need.measure, need.early, common) for model in going}
-    run_rounds(list(fronts.values()), common, lambda front: bool(failed(front)) and not fleet.config.early.complete)
+
+    def enough(front: Front) -> bool:
+        return bool(failed(front)) and not fleet.config.early.complete
+
+    todo = list(fronts.values())
+    while todo:
+        run_rounds(todo, common, enough)
+        todo = _undercut(list(fronts.values()), lambda front: bool(failed(front)), common)
     for model in going:
         front = fronts[id(model)]
         if front.seen is not None and common.session.alive(model.item.spec.name):
             model.tables.append(front.table)
             model.taken[front.table.key] = plan.Taken(common.order.prefix(front.counts))
             model.failed += failed(front)
+
+
+def _undercut(fronts: Sequence[Front], failed: Callable[[Front], bool], common: Fleetwide) -> list[Front]:
+    """The models of which a probe broke so many samples that passes do not clear their thresholds without these.
+
+    More samples may clear them. The probes are those that the audit ends with, unless more samples follow.
+    """
+    seen = [front for front in fronts if front.seen is not None and common.session.alive(front.item.spec.name)]
+    if not any(each.outcome is Outcome.PASS for front in seen for each in front.results.values()):
+        return []
+    if not seen[0].measure.series()[0].attack:
+        return []
+    parts = {id(front): replace(front.item, tables=(front.table,)) for front in seen}
+    taken = {front.table.key: front.taken(common, failed=failed(front)) for front in seen}
+    context, delta = replace(common.context, taken=taken), common.config.intervals.delta
+    probed = tables.fill_probes(list(parts.values()), context, common.session, delta)
+    return [front for front in seen if front.short_of(_share(parts[id(front)], probed, context, common), common)]
+
+
+def _share(item: plan.ModelPlan, probed: dict[str, ProbeSeen], context: plan.Context, common: Fleetwide) -> float:
+    """The largest share of a probe's samples that an attack had left and the probe broke; 0 of an inadequate attack.
+
+    On numbers of an inadequate attack nothing passes, however many samples there are.
+    """
+    if not common.session.alive(item.spec.name):
+        return 0.0
+    scores = read_scores(item, common.samples, context)
+    observed = observed_attacks(item, scores, probed, common.config.intervals.delta, context.taken)
+    if adequacy(observed).adequacy is Adequacy.INADEQUATE:
+        return 0.0
+    fell = [attack.undercut for attack in observed if attack.undercut is not None]
+    return max((count.against / count.counted for count in fell), default=0.0)
 
 
 def _whole(measure: Measure, going: Sequence[_Progress], common: Fleetwide) -> None:
@@ -154,8 +199,7 @@ def _decided(models: Sequence[_Progress], fleet: Fleet, context: plan.Context) -
     taken: dict[str, plan.Taken] = {}
     for model in models:
         for key, part in model.taken.items():
-            weight = 1.0 if model.failed else context.count / max(1, len(part.rows))
-            taken[key] = replace(part, weight=weight)
+            taken[key] = plan.Taken.of(part.rows, context.count, failed=bool(model.failed))
     whole = replace(context, taken=taken)
     plans = [replace(model.item, tables=_in_order(model)) for model in models]
     lacking = {model.item.spec.name: _unmeasured(model, fleet, whole) for model in models}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,25 +41,45 @@ class Look:
         return all(judged.outcome in SETTLED for judged in self.results.values())
 
 
-def look_at(gates: Sequence[GateConfig], case: Case, rows: Ints, measure: Measure, config: FleetConfig) -> Look:
-    """Judge gates on one measure of which `rows` were taken; the case has its series by class, on these rows."""
+def look_at(
+    gates: Sequence[GateConfig],
+    case: Case,
+    rows: Ints,
+    measure: Measure,
+    config: FleetConfig,
+    spare: Mapping[str, float] | None = None,
+) -> Look:
+    """Judge gates on one measure of which `rows` were taken; the case has its series by class, on these rows.
+
+    Args:
+        spare: by gate, how far beyond the threshold a lower limit has to lie.
+    """
     (classes,) = case.groupings
     results, wanted, in_proportion = {}, np.zeros(len(classes.names), dtype=bool), False
     for gate in gates:
         judged = by_bounds(gate, case, config)
         results[judged.text] = judged
-        if judged.outcome in SETTLED:
+        beyond = (spare or {}).get(judged.text, 0.0)
+        if judged.outcome in SETTLED and not falls_short(gate, judged, beyond):
             continue
+        if judged.outcome is Outcome.PASS:
+            results[judged.text] = replace(judged, outcome=Outcome.UNDECIDED)
         if METRICS[gate.metric].needs == "samples":
             in_proportion = True
         elif gate.metric == "wcr":
-            wanted |= ~_cleared(gate, case, rows, measure, config)
+            wanted |= ~_cleared(gate, case, rows, measure, config, beyond)
         else:
             wanted[:] = True
     return Look(results, wanted, in_proportion)
 
 
-def _cleared(gate: GateConfig, case: Case, rows: Ints, measure: Measure, config: FleetConfig) -> Bools:
+def falls_short(gate: GateConfig, judged: GateResult, spare: float) -> bool:
+    """Whether a pass does not clear its threshold by that much."""
+    low = judged.estimate.low
+    return gate.at_least is not None and judged.outcome is Outcome.PASS and (low or 0.0) - spare < gate.at_least
+
+
+def _cleared(gate: GateConfig, case: Case, rows: Ints, measure: Measure, config: FleetConfig, spare: float) -> Bools:
     """(K,) the classes whose own lower limit reaches the threshold: more samples of them decide nothing.
 
     The worst class is at least t when every class passes its own test at level delta (intersection-union), and it is
@@ -72,7 +92,7 @@ def _cleared(gate: GateConfig, case: Case, rows: Ints, measure: Measure, config:
         _over_all(gate, case, measure)[rows], classes.codes[rows], len(classes.names), bound=series.bound, seed=None
     )
     low, _ = limits(sample, config.intervals.delta, "anytime")
-    return np.asarray(low * series.bound >= (threshold or 0.0))
+    return np.asarray(low * series.bound - spare >= (threshold or 0.0))
 
 
 def _over_all(gate: GateConfig, case: Case, measure: Measure) -> NDArray[np.float64]:

@@ -7,23 +7,23 @@ are judged as at the end of the audit, but for the adequacy of attacks, which is
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from jobs.audit import plan
-from jobs.audit.early.look import Look, look_at
+from jobs.audit.early.look import Look, falls_short, look_at
 from jobs.audit.early.order import Bools, Ints, Order, counts_at, first_level, next_level
 from jobs.audit.judging.assemble import Grouping, extras_of, series_result
 from jobs.audit.judging.verdict import Case
 from jobs.audit.scores import read_scores
 from jobs.audit.session import Session
-from jobs.fleetfile.gates import GateConfig
+from jobs.fleetfile.gates import GateConfig, gate_text
 from jobs.fleetfile.tree import FleetConfig
 from services.errors import StorageError
 from services.loading.protocols import Samples
 from services.measures.measure import Measure
-from services.records import SeriesResult, ShardTask
+from services.records import GateResult, SeriesResult, ShardTask
 from services.storage.picks import known_rows
 from tracking.bundle.scores import Scores
 
@@ -51,6 +51,9 @@ class Front:
         counts: (K,) samples taken of each class.
         known: (N,) rows of the table that are there.
         seen: after the last round; None before the first.
+        level: samples a class after the last round.
+        spare: by gate, what a probe of the attack broke and the attack left: the lower limit has to clear the threshold
+            by that.
     """
 
     item: plan.ModelPlan
@@ -60,6 +63,8 @@ class Front:
     counts: Ints
     known: Bools
     seen: Look | None = None
+    level: int = 0
+    spare: dict[str, float] = field(default_factory=dict)
 
     @classmethod
     def of(cls, item: plan.ModelPlan, measure: Measure, gates: tuple[GateConfig, ...], fleet: Fleetwide) -> Front:
@@ -67,14 +72,35 @@ class Front:
         none = np.zeros(fleet.order.sizes.size, dtype=np.int64)
         return cls(item, table, measure, gates, none, known_rows(table.folder, fleet.context.count))
 
-    def advance(self, level: int, fleet: Fleetwide) -> bool:
+    def advance(self, fleet: Fleetwide) -> bool:
         """Plan the next round; False where there is no further sample that a gate needs."""
-        every = Look({}, np.ones(self.counts.size, dtype=bool), in_proportion=True)
-        need, sizes = self.seen or every, fleet.order.sizes
-        counts = counts_at(level, self.counts, sizes, need.wanted, in_proportion=need.in_proportion)
-        moved = bool((counts > self.counts).any())
-        self.counts = counts
-        return moved
+        sizes = fleet.order.sizes
+        need = self.seen or Look({}, np.ones(sizes.size, dtype=bool), in_proportion=True)
+        while self.level < sizes.max():
+            self.level = next_level(self.level) if self.level else first_level(sizes.size)
+            counts = counts_at(self.level, self.counts, sizes, need.wanted, in_proportion=need.in_proportion)
+            if (counts > self.counts).any():
+                self.counts = counts
+                return True
+        return False
+
+    @property
+    def results(self) -> dict[str, GateResult]:
+        """Its gates after the last round, by text."""
+        return self.seen.results if self.seen is not None else {}
+
+    def taken(self, fleet: Fleetwide, *, failed: bool) -> plan.Taken:
+        """What it rests on."""
+        return plan.Taken.of(fleet.order.prefix(self.counts), fleet.context.count, failed=failed)
+
+    def short_of(self, share: float, fleet: Fleetwide) -> bool:
+        """Whether passes do not clear their thresholds by a share that a probe broke: later rounds ask for that."""
+        passed = [(gate, self.results[text]) for gate in self.gates if (text := gate_text(gate)) in self.results]
+        short = {judged.text: share for gate, judged in passed if falls_short(gate, judged, share)}
+        self.spare |= short
+        if short:
+            self.look(fleet)
+        return bool(short)
 
     def tasks(self, fleet: Fleetwide) -> list[ShardTask]:
         """What has to be measured for it."""
@@ -91,7 +117,7 @@ class Front:
         rows = fleet.order.prefix(self.counts)
         self.known[rows] = True
         case = case_of(self.item, self.table, rows, fleet)
-        self.seen = look_at(self.gates, case, rows, self.measure, fleet.config)
+        self.seen = look_at(self.gates, case, rows, self.measure, fleet.config, self.spare)
 
 
 def case_of(item: plan.ModelPlan, table: plan.Table, rows: Ints, fleet: Fleetwide) -> Case:
@@ -120,13 +146,11 @@ def run_rounds(fronts: Sequence[Front], fleet: Fleetwide, enough: Callable[[Fron
     Args:
         enough: of a front that was just judged, whether to leave its other gates undecided.
     """
-    level, open_fronts = first_level(fleet.order.sizes.size), list(fronts)
-    while open_fronts:
-        open_fronts = [front for front in open_fronts if front.advance(level, fleet)]
-        _measure(open_fronts, fleet)
-        open_fronts = [front for front in open_fronts if fleet.session.alive(front.item.spec.name)]
-        open_fronts = [front for front in open_fronts if not (_settled(front) or enough(front))]
-        level = next_level(level)
+    todo = list(fronts)
+    while todo := [front for front in todo if front.advance(fleet)]:
+        _measure(todo, fleet)
+        todo = [front for front in todo if fleet.session.alive(front.item.spec.name)]
+        todo = [front for front in todo if not (_settled(front) or enough(front))]
 
 
 def _settled(front: Front) -> bool:

@@ -9,11 +9,15 @@ import numpy as np
 import pytest
 
 from jobs.audit.audit import Finished, run_audit
+from jobs.comparison.comparable import incomparable
+from jobs.comparison.comparable import measured as measured_by
 from jobs.fleetfile.reading import validate_fleet
 from jobs.terminal.progress import Quiet
 from services.records import AuditResult, ModelResult, Outcome
 from tracking.bundle.bundle import read_bundle
 from tracking.bundle.scores import read_kept_scores
+from tracking.bundle.words import early_words
+from tracking.mlflow.layout import child_content
 
 KEY = "pgd5/linf-0.02000"
 PGD = {"name": "pgd", "steps": 5, "epsilons": [0.02]}
@@ -142,3 +146,27 @@ def test_gates_by_an_attribute_and_comparisons_wait_for_all_samples(digits_fleet
     gate = {"measure": KEY, "metric": "aggregate", "not_worse_than": "accepted"}
     (model,) = audit(fleet, gates=[gate], decide="early").result.models
     assert measured(model) is None and model.outcome is Outcome.UNDECIDED
+
+
+def test_a_probe_that_breaks_what_the_attack_left_costs_samples_and_not_the_verdict(
+    digits_fleet: dict[str, Any],
+) -> None:
+    """Small steps leave what a probe breaks: the limit has to clear the threshold by that, as in a full audit."""
+    weak = {"name": "pgd", "steps": 5, "step_size": 0.015, "epsilons": [0.1]}
+    gate = {"measure": "pgd5/linf-0.10000", "metric": "aggregate", "at_least": 0.5}
+    fleet = {**digits_fleet, "models": digits_fleet["models"][:1]}
+    full, early = (audit(fleet, measures=["clean", weak], gates=[gate], decide=how) for how in ("full", "early"))
+    outcomes = [finished.result.models[0].outcome for finished in (full, early)]
+    assert outcomes == [Outcome.PASS, Outcome.PASS]
+    low = early.result.models[0].gates[0].estimate.low
+    assert low is not None and low > 0.55
+
+
+def test_what_was_decided_early_is_said_and_is_not_compared(early: Finished, digits_fleet: dict[str, Any]) -> None:
+    full = audit(digits_fleet)
+    assert "decided early" in incomparable(measured_by(early.result, 0), measured_by(full.result, 0), KEY)
+    assert not incomparable(measured_by(early.result, 0), measured_by(full.result, 0), "clean")
+    good = by_name(early.result)["good"]
+    assert child_content(early.result, 0).metrics[f"{KEY}/measured"] == measured(good)
+    assert any(f"good on {measured(good)}" in sentence for sentence in early_words(early.result))
+    assert list(early_words(full.result)) == []
