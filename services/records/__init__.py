@@ -28,13 +28,15 @@ from services.records.results import (
     Threshold,
 )
 from services.records.schema import AUDIT_VERSION, SCHEMA_VERSION, digest_of
-from services.records.series import L2_DISTANCE, Column, Evidence, Series
+from services.records.series import ATTACKED, L2_DISTANCE, PREDICTED, Column, Evidence, Series
 from services.records.specs import InputContract, ModelSpec, Outputs, Overrulable, SampleSpec, ThreatModel
 from services.records.tasks import Receipt, ShardTask, TaskFailure
 
 __all__ = [
+    "ATTACKED",
     "AUDIT_VERSION",
     "L2_DISTANCE",
+    "PREDICTED",
     "SCHEMA_VERSION",
     "WORST_FIRST",
     "Ascent",
