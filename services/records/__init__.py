@@ -7,6 +7,7 @@ number is `None` with a reason beside it; NaN and infinity never enter a record.
 from __future__ import annotations
 
 from services.records.attacks import Ascent, AttackResult, SignResult
+from services.records.confusions import NO_CLASS, ConfusedPair, ConfusionResult
 from services.records.estimates import Estimate, GapResult, GroupScore, RefutedResult
 from services.records.fairness import (
     FairnessResult,
@@ -36,6 +37,7 @@ __all__ = [
     "ATTACKED",
     "AUDIT_VERSION",
     "L2_DISTANCE",
+    "NO_CLASS",
     "PREDICTED",
     "SCHEMA_VERSION",
     "WORST_FIRST",
@@ -44,6 +46,8 @@ __all__ = [
     "AuditResult",
     "CalibrationResult",
     "Column",
+    "ConfusedPair",
+    "ConfusionResult",
     "Estimate",
     "Evidence",
     "FairnessResult",

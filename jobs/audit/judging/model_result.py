@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from jobs.audit.judging.assemble import Grouping, series_results
 from jobs.audit.judging.attributes import fairness_results, projection_results
 from jobs.audit.judging.claims import refuted_results
+from jobs.audit.judging.confusions import cells, confusion_results, matrices
 from jobs.audit.judging.gates import worst
 from jobs.audit.judging.observations import attack_notes, attack_results, observed_attacks
 from jobs.audit.judging.verdict import Case, gate_result
@@ -26,6 +27,7 @@ from services.records import (
 )
 from services.storage import files
 from services.telemetry.redaction import redacted
+from tracking.bundle.confusions import write_confusions
 from tracking.bundle.scores import write_scores
 from tracking.figures.attributes import traversal_path
 
@@ -47,7 +49,10 @@ def model_result(item: ModelPlan, index: int, judge_with: Judge) -> ModelResult:
     """Read a model's tables, keep its scores in the bundle, and judge it."""
     scores = read_scores(item, judge_with.samples, judge_with.context)
     write_scores(judge_with.folder, index, item.spec, scores)
-    config, shape = judge_with.fleet.config, judge_with.samples.shape
+    config, shape, classes = judge_with.fleet.config, judge_with.samples.shape, judge_with.samples.classes
+    confused = matrices([table.measure for table in item.tables if table.measure is not None], scores, len(classes))
+    confusions = confusion_results(confused, config.intervals.delta)
+    write_confusions(judge_with.folder, index, item.spec, cells(confused, classes, config.intervals.delta))
     refuted = refuted_results(item, scores, judge_with.groupings, shape, config.intervals.delta)
     series = tuple(
         with_refuted(result, _find(refuted, result.series.key, result.grouping))
@@ -80,6 +85,7 @@ def model_result(item: ModelPlan, index: int, judge_with: Judge) -> ModelResult:
         series=series,
         notes=tuple(dict.fromkeys((*notes, *attack_notes(attacks)))),
         attacks=attacks,
+        confusions=confusions,
         refuted=refuted,
         fairness=fairness,
         projection=projection_results(item, scores, judge_with.groupings, config),
