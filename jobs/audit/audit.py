@@ -201,6 +201,7 @@ def _context(config: FleetConfig, samples: Samples) -> plan.Context:
         config.resources.shard,
         config.resources.batch,
         config.seed,
+        0 if config.gallery == "none" else config.gallery,
     )
 
 

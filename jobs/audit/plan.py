@@ -25,7 +25,7 @@ LOGITS_VERSION = 1
 
 @dataclass(frozen=True)
 class Context:
-    """What all tasks of an audit share."""
+    """What all tasks of an audit share; `gallery` is how many samples of a model are shown at most."""
 
     samples: SampleSpec
     samples_digest: str
@@ -34,6 +34,7 @@ class Context:
     shard: int
     batch: int
     seed: int
+    gallery: int = 0
 
 
 @dataclass(frozen=True)

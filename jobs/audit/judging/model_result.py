@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from jobs.audit.gallery import keep_gallery
 from jobs.audit.judging.assemble import Grouping, series_results
 from jobs.audit.judging.attributes import fairness_results, projection_results
 from jobs.audit.judging.claims import refuted_results
@@ -91,6 +92,7 @@ def model_result(item: ModelPlan, index: int, judge_with: Judge) -> ModelResult:
         projection=projection_results(item, scores, judge_with.groupings, config),
     )
     _keep_pictures(item, index, result, judge_with)
+    keep_gallery(item, index, judge_with.samples, judge_with.context, judge_with.folder)
     return result
 
 
