@@ -38,6 +38,8 @@ class ConfusionResult:
     Attributes:
         series: key of the series: clean accuracy or an attack.
         title: for people.
+        attack: whether it is about adversarials, and not about clean predictions.
+        under: for sentences: "under PGD-20 (Linf 8/255)", "without an attack".
         pairs: of the weakest classes, the classes that most of their samples go to; the weakest class first.
         wrong: samples that went to another class.
         order: of all classes, such that classes that are taken for each other are neighbours; () where they are many.
@@ -46,6 +48,8 @@ class ConfusionResult:
 
     series: str
     title: str
+    attack: bool
+    under: str
     pairs: tuple[ConfusedPair, ...]
     wrong: int
     order: tuple[int, ...] = ()

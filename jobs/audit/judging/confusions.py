@@ -59,6 +59,8 @@ def confusion_results(confused: Sequence[Confused], delta: float) -> tuple[Confu
         ConfusionResult(
             each.series.key,
             each.series.title,
+            each.series.attack,
+            _under(each.series),
             tuple(_pairs(each, delta)),
             int(each.matrix.counts[each.matrix.wrong].sum()),
             tuple(each.matrix.block_order().tolist()) if each.matrix.size <= MOST_ORDERED else (),
@@ -66,6 +68,12 @@ def confusion_results(confused: Sequence[Confused], delta: float) -> tuple[Confu
         )
         for each in confused
     )
+
+
+def _under(series: Series) -> str:
+    if not series.attack:
+        return "without an attack"
+    return f"under {series.title.replace(' accuracy (', ' (')}" if series.binary else "at the nearest adversarial found"
 
 
 def _pairs(of: Confused, delta: float) -> Iterator[ConfusedPair]:
