@@ -12,7 +12,7 @@ from tracking.names import shorten
 
 MOST = 3
 """Sentences."""
-NOTABLE = 0.05
+NOTABLE = 0.15
 """A share without an attack from which a sentence says that the confusion was there before."""
 
 
