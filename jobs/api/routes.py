@@ -16,6 +16,7 @@ from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
 from fastapi.security import HTTPBearer
 from pydantic import TypeAdapter
 
+from jobs.api import downloads
 from jobs.api.admission import admitted
 from jobs.api.answers import AuditBody, AuditList, audit_body
 from jobs.api.bodies import JSON, YAML, fleet_data
@@ -134,6 +135,10 @@ class Service:
     def stop(self, name: str) -> AuditStatus:
         self.status(name)
         return self.client.request_stop(name)
+
+    def finished(self, name: str) -> AuditStatus:
+        self.status(name)
+        return self.client.finished(name)
 
     def result(self, name: str) -> AuditResult:
         self.status(name)
@@ -256,6 +261,26 @@ def _add_results(router: APIRouter, service: Service) -> None:
     def result(name: AuditId, caller: Who) -> Response:
         caller.require_audit(name, Right.READ)
         return Response(_RESULT.dump_json(service.result(name)), media_type="application/json")
+
+    @router.get(
+        "/audits/{id}/report",
+        summary="The report of a finished audit: one HTML page that works offline",
+        response_class=Response,
+        responses={200: {"content": {"text/html": {}}}, **refused(403, 404, 409, 410, 422, 503)},
+    )
+    def report(name: AuditId, caller: Who) -> Response:
+        caller.require_audit(name, Right.READ)
+        return downloads.report(service.finished(name))
+
+    @router.get(
+        "/audits/{id}/bundle",
+        summary="All files of a finished audit, as a zip archive",
+        response_class=Response,
+        responses={200: {"content": {"application/zip": {}}}, **refused(403, 404, 409, 410, 422, 503)},
+    )
+    def bundle(name: AuditId, caller: Who) -> Response:
+        caller.require_audit(name, Right.READ)
+        return downloads.bundle(service.finished(name))
 
     @router.get(
         "/audits/{id}/logs",
