@@ -59,12 +59,16 @@ def worded(judged: GateResult, gate: GateConfig, series: Series) -> GateResult:
 
 
 def objections(
-    gate: GateConfig, series: Series, attacks: Sequence[AttackObservations], refuted: RefutedResult | None
+    gate: GateConfig,
+    series: Series,
+    attacks: Sequence[AttackObservations],
+    refuted: RefutedResult | None,
+    low: float | None,
 ) -> Iterator[Objection]:
-    """What speaks against outcomes of a gate on this series."""
+    """What speaks against outcomes of a gate on this series, of whose number `low` is the lower limit."""
     monotone = METRICS[gate.metric].monotone or gate.not_worse_than is not None
     if series.evidence is Evidence.ATTACK:
-        yield from _of_attack(gate, series, attacks, monotone=monotone)
+        yield from _of_attack(gate, series, attacks, low, monotone=monotone)
     elif series.evidence is Evidence.CERTIFICATE and gate.not_worse_than is None:
         yield _of_certificate(gate, monotone=monotone)
     elif series.evidence is Evidence.CLAIM and gate.not_worse_than is None:
@@ -81,16 +85,33 @@ def _of_certificate(gate: GateConfig, *, monotone: bool) -> Objection:
 
 
 def _of_attack(
-    gate: GateConfig, series: Series, attacks: Sequence[AttackObservations], *, monotone: bool
+    gate: GateConfig, series: Series, attacks: Sequence[AttackObservations], low: float | None, *, monotone: bool
 ) -> Iterator[Objection]:
     """A weaker attack leaves more: that scores are high rests on the attack, that they are low does not."""
     bars = (PASS, FAIL) if not monotone else (FAIL,) if gate.at_most is not None else (PASS,)
     if not series.attack:
         yield Objection(bars, "this is an upper bound: it shows how robust a model is at most")
         return
-    judged = adequacy([attack for attack in attacks if series.key in attack.series])
+    mine = [attack for attack in attacks if series.key in attack.series]
+    judged = adequacy(mine)
     if judged.adequacy is not Adequacy.ADEQUATE:
         yield Objection(bars, "; ".join(judged.reasons), INADEQUATE)
+        return
+    yield from _of_undercut(gate, low, mine, bars)
+
+
+def _of_undercut(
+    gate: GateConfig, low: float | None, attacks: Sequence[AttackObservations], bars: tuple[Outcome, ...]
+) -> Iterator[Objection]:
+    """What a probe broke is broken: the lower limit must clear the threshold without the share that fell to it."""
+    threshold = gate.at_least if gate.at_least is not None else gate.at_most
+    fell = [attack.undercut for attack in attacks if attack.undercut is not None]
+    if threshold is None or low is None or not fell:
+        return
+    worst = max(fell, key=lambda count: count.against / count.counted)
+    if low - worst.against / worst.counted < threshold <= low:
+        share = f"less the {worst.against / worst.counted:.1%} that fell to a probe of the attack"
+        yield Objection(bars, f"{share}, {low:.4g} does not clear it: {worst.sentence}", INADEQUATE)
 
 
 def _of_claim(series: Series, refuted: RefutedResult | None) -> Iterator[Objection]:

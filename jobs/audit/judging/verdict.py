@@ -67,8 +67,9 @@ def gate_result(gate: GateConfig, case: Case, config: FleetConfig) -> GateResult
     if needs == "decisions":
         return _group_gap(gate, case)
     series = next(result.series for result in case.series if result.series.key == gate.measure)
-    against = tuple(objections(gate, series, case.attacks, _refuted_share(gate, case)))
-    return weighed(worded(_by_bounds(gate, case, config), gate, series), gate, against)
+    judged = _by_bounds(gate, case, config)
+    against = tuple(objections(gate, series, case.attacks, _refuted_share(gate, case), judged.estimate.low))
+    return weighed(worded(judged, gate, series), gate, against)
 
 
 def _by_bounds(gate: GateConfig, case: Case, config: FleetConfig) -> GateResult:

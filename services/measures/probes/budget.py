@@ -13,12 +13,12 @@ from typing import Any, Literal
 
 from services.records import Ascent
 
-SHARE = 0.07
+SHARE = 0.065
 """Of the attack's cost. Small batches and passes without a gradient cost more than their units: a tenth in all."""
 SAMPLES = 96
 """Correctly classified samples of a probe, where there are so many."""
-STEP_COST, GRADIENT_COST = 3.0, 5.0
-"""Units of one gradient step, and of what always runs: one gradient, and a look to either side of it."""
+STEP_COST, GRADIENT_COST, QUERY_COST = 3.0, 5.0, 1.5
+"""Units of one gradient step; of what always runs, one gradient and a look to either side; of Square's query."""
 MOST_DRAWS, MOST_STEPS, MOST_LARGE, MOST_QUERIES = 8, 10, 3, 300
 LEAST_QUERIES = 20
 """Fewer say nothing."""
@@ -113,7 +113,7 @@ class Purse:
 
     def queries(self, portion: float) -> int:
         """Queries of Square; none where they would be too few."""
-        return queries if (queries := self.buy(portion, MOST_QUERIES)) >= LEAST_QUERIES else 0
+        return queries if (queries := self.buy(QUERY_COST * portion, MOST_QUERIES)) >= LEAST_QUERIES else 0
 
 
 def to_json(guard: Guard, plan: ProbePlan, **more: Any) -> str:

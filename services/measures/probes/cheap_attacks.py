@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -46,7 +47,7 @@ class Probed:
         images = self.images.index_select(0, rows)
         return Probed(self.network, images, self.labels[rows], ids, self.guard, self.seed)
 
-    @property
+    @cached_property
     def ball(self) -> Ball:
         return ball_around(self.images, self.guard.epsilon, self.guard.norm)
 

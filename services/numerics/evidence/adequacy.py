@@ -166,6 +166,15 @@ class AttackObservations:
         """The signs seen."""
         return signs(self.counts, self.delta)
 
+    @property
+    def undercut(self) -> SignCount | None:
+        """The paired sign under which the largest share of samples fell that the attack left; None where none fell.
+
+        Each of them is broken, whether or not the sign is one: the attack's survival is too high by about that share.
+        """
+        fell = [count for count in self.counts if count.paired and count.against]
+        return max(fell, key=lambda count: count.against / count.counted, default=None)
+
 
 @dataclass(frozen=True, slots=True)
 class Judgement:

@@ -14,6 +14,8 @@ QUICK = ("plain", "rounded", "permuted", "cold", "smoothed")
 MASKED = {"quantised", "thermometer", "jpeg", "resized", "detached", "flipped", "permuted", "rounded"}
 MASKED |= {"rounded-softmax", "sigmoid", "saturated", "rippled", "cold", "smoothed"}
 """Of the rest PGD finds what the adaptive attack finds, within a few points."""
+NEAR = {"noisy", "smoothed"}
+"""Shown as inadequate or not, as chance has it: what a probe of 96 samples breaks counts against a pass all the same."""
 
 
 def _train(folder: Path) -> None:
@@ -31,7 +33,7 @@ def test_no_gate_passes_that_an_adaptive_attack_fails(
     found = adequacy.row(defence, f"{weights}.safetensors", EPSILON, str(tmp_path))
     (attack,) = found.model.attacks
     assert found.passed <= found.upper
-    if defence != "noisy":  # whose gradient is seen to predict little or enough, as its noise falls
+    if defence not in NEAR:
         assert (attack.adequacy == "inadequate") is (defence in MASKED), attack.signs
     assert defence not in MASKED or found.pgd > found.upper, "PGD alone would have been believed"
 
