@@ -193,7 +193,15 @@ def table(results: dict[Setting, list[Run]]) -> list[list[str]]:
         placed = [[cell for s, cell in zip(mine, cells(mine), strict=True) if s.place == place] for place in PLACES]
         wrong = [Cell("", "", DELTA, sum(c.misses for c in each), sum(c.runs for c in each)) for each in placed]
         both = sum(_contradicts(run) for runs in mine.values() for run in runs)
-        lines.append([metric, f"{classes:,} x {SIZES[classes]:,}", *map(str, wrong[:2]), *_decided(mine), str(both)])
+        lines.append(
+            [
+                metric,
+                f"{classes:,} x {SIZES[classes]:,}",
+                *(str(cell) if cell.runs else "–" for cell in wrong[:2]),
+                *_decided(mine),
+                str(both),
+            ]
+        )
     return lines
 
 

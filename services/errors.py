@@ -13,6 +13,7 @@
       TrackingError     MLflow is unreachable or refuses; the bundle is safe       exit 2 when syncing
       ServiceError      the job server, API or schedule store refuses or is down   exit 2
         UnknownAudit    no submitted audit has that id                             exit 2
+        Pruned          its result was removed by retention                      exit 2
         NotFinished     its result was asked for before there is one               exit 2
         NotAllowed      the server's allow-list does not name what was asked for   exit 2
       DeadlinePassed    the audit's own deadline passed; finished shards are kept  exit 2
@@ -43,6 +44,7 @@ __all__ = [
     "NotFinished",
     "PreflightError",
     "Problem",
+    "Pruned",
     "ResourceError",
     "ServiceError",
     "SourceError",
@@ -151,6 +153,10 @@ class ServiceError(ClasswiseError):
 
 class UnknownAudit(ServiceError):
     """No submitted audit has that id."""
+
+
+class Pruned(ServiceError):
+    """The result of an audit was removed by retention; what it came to is still known."""
 
 
 class NotFinished(ServiceError):

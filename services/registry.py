@@ -7,9 +7,11 @@ import of torch. Third parties add names by an entry point group; a built-in nam
 from __future__ import annotations
 
 import difflib
+import sys
 from collections.abc import Mapping
+from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoints, entry_points
 from typing import Any, Generic, TypeVar
 
 from services.errors import ConfigError, Problem
@@ -30,6 +32,12 @@ def nearest(name: str, known: list[str]) -> str:
     return f"did you mean '{near[0]}'?" if near else ""
 
 
+@cache
+def _points(group: str, path: tuple[str, ...]) -> EntryPoints:
+    """What installed packages add to a group: reading all their metadata takes as long as checking a fleet file."""
+    return entry_points(group=group)
+
+
 class Registry(Generic[T]):
     """Names to `module:attribute`, imported on first use.
 
@@ -46,7 +54,7 @@ class Registry(Generic[T]):
 
     def names(self) -> list[str]:
         """All known names, sorted."""
-        return sorted({*self._builtin, *(point.name for point in entry_points(group=self.group))})
+        return sorted({*self._builtin, *(point.name for point in _points(self.group, tuple(sys.path)))})
 
     def get(self, name: str, *, where: str = "") -> T:
         """Import and return what `name` stands for.
@@ -56,7 +64,7 @@ class Registry(Generic[T]):
         """
         if name in self._builtin:
             return self._load(self._builtin[name])
-        for point in entry_points(group=self.group):
+        for point in _points(self.group, tuple(sys.path)):
             if point.name == name:
                 loaded: T = point.load()
                 return loaded
@@ -66,7 +74,7 @@ class Registry(Generic[T]):
 
     def location(self, name: str) -> tuple[str, str]:
         """Module and attribute that a known name stands for, without importing it."""
-        points = {point.name: point.value for point in entry_points(group=self.group)}
+        points = {point.name: point.value for point in _points(self.group, tuple(sys.path))}
         module, _, attribute = {**points, **self._builtin}[name].partition(":")
         return module, attribute
 

@@ -20,6 +20,7 @@ class AuditBody(BaseModel):
     exit_code: int = Field(description="0 pass, 1 fail, 2 error, 3 undecided, 4 crashed, 130 stopped; 0 while it runs.")
     fleet: str
     key: str = Field(description="The Idempotency-Key that it was submitted with.")
+    caller: str = Field(description="Who submitted it, while the job server or the queue knows it.")
     audit_id: str
     bundle: str = Field(description="Where its results are, on the server's storage.")
     run_id: str = Field(description="Its MLflow run.")
@@ -56,6 +57,7 @@ def audit_body(status: AuditStatus, root: str = "") -> AuditBody:
         exit_code=status.exit_code,
         fleet=status.fleet,
         key=status.key,
+        caller=status.caller,
         audit_id=status.audit_id,
         bundle=status.bundle,
         run_id=status.run_id,
@@ -66,5 +68,5 @@ def audit_body(status: AuditStatus, root: str = "") -> AuditBody:
         job=status.job,
         message=status.message,
         problems=[ProblemBody(**asdict(problem)) for problem in status.problems],
-        links={"self": here, **{name: f"{here}/{name}" for name in ("result", "logs", "cancel")}},
+        links={"self": here, **{name: f"{here}/{name}" for name in ("result", "report", "bundle", "logs", "cancel")}},
     )

@@ -7,7 +7,8 @@ Errors have one shape, `ErrorBody`, wherever they are raised. Nothing of a reque
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from importlib.metadata import PackageNotFoundError, version
 
 from anyio import CapacityLimiter, to_thread
@@ -19,6 +20,7 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from jobs.api.answers import HealthBody
 from jobs.api.bodies import UnsupportedType
+from jobs.api.changes import ChangeLog
 from jobs.api.hooks import PATH, Receiver, Replayed, Unsigned, hook_routes
 from jobs.api.prometheus import Measured, add_metrics
 from jobs.api.routes import Service, TooMany, audit_routes
@@ -31,6 +33,7 @@ from jobs.schedules.place import schedules_uri
 from jobs.submission.client import AuditClient
 from jobs.terminal.remembered import Remembered
 from jobs.web.guard import Guard, Rates
+from jobs.web.identity import Identity
 from jobs.web.problems import error_body, refused
 from services.errors import (
     ClasswiseError,
@@ -39,6 +42,7 @@ from services.errors import (
     NotAllowed,
     NotFinished,
     Problem,
+    Pruned,
     ServiceError,
     StorageError,
     TrackingError,
@@ -55,6 +59,7 @@ STATUS: tuple[tuple[type[ClasswiseError], int], ...] = (
     (TooMany, 429),
     (NotAllowed, 403),
     (UnknownAudit, 404),
+    (Pruned, 410),
     (NotFinished, 409),
     (Crashed, 409),
     (ConfigError, 422),
@@ -76,8 +81,18 @@ def create_app(settings: Settings, digests: Mapping[str, bytes], client: AuditCl
         client: submits and watches, within the settings' storage.
         hook_secret: of MLflow's webhook, when the settings have one.
     """
-    service, hook = Service(settings, client), settings.hooks.mlflow
+    dispatcher = client.dispatcher()
+    service = Service(settings, client, dispatcher, ChangeLog(settings.audit_log or ""))
+    hook = settings.hooks.mlflow
+
+    @asynccontextmanager
+    async def dispatching(app: FastAPI) -> AsyncIterator[None]:
+        dispatcher.start()
+        yield
+        await to_thread.run_sync(dispatcher.stop)
+
     app = FastAPI(
+        lifespan=dispatching,
         title="classwise",
         version="1",
         description="Audits of image classifier fleets: submit, watch, read, compare. Errors have one shape.",
@@ -101,10 +116,18 @@ def create_app(settings: Settings, digests: Mapping[str, bytes], client: AuditCl
         body=settings.limits.body,
         open_paths=OPEN_PATHS,
         signed_paths=frozenset({PATH} if hook is not None else ()),
+        callers=settings.callers(),
     )
     app.add_middleware(Measured, metrics=metrics)
     if settings.trusted_proxies:
         app.add_middleware(ProxyHeadersMiddleware, trusted_hosts=[str(proxy) for proxy in settings.trusted_proxies])
+    if settings.identity is not None:  # outermost, where the connection's own address is seen
+        app.add_middleware(
+            Identity,
+            header=settings.identity.header,
+            proxies=settings.trusted_proxies,
+            callers=[each.caller(each.name) for each in settings.identity.callers],
+        )
     return app
 
 

@@ -164,6 +164,7 @@ class Receiver:
         if event is None or reason:
             return HookBody(ignored=reason)
         status = self._service.start(self._fleet(event), event.key)
+        self._service.changes.record("hook", "mlflow", audit=status.id, key=event.key, state=status.state)
         _log.info("%s: %s", event.key, status.id)
         return HookBody(audit=status.id)
 

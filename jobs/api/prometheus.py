@@ -18,9 +18,10 @@ from jobs.dashboard.sources import is_made
 from jobs.submission.client import AuditClient
 from jobs.submission.status import State
 from jobs.terminal.remembered import Remembered
+from jobs.web.access import Who
 from jobs.web.guard import App as Application
 from jobs.web.guard import Message, Receive, Scope, Send
-from services.errors import ClasswiseError
+from services.errors import ClasswiseError, NotAllowed, Problem
 
 PATH = "/metrics"
 STATES_SECONDS = 15.0
@@ -127,7 +128,9 @@ def add_metrics(app: FastAPI, client: AuditClient, schedules: str = "") -> ApiMe
     metrics = ApiMetrics(client, schedules)
 
     @app.get(PATH, summary="Metrics of this replica, for Prometheus", include_in_schema=False)
-    def scraped() -> Response:
+    def scraped(caller: Who) -> Response:
+        if not caller.sees_all:
+            raise NotAllowed(Problem(caller.name, "a caller who sees all fleets", ", ".join(caller.fleets)))
         return Response(metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
     return metrics

@@ -5,33 +5,39 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Annotated, Any
 
 from anyio import CapacityLimiter, to_thread
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
-from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
 from fastapi.security import HTTPBearer
 from pydantic import TypeAdapter
 
+from jobs.api import downloads
 from jobs.api.admission import admitted
 from jobs.api.answers import AuditBody, AuditList, audit_body
 from jobs.api.bodies import JSON, YAML, fleet_data
+from jobs.api.changes import ChangeLog
 from jobs.api.settings import Settings
 from jobs.fleetfile.reading import Fleet, json_schema
 from jobs.submission.client import AuditClient
+from jobs.submission.dispatcher import Dispatcher
 from jobs.submission.status import AuditStatus, State
 from jobs.submission.submission import ID_FORM, KEY_FORM, submission_of
+from jobs.web.access import Caller, Right, Who, unknown_audit
 from jobs.web.problems import refused
-from services.errors import Problem, ServiceError
+from services.errors import ClasswiseError, Problem, ServiceError, UnknownAudit
 from services.records import AuditResult
 
 READERS = 2
 """Bodies that are read and checked at the same time."""
 SUBMITTERS = 32
-"""Submissions that wait for the job server at the same time, in threads of their own: reading results has others."""
+"""Submissions that are stored at the same time."""
+ASKERS = 16
+"""Requests that wait for the job server (logs, stopping), in threads of their own: reading results has others."""
 
 _log = logging.getLogger("classwise.api")
 _RESULT: TypeAdapter[AuditResult] = TypeAdapter(AuditResult)
@@ -43,54 +49,103 @@ Key = Annotated[
 ]
 
 
+SERVER = Caller("", priority=0)
+"""Who submits when nobody called: the server itself, at an event."""
+
+
 class TooMany(ServiceError):
     """The server has as many audits or streams as its settings allow."""
 
 
 class Service:
-    """What the routes do, without HTTP."""
+    """What the routes do, without HTTP.
 
-    def __init__(self, settings: Settings, client: AuditClient) -> None:
+    Args:
+        settings: of the server.
+        client: watches audits, within the settings' storage.
+        dispatcher: hands over to the job server what was accepted.
+        changes: the audit log.
+    """
+
+    def __init__(
+        self, settings: Settings, client: AuditClient, dispatcher: Dispatcher, changes: ChangeLog | None = None
+    ) -> None:
         self.settings = settings
         self.client = client
+        self.dispatcher = dispatcher
+        self.changes = changes or ChangeLog()
         self.followers = 0
         self.readers, self.submitters = CapacityLimiter(READERS), CapacityLimiter(SUBMITTERS)
-        self._submitting: set[str] = set()
+        self.askers = CapacityLimiter(ASKERS)
+        self._submitting: dict[str, str] = {}
         self._changed = threading.Condition()
 
-    def admit(self, body: bytes, content_type: str) -> Fleet:
+    def admit(self, body: bytes, content_type: str, caller: Caller) -> Fleet:
         """The fleet of a request, checked; it costs the interpreter's time, not waiting."""
-        return admitted(fleet_data(body, content_type), self.settings)
+        caller.require(Right.SUBMIT)
+        fleet = admitted(fleet_data(body, content_type), self.settings)
+        caller.require_fleet(fleet.config.fleet)
+        return fleet
 
-    def start(self, fleet: Fleet, key: str, allow: Mapping[str, Any] | None = None) -> AuditStatus:
-        """Submit a fleet, when there is room for it, with the allow-list that admitted it; None for the server's own.
+    def start(
+        self, fleet: Fleet, key: str, allow: Mapping[str, Any] | None = None, caller: Caller = SERVER
+    ) -> AuditStatus:
+        """Accept a fleet, when there is room for it, with the allow-list that admitted it; None for the server's own.
 
-        Others may be submitted meanwhile; the same fleet and key waits for the first.
+        It is stored and waits for its turn; the job server is not asked. Others may be submitted meanwhile; the same
+        fleet and key waits for the first.
         """
-        with self._place(submission_of(fleet, key).id):
-            return self.client.submit(fleet, key, allow=allow)
+        with self._place(submission_of(fleet, key).id, caller):
+            status = self.client.enqueue(fleet, key, allow=allow, caller=caller.name, priority=caller.priority)
+        self.dispatcher.wake()
+        return status
 
     @contextmanager
-    def _place(self, name: str) -> Iterator[None]:
+    def _place(self, name: str, caller: Caller) -> Iterator[None]:
         """A place for the audit while it is submitted; afterwards it is active, or the place is free again."""
         with self._changed:  # one by one, else simultaneous requests all see the same room
             self._changed.wait_for(lambda: name not in self._submitting)
-            self._require_room(name)
-            self._submitting.add(name)
+            self._require_room(name, caller)
+            self._submitting[name] = caller.name
         try:
             yield
         finally:
             with self._changed:
-                self._submitting.discard(name)
+                self._submitting.pop(name, None)
                 self._changed.notify_all()
 
-    def _require_room(self, name: str) -> None:
-        active = self.client.active()
-        taken, most = active | self._submitting, self.settings.limits.submissions
-        if len(taken) >= most and name not in active:
+    def _require_room(self, name: str, caller: Caller) -> None:
+        active = self.client.active_callers()
+        taken, most = {**self._submitting, **active}, self.settings.limits.submissions
+        own, quota = Counter(taken.values())[caller.name], caller.submissions
+        if name in active:
+            return
+        if len(taken) >= most:
             raise TooMany(Problem("submissions", f"at most {most} that wait or run", str(len(taken)), "submit later"))
+        if quota is not None and own >= quota:
+            raise TooMany(Problem("submissions", f"at most {quota} of {caller.name}", str(own), "submit later"))
+
+    def status(self, name: str) -> AuditStatus:
+        """As of the client; an id that is not known is refused in the words for one that is not the caller's."""
+        try:
+            return self.client.status(name)
+        except UnknownAudit:
+            raise unknown_audit(name) from None
+
+    def stop(self, name: str) -> AuditStatus:
+        self.status(name)
+        return self.client.request_stop(name)
+
+    def finished(self, name: str) -> AuditStatus:
+        self.status(name)
+        return self.client.finished(name)
+
+    def result(self, name: str) -> AuditResult:
+        self.status(name)
+        return self.client.result(name)
 
     def tail(self, name: str) -> str:
+        self.status(name)
         return self.client.logs(name)[-self.settings.limits.log :]
 
     def admit_follower(self) -> None:
@@ -103,8 +158,8 @@ class Service:
         sent = 0
         try:
             while True:
-                over = (await run_in_threadpool(self.client.status, name)).state.over
-                text = await run_in_threadpool(self.client.logs, name)
+                over = (await to_thread.run_sync(self.client.status, name, limiter=self.askers)).state.over
+                text = await to_thread.run_sync(self.client.logs, name, limiter=self.askers)
                 if len(text) > sent:
                     yield text[max(sent, len(text) - self.settings.limits.log) :]
                     sent = len(text)
@@ -139,40 +194,58 @@ def _add_submission(router: APIRouter, service: Service) -> None:
         responses={200: {"model": AuditBody, "description": "It has ended."}, **refused(403, 415, 422, 503)},
         openapi_extra={"requestBody": _body()},
     )
-    async def submit(request: Request, response: Response, key: Key = None) -> AuditBody:
+    async def submit(request: Request, response: Response, caller: Who, key: Key = None) -> AuditBody:
         content_type = request.headers.get("content-type", "")
         # Few at a time: many threads that compute keep the loop, and so the liveness probe, from its turn.
-        fleet = await to_thread.run_sync(service.admit, await request.body(), content_type, limiter=service.readers)
-        allow = service.settings.allow.model_dump(mode="json")
-        status = await to_thread.run_sync(service.start, fleet, key or "", allow, limiter=service.submitters)
-        _log.info("submitted %s by %s: %s", status.id, request.scope["state"]["caller"], status.state)
+        body, readers = await request.body(), service.readers
+        noted = {"address": request.client.host if request.client else "", "key": key or ""}
+        try:
+            fleet = await to_thread.run_sync(service.admit, body, content_type, caller, limiter=readers)
+            allow = service.settings.allow.model_dump(mode="json")
+            status = await to_thread.run_sync(
+                service.start, fleet, key or "", allow, caller, limiter=service.submitters
+            )
+        except ClasswiseError as error:
+            service.changes.record("submit refused", caller.name, **noted, why=type(error).__name__)
+            raise
+        service.changes.record("submit", caller.name, **noted, audit=status.id, state=status.state, job=status.attempt)
+        _log.info("submitted %s by %s: %s", status.id, caller.name, status.state)
         response.status_code = 200 if status.state.over else 202
         response.headers["location"] = f"/v1/audits/{status.id}"
         return audit_body(status)
 
 
 def _add_watching(router: APIRouter, service: Service) -> None:
-    @router.get("/audits", summary="Submitted audits, the latest first", responses=refused(422, 503))
+    @router.get("/audits", summary="Submitted audits, the latest first", responses=refused(403, 422, 503))
     def audits(
+        caller: Who,
         fleet: Annotated[str, Query(max_length=100)] = "",
         state: Annotated[State | None, Query()] = None,
         limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     ) -> AuditList:
-        statuses = [status for status in service.client.list(fleet) if state in (None, status.state)]
+        caller.require(Right.READ)
+        known = [status for status in service.client.list(fleet) if caller.sees(status.id.rpartition("-")[0])]
+        statuses = [status for status in known if state in (None, status.state)]
         return AuditList(audits=[audit_body(status) for status in statuses[:limit]])
 
-    @router.get("/audits/{id}", summary="How an audit stands", responses=refused(404, 422, 503))
-    def audit(name: AuditId) -> AuditBody:
-        return audit_body(service.client.status(name))
+    @router.get("/audits/{id}", summary="How an audit stands", responses=refused(403, 404, 422, 503))
+    def audit(name: AuditId, caller: Who) -> AuditBody:
+        caller.require_audit(name, Right.READ)
+        return audit_body(service.status(name))
 
     @router.post(
         "/audits/{id}/cancel",
         summary="Stop an audit; its finished shards are kept",
         status_code=202,
-        responses=refused(404, 422, 503),
+        responses=refused(403, 404, 422, 503),
     )
-    def cancel(name: AuditId) -> AuditBody:
-        return audit_body(service.client.request_stop(name))
+    async def cancel(name: AuditId, caller: Who, request: Request) -> AuditBody:
+        caller.require_audit(name, Right.CANCEL)
+        status = await to_thread.run_sync(service.stop, name, limiter=service.askers)
+        address = request.client.host if request.client else ""
+        service.changes.record("cancel", caller.name, address=address, audit=name, state=status.state)
+        _log.info("cancelled %s by %s: %s", name, caller.name, status.state)
+        return audit_body(status)
 
 
 def _add_results(router: APIRouter, service: Service) -> None:
@@ -182,24 +255,46 @@ def _add_results(router: APIRouter, service: Service) -> None:
         response_class=JSONResponse,
         responses={
             200: {"content": {"application/json": {"schema": {"type": "object"}}}},
-            **refused(404, 409, 422, 503),
+            **refused(403, 404, 409, 410, 422, 503),
         },
     )
-    def result(name: AuditId) -> Response:
-        return Response(_RESULT.dump_json(service.client.result(name)), media_type="application/json")
+    def result(name: AuditId, caller: Who) -> Response:
+        caller.require_audit(name, Right.READ)
+        return Response(_RESULT.dump_json(service.result(name)), media_type="application/json")
+
+    @router.get(
+        "/audits/{id}/report",
+        summary="The report of a finished audit: one HTML page that works offline",
+        response_class=Response,
+        responses={200: {"content": {"text/html": {}}}, **refused(403, 404, 409, 410, 422, 503)},
+    )
+    def report(name: AuditId, caller: Who) -> Response:
+        caller.require_audit(name, Right.READ)
+        return downloads.report(service.finished(name))
+
+    @router.get(
+        "/audits/{id}/bundle",
+        summary="All files of a finished audit, as a zip archive",
+        response_class=Response,
+        responses={200: {"content": {"application/zip": {}}}, **refused(403, 404, 409, 410, 422, 503)},
+    )
+    def bundle(name: AuditId, caller: Who) -> Response:
+        caller.require_audit(name, Right.READ)
+        return downloads.bundle(service.finished(name))
 
     @router.get(
         "/audits/{id}/logs",
         summary="What an audit printed, or prints",
         response_class=Response,  # without a media type, so that errors are described as JSON
-        responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}, **refused(404, 422, 503)},
+        responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}, **refused(403, 404, 422, 503)},
     )
     async def logs(
-        name: AuditId, follow: Annotated[bool, Query(description="Stream until the audit ends.")] = False
+        name: AuditId, caller: Who, follow: Annotated[bool, Query(description="Stream until the audit ends.")] = False
     ) -> Response:
+        caller.require_audit(name, Right.READ)
         if not follow:
-            return PlainTextResponse(await run_in_threadpool(service.tail, name))
-        await run_in_threadpool(service.client.status, name)
+            return PlainTextResponse(await to_thread.run_sync(service.tail, name, limiter=service.askers))
+        await to_thread.run_sync(service.status, name, limiter=service.askers)
         service.admit_follower()
         return StreamingResponse(service.follow(name), media_type="text/plain; charset=utf-8")
 

@@ -31,6 +31,7 @@ def build(data: Mapping[str, Any], tokens: Mapping[str, bytes]) -> FastAPI:
     from jobs.api.hooks import secret_of
     from jobs.submission.client import AuditClient, backend_for
     from jobs.submission.ray_jobs import token_of
+    from jobs.submission.watched import WatchedJobs
 
     settings = Settings.model_validate(data)
     backend = backend_for(
@@ -42,7 +43,9 @@ def build(data: Mapping[str, Any], tokens: Mapping[str, bytes]) -> FastAPI:
     )
     hook = settings.hooks.mlflow
     secret = secret_of(hook, os.environ) if hook is not None else ""
-    client = AuditClient(backend, storage=settings.storage, environment=_signing(settings.address))
+    if settings.address != "local":
+        backend = WatchedJobs(backend)
+    client = AuditClient(backend, storage=settings.storage, environment=_signing(settings.address), offline=True)
     return create_app(settings, tokens, client, secret)
 
 

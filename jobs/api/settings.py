@@ -11,24 +11,54 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, IPvAnyNetwork, field_validator
+from pydantic import Field, IPvAnyNetwork, field_validator, model_validator
 
 from jobs.fleetfile.followups import EnvName
 from jobs.fleetfile.tree import MOST_SECONDS, Name, Part, Place
 from jobs.fleetfile.yamlfile import Kind, read_yaml, validated
 from jobs.submission.allow import AllowConfig
+from jobs.submission.queue import PRIORITIES
+from jobs.web.access import USUAL, Caller, Right
 from services.errors import ConfigError, Problem
 
 TOKEN_LENGTH = 24
 """Characters that a token has at least."""
 
 
-class TokenConfig(Part):
+class AccessConfig(Part):
+    """What a caller sees and may do."""
+
+    fleets: tuple[Annotated[str, Field(min_length=1, max_length=100)], ...] = Field(
+        ("*",), description="Patterns of the names of fleets that they see: team-*."
+    )
+    may: tuple[Right, ...] = Field(USUAL, description="Rights: read, submit, cancel; admin is all, on every fleet.")
+    submissions: int | None = Field(None, ge=0, description="Most audits of theirs that wait or run.")
+    priority: int = Field(0, ge=0, lt=PRIORITIES, description="Of their audits that wait the highest goes first.")
+
+    def caller(self, name: str) -> Caller:
+        """The caller of that name."""
+        return Caller(name, self.fleets, self.may, self.submissions, self.priority)
+
+
+class TokenConfig(AccessConfig):
     """Where one caller's bearer token is. Not the token itself: settings files are shown around."""
 
     name: Name = Field(description="Who calls; appears in logs.")
     file: str | None = Field(None, description="A file that holds the token.")
     env: str | None = Field(None, description="A variable that holds the token.")
+
+
+class PersonConfig(AccessConfig):
+    """Callers whom a proxy signs in."""
+
+    name: str = Field(min_length=1, max_length=200, description="Their names, as a pattern: *@example.org.")
+
+
+class IdentitySettings(Part):
+    """Callers whom a proxy of `trusted_proxies` has signed in, by a header that it sets."""
+
+    header: str = Field("x-forwarded-email", pattern=r"^[A-Za-z0-9-]{1,60}$", description="Of the user's name.")
+    callers: tuple[PersonConfig, ...] = Field(min_length=1, description="Who may do what; the first that fits.")
 
 
 class MlflowHookSettings(Part):
@@ -101,9 +131,21 @@ class Settings(Part):
     trusted_proxies: tuple[IPvAnyNetwork, ...] = Field(
         (), description="Proxies whose X-Forwarded-For is believed: addresses or networks."
     )
+    identity: IdentitySettings | None = Field(None, description="Callers whom a trusted proxy has signed in.")
+    audit_log: str | None = Field(None, description="A file to which each change is appended, with its caller.")
     schedules: str | None = Field(None, description="The database of schedules, for the dashboard.")
     ca: str | None = Field(None, description="Certificates to trust for the dashboard's https.")
     python: Annotated[str, Field(min_length=1)] = Field("python", description="The interpreter on the head node.")
+
+    @model_validator(mode="after")
+    def _proxied(self) -> Settings:
+        if self.identity is not None and not self.trusted_proxies:
+            raise ValueError("identity needs trusted_proxies: the addresses of the proxies whose header is believed")
+        return self
+
+    def callers(self) -> dict[str, Caller]:
+        """What the owners of tokens may do, by name."""
+        return {token.name: token.caller(token.name) for token in self.tokens}
 
     @field_validator("storage")
     @classmethod

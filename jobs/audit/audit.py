@@ -209,6 +209,7 @@ def _context(config: FleetConfig, samples: Samples) -> plan.Context:
         config.resources.batch,
         config.seed,
         early=config.decide == "early",
+        gallery=0 if config.gallery == "none" else config.gallery,
     )
 
 

@@ -52,6 +52,7 @@ class Context:
     """What all tasks of an audit share.
 
     Attributes:
+        gallery: how many samples of a model are shown at most.
         early: the audit decides early, so measures that run the network may be measured in part.
         taken: what was measured of the tables that are not complete, by their key.
     """
@@ -63,6 +64,7 @@ class Context:
     shard: int
     batch: int
     seed: int
+    gallery: int = 0
     early: bool = False
     taken: Mapping[str, Taken] = field(default_factory=dict)
 

@@ -18,13 +18,16 @@ from tracking.bundle.scores import Scores, beside
 def read_scores(item: ModelPlan, samples: Samples, context: Context) -> Scores:
     """Join the columns of all tables of a model, one row a sample.
 
-    A series keeps its key as the column name; a measure's extras are prefixed with the measure's first series key. What
-    an audit that decides early did not measure is NaN.
+    A series keeps its key as the column name; a measure's extras are prefixed with the measure's first series key. The
+    column `key` names each image in its source, where images have names. What an audit that decides early did not
+    measure is NaN.
 
     Raises:
         StorageError: a table is incomplete or belongs to other samples.
     """
     scores: Scores = {"id": samples.ids, "label": samples.labels}
+    if samples.keys is not None:
+        scores["key"] = samples.keys
     for table in item.tables:
         if table.measure is None:
             continue

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 
 from jobs.audit import plan, probes
+from jobs.audit.gallery import gallery_tasks
 from jobs.audit.judging.model_result import Judge, model_result
 from jobs.audit.probes import ProbeSeen
 from jobs.audit.session import Session
@@ -40,7 +41,9 @@ def fill_scores(plans: Sequence[plan.ModelPlan], context: plan.Context, session:
 
 def fill_pictures(plans: Sequence[plan.ModelPlan], context: plan.Context, session: Session) -> None:
     """Draw the pictures that are not in the cache; no stage begins where there are none to draw."""
-    if tasks := [task for item in plans for task in plan.picture_tasks(item, context)]:
+    alive = [item for item in plans if session.alive(item.spec.name)]
+    kinds = (plan.picture_tasks, gallery_tasks)
+    if tasks := [task for tasks_of in kinds for item in alive for task in tasks_of(item, context)]:
         session.run("pictures", tasks)
 
 
@@ -94,7 +97,7 @@ def judged(item: plan.ModelPlan, index: int, judge: Judge, session: Session) -> 
         try:
             return model_result(item, index, judge)
         except StorageError:
-            missing = (plan.logits_tasks, plan.measure_tasks, plan.picture_tasks)
+            missing = (plan.logits_tasks, plan.measure_tasks, plan.picture_tasks, gallery_tasks)
             if not any(tasks(item, judge.context) for tasks in missing):
                 raise
             for fill in (fill_logits, fill_scores, fill_pictures):

@@ -25,6 +25,8 @@ from tracking.bundle.overview import OVERVIEW, ModelOverview, Overview, SeriesOv
 
 MEMORY = 16 << 20
 """Bytes of overviews, as they lie on disk, that are remembered; in memory they take several times as much."""
+MARK = 9
+"""Characters of the mark, with its dash."""
 HEADS = 5000
 """Audits whose lines in lists are remembered."""
 
@@ -86,6 +88,16 @@ class Home:
         return files.join(self.url, audit)
 
 
+def unknown_fleet(fleet: str) -> UnknownAudit:
+    """Of a fleet that is not there, and of one that is not the caller's."""
+    return UnknownAudit(Problem("fleet", "a fleet of /v1/fleets", repr(fleet)[:120]))
+
+
+def fleet_of(folder: str) -> str:
+    """The fleet whose folder has that name: one with capital letters ends in a mark (`tracking.names.file_name`)."""
+    return folder if folder == folder.lower() else folder[:-MARK]
+
+
 class Bundles:
     """The audits of one storage, read only.
 
@@ -110,7 +122,7 @@ class Bundles:
             UnknownAudit: there is no such fleet.
         """
         if fleet not in self.fleets():
-            raise UnknownAudit(Problem("fleet", "a fleet of /v1/fleets", repr(fleet)[:120]))
+            raise unknown_fleet(fleet)
         return self.known(fleet)
 
     def known(self, fleet: str) -> Home:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Path, Query
+from fastapi import APIRouter, Depends, Path, Query, Request
 from fastapi.security import HTTPBearer
 
 from jobs.dashboard.answers import (
@@ -23,9 +23,9 @@ from jobs.dashboard.answers import (
     ScheduleList,
     Trend,
 )
-from jobs.dashboard.bundles import Home
+from jobs.dashboard.bundles import Home, fleet_of, unknown_fleet
 from jobs.dashboard.side_by_side import cautions, class_differences, model_differences
-from jobs.dashboard.sources import PRESETS, Sources
+from jobs.dashboard.sources import FAILURES, PRESETS, Sources
 from jobs.dashboard.views import (
     Reading,
     Scores,
@@ -43,6 +43,7 @@ from jobs.dashboard.views import (
     series_names,
     trend,
 )
+from jobs.web.access import Right, Who, caller_of
 from jobs.web.problems import refused
 from services.errors import Problem, StorageError, UnknownAudit
 from tracking.bundle.classes import GroupRow
@@ -62,13 +63,23 @@ Offset = Annotated[int, Query(ge=0, le=1_000_000)]
 def dashboard_routes(sources: Sources) -> APIRouter:
     """All routes of the dashboard's data; they need a token."""
     token = HTTPBearer(auto_error=False, description="As for submissions.")
-    router = APIRouter(prefix="/v1", dependencies=[Depends(token)], responses=refused(401, 413, 422, 429, 503))
+    router = APIRouter(
+        prefix="/v1", dependencies=[Depends(token), Depends(own)], responses=refused(401, 403, 413, 422, 429, 503)
+    )
     pages = Pages(sources)
     _add_lists(router, pages)
     _add_audit(router, pages)
     _add_comparison(router, pages)
     _add_now(router, sources)
     return router
+
+
+def own(request: Request) -> None:
+    """A reader, and where a fleet is named one of theirs; one of others is not there."""
+    caller, fleet = caller_of(request), request.path_params.get("fleet")
+    caller.require(Right.READ)
+    if fleet is not None and not caller.sees(fleet_of(fleet)):
+        raise unknown_fleet(fleet)
 
 
 class Pages:
@@ -114,8 +125,8 @@ class Pages:
 
 def _add_lists(router: APIRouter, pages: Pages) -> None:
     @router.get("/fleets", summary="The fleets, each with its latest audit")
-    def fleets(limit: Annotated[int, Query(ge=1, le=500)] = 100, offset: Offset = 0) -> FleetList:
-        names = pages.bundles.fleets()
+    def fleets(caller: Who, limit: Annotated[int, Query(ge=1, le=500)] = 100, offset: Offset = 0) -> FleetList:
+        names = [name for name in pages.bundles.fleets() if caller.sees(fleet_of(name))]
         return FleetList(fleets=[pages.fleet(name) for name in names[offset : offset + limit]], total=len(names))
 
     @router.get("/fleets/{fleet}/audits", summary="The audits of a fleet, the latest first", responses=refused(404))
@@ -210,22 +221,27 @@ def _add_comparison(router: APIRouter, pages: Pages) -> None:
 
 def _add_now(router: APIRouter, sources: Sources) -> None:
     @router.get("/progress", summary="Audits that wait or run, with how far they are")
-    def progress() -> Running:
-        return sources.running()
+    def progress(caller: Who) -> Running:
+        known = sources.running()
+        return known.model_copy(update={"running": [each for each in known.running if caller.sees(each.fleet)]})
 
     @router.get("/failures", summary="Submitted audits that ended without a result, of ten seconds ago at most")
-    def failures() -> Failures:
-        return sources.failures()
+    def failures(caller: Who) -> Failures:
+        known = sources.failures()
+        mine = [each for each in known.failures if caller.sees(each.fleet)]
+        return known.model_copy(update={"failures": mine[:FAILURES]})
 
     @router.get("/schedules", summary="Schedules with their next firings")
-    def schedules() -> ScheduleList:
-        return sources.schedules()
+    def schedules(caller: Who) -> ScheduleList:
+        known = sources.schedules()
+        return known.model_copy(update={"schedules": [each for each in known.schedules if caller.sees(each.fleet)]})
 
     @router.get("/leaderboard", summary="Models ranked from their MLflow runs, of a minute ago at most")
     def leaderboard(
+        caller: Who,
         preset: Annotated[str, Query(pattern=f"^({'|'.join(PRESETS)})$")] = PRESETS[0],
     ) -> LeaderboardBody:
-        return sources.leaderboard(preset)
+        return sources.leaderboard(preset, None if caller.sees_all else caller.sees)
 
 
 def _audit_body(name: str, overview: Overview, folder: str, lens: str, earlier: str) -> AuditBody:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,7 +20,7 @@ from jobs.dashboard.answers import (
     ScheduleBody,
     ScheduleList,
 )
-from jobs.dashboard.bundles import Bundles
+from jobs.dashboard.bundles import Bundles, fleet_of
 from jobs.dashboard.views import problem_body
 from jobs.schedules.schedule import Firing, Schedule
 from jobs.submission.client import AuditClient, AuditStatus
@@ -30,7 +32,12 @@ from tracking.bundle.marker import without_secret
 PROGRESS_SECONDS = 1.0
 FAILURE_SECONDS = 10.0
 BOARD_SECONDS = 60.0
+BOARDS = 64
+"""Leaderboards that are remembered: one for each preset and set of fleets."""
 FAILURES = 10
+"""Of one reader."""
+KEPT_FAILURES = 500
+"""Of all."""
 FIRINGS = 10
 """Firings of each schedule that are listed."""
 
@@ -63,7 +70,8 @@ class Sources:
         self._running = Remembered(self._read_running, PROGRESS_SECONDS)
         self._active: set[str] = set()
         self._failures = Remembered(self._read_failures, FAILURE_SECONDS)
-        self._boards = {name: Remembered(partial(self._read_boards, name), BOARD_SECONDS) for name in PRESETS}
+        self._boards: OrderedDict[tuple[str, ...], Remembered[LeaderboardBody]] = OrderedDict()
+        self._lock = threading.Lock()
 
     def running(self) -> Running:
         """Audits that wait or run, with how far they are."""
@@ -73,13 +81,28 @@ class Sources:
         """The latest submitted audits that ended without a result."""
         return self._failures.get()
 
-    def leaderboard(self, preset: str) -> LeaderboardBody:
+    def leaderboard(self, preset: str, sees: Callable[[str], bool] | None = None) -> LeaderboardBody:
         """Boards from MLflow, of a minute ago at most.
+
+        Args:
+            sees: whether a fleet is the reader's; then only experiments of the storage's fleets that are. None: all.
 
         Raises:
             TrackingError: the store cannot be reached.
         """
-        return self._boards[preset].get()
+        key: tuple[str, ...] = (preset,)
+        if sees is not None:
+            fleets = [fleet for name in self.bundles.fleets() if sees(fleet := fleet_of(name))]
+            if not fleets:
+                return LeaderboardBody(source="", notes=["No audit of your fleets was logged yet."], boards=[])
+            key = (preset, *fleets)
+        with self._lock:
+            if key not in self._boards:
+                self._boards[key] = Remembered(partial(self._read_boards, *key), BOARD_SECONDS)
+            while len(self._boards) > BOARDS:
+                self._boards.popitem(last=False)
+            board = self._boards[key]
+        return board.get()
 
     def schedules(self) -> ScheduleList:
         """The schedules, the next to fire first.
@@ -115,7 +138,7 @@ class Sources:
             ended = [status for status in self._client.list() if status.state.over and not status.bundle]
         except (ServiceError, StorageError) as error:
             return Failures(failures=[], problem=problem_body(error))
-        return Failures(failures=[failure_body(status) for status in ended[:FAILURES]])
+        return Failures(failures=[failure_body(status) for status in ended[:KEPT_FAILURES]])
 
     def _running_body(self, name: str) -> RunningBody | None:
         try:
@@ -124,16 +147,22 @@ class Sources:
             return None
         return None if status.state.over else running_body(status)
 
-    def _read_boards(self, preset: str) -> LeaderboardBody:
+    def _read_boards(self, preset: str, *fleets: str) -> LeaderboardBody:
+        """The boards of some fleets, or of all experiments; others are not named, nor whether there are any."""
         uri = self.places.tracking
         if not is_made(uri):
             return LeaderboardBody(source=without_secret(uri), notes=["No audit was logged to MLflow yet."], boards=[])
         from jobs.leaderboard.leaderboard import Request, make_leaderboard
         from jobs.leaderboard.presets import Choice
+        from tracking.leaderboard.audited_runs import experiments_in
         from tracking.leaderboard.page import board_data
 
+        experiments = tuple(name for name in experiments_in(uri) if name in fleets) if fleets else ()
+        if fleets and not experiments:
+            return LeaderboardBody(source="", notes=["No audit of your fleets was logged yet."], boards=[])
+        wanted = Request(tracking_uri=uri, experiments=experiments, choice=Choice(preset=preset))
         try:
-            ranked = make_leaderboard(Request(tracking_uri=uri, choice=Choice(preset=preset)))
+            ranked = make_leaderboard(wanted)
         except ConfigError as error:  # no run to rank
             return LeaderboardBody(source=without_secret(uri), notes=[str(each) for each in error.problems], boards=[])
         boards = [board_data(board) for board in ranked.boards]

@@ -288,6 +288,10 @@ class FleetConfig(Part):
         description="Columns of the samples to profile by, besides the class; class*sex crosses two of them.",
     )
     intervals: IntervalsConfig = IntervalsConfig()
+    gallery: Annotated[int, Field(ge=2, le=1000)] | Literal["none"] = Field(
+        64,
+        description="Samples of each model that are kept as pictures before and after an attack; none: no picture.",
+    )
     fp_lambda: float = Field(0.5, ge=0, description="Weight of RDI in the fairness-penalised score.")
     gates: tuple[GateConfig, ...] = Field((), max_length=GATES)
     decide: Decide = Field("full", description="early: each model is measured on as many samples as its gates need.")

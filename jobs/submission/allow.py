@@ -1,14 +1,8 @@
 """What a caller's fleet may name, and what the server puts in the place of the rest.
 
-<<<<<<< HEAD
-A caller is no administrator: they choose models, samples, measures and gates among what the settings grant. No module
-of theirs is imported and no path of theirs is opened unless the allow-list names it; storage, tracking, cluster and
-rights are the server's. All refusals are reported together.
-=======
 A caller is no administrator: they choose models, samples, measures and gates among what is granted. No module of
 theirs is imported and no path of theirs is opened unless the allow-list names it; storage, tracking, cluster and rights
 are the server's. All refusals are reported together.
->>>>>>> main
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ class Backend(Protocol):
         """Start the audit whose files lie in `folder`, for the first time or again.
 
         Raises:
-            AlreadySubmitted: a job of that name runs.
+            AlreadySubmitted: a job of that name runs, or this attempt was started before.
         """
         ...
 

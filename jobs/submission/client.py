@@ -22,24 +22,27 @@ from typing import Any
 
 from jobs.fleetfile.reading import Fleet, load_fleet, validate_fleet
 from jobs.submission.backend import AlreadySubmitted, Backend, JobInfo
+from jobs.submission.dispatcher import Dispatcher
 from jobs.submission.endings import Endings
 from jobs.submission.local_jobs import LocalJobs
+from jobs.submission.queue import Queue, Waiting
 from jobs.submission.ray_jobs import RayJobs
 from jobs.submission.signing import signing_key
-from jobs.submission.status import AuditStatus, State, settle
+from jobs.submission.status import AuditStatus, State, recorded, settle, waiting_status
 from jobs.submission.submission import (
     Ending,
-    Submission,
     checked_id,
     folder_in,
     is_there,
     known_in,
     submission_of,
+    write_ending,
     write_fleet,
 )
-from services.errors import Crashed, NotFinished, Problem, ServiceError, StorageError, UnknownAudit
+from services.errors import Crashed, NotFinished, Problem, Pruned, ServiceError, StorageError, UnknownAudit
 from services.records import AuditResult, Outcome
 from services.storage import files
+from tracking.bundle.bundle import BUNDLE, read_bundle
 
 __all__ = ["AuditClient", "AuditStatus", "State", "backend_for"]
 
@@ -70,15 +73,23 @@ class AuditClient:
         storage: where submissions lie. Needed to ask for audits that the cluster has forgotten; when given, no
             submission outside it is looked at.
         environment: variables of every audit (MLFLOW_TRACKING_URI ...). Ray shows them to all who see its dashboard.
+        offline: while the job server does not answer, say what the storage last recorded, instead of an error.
     """
 
     def __init__(
-        self, backend: Backend | str, *, storage: str = "", environment: Mapping[str, str] | None = None
+        self,
+        backend: Backend | str,
+        *,
+        storage: str = "",
+        environment: Mapping[str, str] | None = None,
+        offline: bool = False,
     ) -> None:
         self._backend = backend_for(backend, storage=storage) if isinstance(backend, str) else backend
         self._storage = storage
         self._environment = dict(environment or {})
+        self._offline = offline
         self._endings = Endings()
+        self._queue = Queue(storage) if storage else None
 
     @property
     def address(self) -> str:
@@ -108,11 +119,47 @@ class AuditClient:
         status = self._look(submission.id, submission.folder)
         if status is not None and not status.resumable:
             return status
-        write_fleet(submission, loaded, signing_key({**os.environ, **self._environment}), allow)
+        write_fleet(submission, loaded, self._signing_key(), allow)
         attempt = uuid.uuid4().hex[:12]
+        waiting = Waiting(submission.id, submission.fleet, submission.key, attempt, "")
         with suppress(AlreadySubmitted):  # by another submitter, of the same fleet and key: its audit is ours
-            self._backend.start(submission.id, submission.folder, _metadata(submission, attempt), self._environment)
+            self._backend.start(
+                submission.id, submission.folder, waiting.metadata(submission.folder), self._environment
+            )
         return self.status(submission.id, folder=submission.folder)
+
+    def enqueue(
+        self,
+        fleet: Fleet,
+        key: str = "",
+        *,
+        allow: Mapping[str, Any] | None = None,
+        caller: str = "",
+        priority: int = 0,
+    ) -> AuditStatus:
+        """As `submit`, but the job server is not waited for: a `dispatcher` of this storage hands the audit over.
+
+        Once this returns, the audit survives the end of this process.
+
+        Args:
+            fleet: a fleet in the client's storage.
+            caller: who asks for it; it stays with the audit.
+            priority: 0 to 99; of those that wait the highest is handed over first.
+
+        Raises:
+            ConfigError, StorageError: as `submit`.
+        """
+        submission = submission_of(fleet, key)
+        status = self._look(submission.id, submission.folder)
+        if status is not None and not status.resumable:
+            return status
+        write_fleet(submission, fleet, self._signing_key(), allow, caller)
+        waiting = self._waiting_room().put(submission, caller=caller, priority=priority)
+        return waiting_status(waiting, submission.folder)
+
+    def dispatcher(self) -> Dispatcher:
+        """What hands over the audits that were enqueued in the client's storage."""
+        return Dispatcher(self._backend, self._storage, self._environment)
 
     def status(self, name: str, *, folder: str = "") -> AuditStatus:
         """How an audit stands.
@@ -183,10 +230,9 @@ class AuditClient:
         Raises:
             NotFinished: it waits, runs, or was stopped, or ended in an error before there was a bundle.
             Crashed: it ended without an outcome.
+            Pruned: retention removed it.
             StorageError: its bundle cannot be read from here.
         """
-        from tracking.bundle.bundle import read_bundle
-
         return read_bundle(self.finished(name).bundle)
 
     def finished(self, name: str) -> AuditStatus:
@@ -202,6 +248,9 @@ class AuditClient:
         if not status.bundle:
             remedy = "submit it again" if status.state is State.STOPPED else "wait for it with classwise wait"
             raise NotFinished(Problem(name, "a finished audit", f"one that is {status.state}", remedy))
+        if is_there(status.folder) and not files.exists(files.join(status.bundle, BUNDLE)):
+            remedy = "submit it with another key to audit again"
+            raise Pruned(Problem(name, f"the bundle of an audit that ended with {status.outcome}", "none", remedy))
         return status
 
     def cancel(self, name: str, *, timeout: float = STOP_SECONDS) -> AuditStatus:
@@ -213,28 +262,44 @@ class AuditClient:
         return status if status.state.over else self.wait(name, timeout=timeout, poll=0.2)
 
     def request_stop(self, name: str) -> AuditStatus:
-        """Ask an audit to stop, and do not wait for it."""
+        """Ask an audit to stop, and do not wait for it; one that waits in the queue does not begin."""
         status = self.status(name)
+        if status.state.over:
+            return status
+        if self._queue is not None and (waiting := self._queue.find(name)) is not None:
+            write_ending(status.folder, Ending(waiting.attempt, "stopped"))  # its driver would end at once
+            self._queue.remove(name)
+            status = self.status(name)
         if not status.state.over:
             self._backend.stop(name)
         return status
 
     def list(self, fleet: str = "") -> list[AuditStatus]:
         """All audits that the job server knows, and those in the client's storage; the latest first."""
-        infos = {info.id: info for info in self._backend.infos()}
+        infos, answers = self._jobs()
+        waiting = {each.id: each for each in self._queue.all()} if self._queue is not None else {}
         if self._storage:
             home = {name: folder_in(self._storage, name) for name in known_in(self._storage)}
         else:
             home = {name: info.metadata.get("classwise.folder", "") for name, info in infos.items()}
-        statuses = [self._settled(name, folder, infos.get(name), listed=True) for name, folder in home.items()]
+        statuses = [
+            self._settled(name, folder, infos.get(name), waiting.get(name), listed=True, answers=answers)
+            for name, folder in home.items()
+        ]
         chosen = [status for status in statuses if status is not None and fleet in ("", status.fleet)]
         return sorted(chosen, key=lambda status: (status.started, status.id), reverse=True)
 
     def active(self) -> set[str]:
         """Ids of the audits that wait or run, within the client's storage: one request, whatever has run before."""
+        return set(self.active_callers())
+
+    def active_callers(self) -> dict[str, str]:
+        """The same, with who asked for each; "" when that is not known."""
         home = folder_in(self._storage, "x-0123456789abcdef").rpartition("/")[0] if self._storage else ""
-        jobs = [info for info in self._backend.infos() if not info.phase.over]
-        return {info.id for info in jobs if info.metadata.get("classwise.folder", "").startswith(home)}
+        waiting = {each.id: each.caller for each in self._queue.all()} if self._queue is not None else {}
+        jobs = [info for info in self._jobs()[0].values() if not info.phase.over]
+        own = [info for info in jobs if info.metadata.get("classwise.folder", "").startswith(home)]
+        return waiting | {info.id: info.metadata.get("classwise.caller", "") for info in own}
 
     def check_storage(self) -> None:
         """Whether results can be read: the storage, where one is named, answers; the job server is not asked.
@@ -264,22 +329,61 @@ class AuditClient:
             raise ServiceError(problems)
 
     def _look(self, name: str, folder: str) -> AuditStatus | None:
+        answers = True
         try:
             info = self._backend.info(name)
         except ServiceError:  # what has its outcome keeps it, whether or not there is a job server just now
-            if not folder or not _is_final(self._endings.read(folder, "")):
+            if not self._offline and (not folder or not _is_final(self._endings.read(folder, ""))):
                 raise
-            info = None
+            info, answers = None, not self._offline
         if not folder and info is not None:
             folder = info.metadata.get("classwise.folder", "")
-        return self._settled(name, folder, info)
+        waiting = self._queue.find(name) if self._queue is not None else None
+        return self._settled(name, folder, info, waiting, answers=answers)
 
-    def _settled(self, name: str, folder: str, info: JobInfo | None, *, listed: bool = False) -> AuditStatus | None:
+    def _jobs(self) -> tuple[dict[str, JobInfo], bool]:
+        """The job server's jobs by id, and whether it answered."""
+        try:
+            return {info.id: info for info in self._backend.infos()}, True
+        except ServiceError:
+            if not self._offline:
+                raise
+            return {}, False
+
+    def _settled(
+        self,
+        name: str,
+        folder: str,
+        info: JobInfo | None,
+        waiting: Waiting | None,
+        *,
+        listed: bool = False,
+        answers: bool = True,
+    ) -> AuditStatus | None:
         """In a list what an attempt once said is not looked at again; asked for one audit, its folder always is."""
         attempt = info.metadata.get("classwise.attempt", "") if info is not None and listed else ""
         ending = self._endings.read(folder, attempt) if folder else None
+        if waiting is not None and not _has_begun(waiting, info, ending):
+            return waiting_status(waiting, folder)
+        if not answers:
+            return recorded(name, folder, ending) if ending is not None or is_there(folder) else None
         reachable = ending is not None or info is None or not info.phase.over or is_there(folder)
         return settle(name, folder, info, ending, reachable=reachable)
+
+    def _waiting_room(self) -> Queue:
+        if self._queue is None:
+            raise StorageError(Problem("storage", "the storage that holds the queue", "none", "name one"))
+        return self._queue
+
+    def _signing_key(self) -> bytes:
+        return signing_key({**os.environ, **self._environment})
+
+
+def _has_begun(waiting: Waiting, info: JobInfo | None, ending: Ending | None) -> bool:
+    """Whether a job or an ending says more than that the audit waits."""
+    if ending is not None and ending.attempt == waiting.attempt:
+        return True
+    return info is not None and (not info.phase.over or info.metadata.get("classwise.attempt") == waiting.attempt)
 
 
 def _loaded(fleet: Fleet | Mapping[str, Any] | str | Path) -> Fleet:
@@ -293,14 +397,3 @@ def _loaded(fleet: Fleet | Mapping[str, Any] | str | Path) -> Fleet:
 def _is_final(ending: Ending | None) -> bool:
     """Whether submitting the audit again would not start it again."""
     return ending is not None and ending.state == "finished" and ending.outcome is not Outcome.ERROR
-
-
-def _metadata(submission: Submission, attempt: str) -> dict[str, str]:
-    """What links the job to its submission; Ray takes text only."""
-    return {
-        "classwise.submission": submission.id,
-        "classwise.fleet": submission.fleet,
-        "classwise.key": submission.key,
-        "classwise.folder": submission.folder,
-        "classwise.attempt": attempt,
-    }

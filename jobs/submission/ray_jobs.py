@@ -74,7 +74,7 @@ class RayJobs:
     def start(self, name: str, folder: str, metadata: Mapping[str, str], environment: Mapping[str, str]) -> None:
         """Submit the next attempt."""
         number, latest = self._latest(name)
-        if latest is not None and not latest.phase.over:
+        if latest is not None and (not latest.phase.over or _is_attempt(latest, metadata)):
             raise AlreadySubmitted(Problem(name, "a job that is not there yet", "one that runs"))
         words = [self._python, "-m", "jobs.submission.submitted", folder, metadata["classwise.attempt"]]
         # The supervisor that will stop it reads its patience from the environment it shares with the job.
@@ -203,6 +203,11 @@ def token_of(environment: Mapping[str, str]) -> str:
             return file.read().strip()
     except OSError as error:
         raise ServiceError(Problem("RAY_AUTH_TOKEN_PATH", "a file with the cluster's token", str(error))) from None
+
+
+def _is_attempt(info: JobInfo, metadata: Mapping[str, str]) -> bool:
+    """Whether it was started already: an attempt is started once, however often it is handed over."""
+    return info.metadata.get("classwise.attempt") == metadata["classwise.attempt"]
 
 
 def _job_name(name: str, number: int) -> str:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from jobs.submission.backend import JobInfo, Phase
+from jobs.submission.queue import Waiting
 from jobs.submission.submission import Ending
 from services.errors import Crashed, Interrupted, Problem, StorageError
 from services.records import Outcome
 
 FORGOTTEN = "the job server does not know it any more, and it said no outcome"
+RECORDED = "as the storage last recorded: the job server does not answer"
 UNSEEN = "its folder cannot be seen from here; ask where the storage is reached, or ask the API"
 
 
@@ -45,7 +47,8 @@ class AuditStatus:
         folder: the submission's files.
         attempt: which start of it this is.
         job: the cluster's name of that start.
-        message: what the backend said of a crash.
+        message: what the backend said of a crash, or that it does not answer.
+        caller: who submitted it through the API, as far as the backend knows.
         problems: why the outcome is error, when there is no bundle.
     """
 
@@ -66,6 +69,7 @@ class AuditStatus:
     job: str = ""
     message: str = ""
     problems: tuple[Problem, ...] = ()
+    caller: str = ""
 
     @property
     def resumable(self) -> bool:
@@ -107,6 +111,7 @@ def settle(
         outcome=ended.outcome if ended and state is State.FINISHED else None,
         fleet=(info.metadata.get("classwise.fleet", "") if info else "") or name.rpartition("-")[0],
         key=info.metadata.get("classwise.key", "") if info else "",
+        caller=info.metadata.get("classwise.caller", "") if info else "",
         bundle=ended.bundle if ended else "",
         audit_id=ended.audit_id if ended else "",
         tracking_uri=ended.tracking_uri if ended else "",
@@ -120,6 +125,30 @@ def settle(
         message=message,
         problems=ended.problems if ended else (),
     )
+
+
+def waiting_status(waiting: Waiting, folder: str) -> AuditStatus:
+    """An accepted audit that the job server has not begun."""
+    return AuditStatus(
+        id=waiting.id,
+        state=State.QUEUED,
+        fleet=waiting.fleet,
+        key=waiting.key,
+        caller=waiting.caller,
+        started=waiting.at,
+        folder=folder,
+        attempt=waiting.attempt,
+    )
+
+
+def recorded(name: str, folder: str, ending: Ending | None) -> AuditStatus | None:
+    """What the storage alone says of a submitted audit: what has ended has, and what ran then counts as running."""
+    attempt = ending.attempt if ending is not None else ""
+    going = ending is None or ending.state == "running"
+    phase = Phase.PENDING if ending is None else Phase.RUNNING
+    info = JobInfo(name, phase, metadata={"classwise.attempt": attempt}) if going else None
+    status = settle(name, folder, info, ending)
+    return replace(status, message=RECORDED) if status is not None else None
 
 
 def _state(info: JobInfo | None, ending: Ending | None, reachable: bool) -> tuple[State, str]:

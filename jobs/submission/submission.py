@@ -131,7 +131,11 @@ def known_in(base: str) -> list[str]:
 
 
 def write_fleet(
-    submission: Submission, fleet: Fleet, signing_key: bytes = b"", allow: Mapping[str, Any] | None = None
+    submission: Submission,
+    fleet: Fleet,
+    signing_key: bytes = b"",
+    allow: Mapping[str, Any] | None = None,
+    caller: str = "",
 ) -> None:
     """Put the fleet where its audit will read it, in the place of whatever is there.
 
@@ -139,10 +143,14 @@ def write_fleet(
         signing_key: signs it, unless empty.
         allow: the allow-list that admitted it, as JSON takes it, which its audit checks again; None: of an operator,
             who may name anything.
+        caller: of the API, who asked for it.
     """
-    body = {"schema_version": SCHEMA_VERSION, "id": submission.id, "key": submission.key, "fleet": content_of(fleet)}
+    body: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "id": submission.id, "key": submission.key}
+    body["fleet"] = content_of(fleet)
     if allow is not None:
         body["allow"] = dict(allow)
+    if caller:
+        body["caller"] = caller
     content = json.dumps(signed(body, signing_key), indent=1, allow_nan=False)
     files.write_bytes(files.join(submission.folder, "fleet.json"), content.encode())
 

@@ -16,7 +16,7 @@ from jobs.audit import output
 from jobs.fleetfile.reading import Fleet
 from jobs.submission.heartbeat import ProgressReporter
 from jobs.submission.signing import KEY, signing_key
-from jobs.submission.submission import Ending, Submission, link_bundle, read_fleet, write_ending
+from jobs.submission.submission import Ending, Submission, link_bundle, read_ending, read_fleet, write_ending
 from jobs.terminal import console, log_setting
 from services.errors import (
     ClasswiseError,
@@ -42,6 +42,9 @@ def main(folder: str, attempt: str) -> int:
 
 
 def _audit(folder: str, attempt: str) -> None:
+    said = read_ending(folder)
+    if said is not None and (said.attempt, said.state) == (attempt, "stopped"):  # cancelled while it waited
+        raise Interrupted(Problem(folder, "an audit that may begin", "one that was cancelled", "submit it again"))
     write_ending(folder, Ending(attempt, "running"))
     try:
         submission, fleet = _admitted(folder)

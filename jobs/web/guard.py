@@ -15,6 +15,7 @@ from dataclasses import asdict
 from hashlib import sha256
 from typing import Any
 
+from jobs.web.access import Caller
 from services.errors import Problem
 
 Message = MutableMapping[str, Any]
@@ -62,6 +63,7 @@ class Guard:
     Args:
         app: what is guarded.
         digests: callers' names to the SHA-256 of their tokens.
+        callers: what they may do, by name; one without an entry has the usual rights on all fleets.
         rates: one budget a caller; without a token, one an address.
         body: bytes of a body at most.
         open_paths: need no token, and have no budget.
@@ -78,9 +80,11 @@ class Guard:
         body: int,
         open_paths: frozenset[str],
         signed_paths: frozenset[str] = frozenset(),
+        callers: Mapping[str, Caller] | None = None,
     ) -> None:
         self._app = app
         self._digests = dict(digests)
+        self._callers = {name: Caller(name) for name in digests} | dict(callers or {})
         self._rates = rates
         self._body = body
         self._open = open_paths
@@ -91,8 +95,8 @@ class Guard:
             await self._app(scope, receive, send)
             return
         headers = {bytes(key).lower(): bytes(value) for key, value in scope["headers"]}
-        caller = self._caller(headers.get(b"authorization", b""))
-        who = caller or f"address {(scope.get('client') or ('unknown',))[0]}"
+        caller = self._caller(headers.get(b"authorization", b"")) or scope.get("state", {}).get("identity")
+        who = caller.name if caller else f"address {(scope.get('client') or ('unknown',))[0]}"
         signed = caller is None and scope["path"] in self._signed
         seconds = 0.0 if signed or scope["path"] in self._open else self._rates.wait_for(who)
         if seconds:
@@ -146,15 +150,15 @@ class Guard:
                 raise
             await _refuse(send, 413, "TooLarge", self._too_large())
 
-    def _caller(self, header: bytes) -> str | None:
+    def _caller(self, header: bytes) -> Caller | None:
         """Who has this token; every known one is compared, and none ends the comparison early."""
         kind, _, token = header.partition(b" ")
         hashed = sha256(token.strip()).digest()
-        caller = None
+        matched = None
         for name, digest in self._digests.items():
             if hmac.compare_digest(digest, hashed) and kind.lower() == b"bearer":
-                caller = name
-        return caller
+                matched = name
+        return self._callers[matched] if matched is not None else None
 
     def _too_large(self) -> Problem:
         return Problem("body", f"at most {self._body} bytes", "more")

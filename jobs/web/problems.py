@@ -33,9 +33,10 @@ def error_body(error: ClasswiseError) -> ErrorBody:
 
 _DESCRIPTIONS = {
     401: "No token, or one that is not known.",
-    403: "The server's settings do not grant what the fleet names.",
-    404: "No such audit.",
+    403: "The server's settings do not grant it to the caller, or not what the fleet names.",
+    404: "No such audit, or one of a fleet that is not the caller's.",
     409: "The audit has no result: it waits, runs, was stopped, failed or crashed.",
+    410: "Its result was removed by retention.",
     413: "The body is too large.",
     415: "Neither JSON nor YAML.",
     422: "The request is not valid; every problem is reported.",

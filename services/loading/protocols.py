@@ -31,6 +31,8 @@ class Samples(Protocol):
         skipped: items that could not be read, left out, per class name.
         intake: what became of everything that the source holds.
         shape: (C, H, W) of one image.
+        keys: (N,) names of the images in their source, such as paths of files; None where they have none. No digest has
+            them: a folder that was moved holds the same samples.
     """
 
     @property
@@ -62,6 +64,9 @@ class Samples(Protocol):
 
     @property
     def shape(self) -> tuple[int, int, int]: ...
+
+    @property
+    def keys(self) -> NDArray[Any] | None: ...
 
     def __len__(self) -> int: ...
 

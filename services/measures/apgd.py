@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from services.errors import MeasureError, Problem
-from services.measures.measure import Columns, Measure
-from services.measures.pgd import survival_columns, survival_extras, survival_series
+from services.measures.ball_attack import BallAttack, survival_extras, survival_series
 from services.measures.threats import Norm, Radii, check_radii
 from services.records import Ascent, Column, Series
 
@@ -18,12 +17,13 @@ if TYPE_CHECKING:
     import torch
 
     from services.measures.attacks.autopgd import Schedule
+    from services.measures.attacks.survival import Survival
     from services.measures.measure import Network
 
 LossName = Literal["ce", "dlr-t"]
 
 
-class Apgd(Measure):
+class Apgd(BallAttack):
     """Survival of APGD (Croce & Hein 2020, arXiv 2003.01690, Algorithm 1): step sizes that halve by themselves.
 
     One series a radius; the denominator is all samples. Multiplying all logits by a number or adding one to them does
@@ -40,11 +40,11 @@ class Apgd(Measure):
             is left out, for it has no third logit to divide by.
 
     Extra columns: `correct`; `broken_by`, 0 misclassified, -1 unbroken, else 1 ce, 2 dlr-t, 3 dlr; `queries`, forward
-    passes; `zero_gradient`, the share of exactly zero input gradients; `margin`, the smallest seen; `non_finite`.
+    passes; `zero_gradient`, the share of exactly zero input gradients; `margin`, the smallest seen; `non_finite`;
+    `attacked`.
     """
 
     gradients: ClassVar[bool] = True
-    needs: ClassVar[Literal["logits", "model"]] = "model"
 
     name: Literal["apgd"] = "apgd"
     steps: int = Field(default=30, ge=1, le=10_000)
@@ -95,7 +95,7 @@ class Apgd(Measure):
             raise MeasureError(Problem(self.name, "a loss that 2 classes define", "dlr-t, which needs 3", remedy))
         return fitted
 
-    def from_model(
+    def survival(
         self,
         network: Network,
         images: torch.Tensor,
@@ -103,10 +103,10 @@ class Apgd(Measure):
         ids: NDArray[np.int64],
         *,
         seed: int,
-    ) -> Columns:
-        """Attack one batch; the score of a sample is a function of the network, the sample, its id and the seed."""
+        keep: bool = False,
+    ) -> Survival:
         from services.measures.attacks.autopgd import Outlook, attack_curve
 
         outlook = Outlook.of(network, images)
         schedule = self.schedule(outlook.ranked.shape[1])
-        return survival_columns(self.series(), attack_curve(network, images, labels, ids, schedule, outlook, seed=seed))
+        return attack_curve(network, images, labels, ids, schedule, outlook, seed=seed, keep=keep)

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from services.errors import MeasureError, Problem
-from services.measures.measure import Columns, Measure
-from services.measures.pgd import survival_columns, survival_extras, survival_series
+from services.measures.ball_attack import BallAttack, survival_extras, survival_series
 from services.measures.threats import Norm, Radii, check_radii
 from services.records import Ascent, Column, Series
 
@@ -18,12 +17,13 @@ if TYPE_CHECKING:
     import torch
 
     from services.measures.attacks.packaged import Plan
+    from services.measures.attacks.survival import Survival
     from services.measures.measure import Network
 
 AttackName = Literal["apgd-ce", "apgd-t", "fab-t", "square"]
 
 
-class AutoAttackSurvival(Measure):
+class AutoAttackSurvival(BallAttack):
     """Survival of AutoAttack (Croce & Hein 2020) as its package `pyautoattack` runs it.
 
     One binary series a radius. For one batch the survivors are those of the package run alone with the same seed on the
@@ -37,12 +37,12 @@ class AutoAttackSurvival(Measure):
 
     Extra columns: `correct`; `broken_by`, 0 misclassified, -1 unbroken, else 1 apgd-ce, 2 apgd-t, 3 fab-t, 4 square,
     5 apgd-dlr (which stands in for apgd-t where there are 3 classes); `queries`, the images passed while the sample was
-    attacked over the samples attacked with it, the package's own checks included; `non_finite`.
+    attacked over the samples attacked with it, the package's own checks included; `non_finite`; `attacked`.
     """
 
     gradients: ClassVar[bool] = True
     batch_dependent: ClassVar[bool] = True
-    needs: ClassVar[Literal["logits", "model"]] = "model"
+    unknown: ClassVar[tuple[str, ...]] = ("zero_gradient", "margin")
     pass_cost: ClassVar[float] = 2.0
 
     name: Literal["autoattack"] = "autoattack"
@@ -81,7 +81,7 @@ class AutoAttackSurvival(Measure):
             )
         return plan
 
-    def from_model(
+    def survival(
         self,
         network: Network,
         images: torch.Tensor,
@@ -89,7 +89,8 @@ class AutoAttackSurvival(Measure):
         ids: NDArray[np.int64],
         *,
         seed: int,
-    ) -> Columns:
+        keep: bool = False,
+    ) -> Survival:
         """Attack one batch with the package's generator seeded by `seed`; the global generators stay as they were."""
         import torch
 
@@ -102,5 +103,4 @@ class AutoAttackSurvival(Measure):
             [Packaged(network, images, labels, name, plan.targets, epsilon, self.norm, seed) for name in plan.attacks]
             for epsilon in self.epsilons
         ]
-        columns = survival_columns(self.series(), survive(network, images, labels, curve))
-        return {key: column for key, column in columns.items() if key not in ("zero_gradient", "margin")}
+        return survive(network, images, labels, curve, keep=keep)

@@ -38,7 +38,8 @@ def measure_from(canonical: str) -> Measure:
         SourceError: the files that it names have changed since; their numbers would enter the cache as the old ones'.
     """
     fields: dict[str, Any] = json.loads(canonical)
-    fields.pop("version", None)
+    for name in ("version", "layout"):
+        fields.pop(name, None)
     content = fields.pop("content", "")
     measure = MEASURES.get(fields["name"]).model_validate(fields)
     if content and content != measure.content():

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from services.measures.measure import Columns, Measure
 from services.numerics.great import check_logits, chunks, margins, predictions
-from services.records import Column, Series
+from services.records import PREDICTED, Column, Series
 
 
 class Clean(Measure):
@@ -22,7 +22,7 @@ class Clean(Measure):
         return (self.one_series("clean", "clean accuracy", binary=True, unit="share of samples"),)
 
     def columns(self) -> tuple[Column, ...]:
-        return (Column("predicted", "code"),)
+        return (Column(PREDICTED, "code"),)
 
     def from_logits(self, logits: NDArray[np.floating[Any]], labels: NDArray[np.integer[Any]]) -> Columns:
         """Columns `clean` (0.0 or 1.0), `predicted` (-1 where not finite), `correct` and `finite`, each (n,)."""
@@ -31,7 +31,7 @@ class Clean(Measure):
         correct = np.concatenate([part.correct for part in parts]) if parts else np.zeros(0, dtype=bool)
         return {
             "clean": correct.astype(np.float64),
-            "predicted": predictions(array),
+            PREDICTED: predictions(array),
             "correct": correct,
             "finite": np.concatenate([part.finite for part in parts]) if parts else np.zeros(0, dtype=bool),
         }

@@ -55,7 +55,10 @@ class Measure(BaseModel):
         version: raise it whenever the numbers change for the same parameters; it is part of the cache key.
         needs: "logits" for a function of logits and labels, "model" when the network itself must run.
         gradients: the measure differentiates through the network; a black box cannot serve it.
+        layout: raise it when the score table gets another column and no number changes: tables in the cache are made
+            again, and audits before and after are still compared, which a new `version` would rule out.
         pictures: it has something to show besides scores, `picture`.
+        shows: it can show what it did to single samples, `adversarials`.
         batch_dependent: a sample's score may depend on the batch it is in, against the rule of `from_model`; then the
             sizes of shard and batch are part of the cache key.
         pass_cost: units of a forward pass and what goes with it: 1, and 2 for each backward pass.
@@ -65,9 +68,11 @@ class Measure(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     version: ClassVar[int] = 1
+    layout: ClassVar[int] = 1
     needs: ClassVar[Literal["logits", "model"]]
     gradients: ClassVar[bool] = False
     pictures: ClassVar[bool] = False
+    shows: ClassVar[bool] = False
     batch_dependent: ClassVar[bool] = False
     pass_cost: ClassVar[float] = 3.0
     listing: ClassVar[tuple[str, ...]] = ("epsilons", "radii", "at")
@@ -126,6 +131,22 @@ class Measure(BaseModel):
         """A file for people that goes into the bundle, one a model."""
         raise MeasureError(Problem(self.name, "a measure with pictures", "one without"))
 
+    def adversarials(
+        self,
+        network: Network,
+        images: torch.Tensor,
+        labels: torch.Tensor,
+        ids: NDArray[np.int64],
+        known: Columns,
+        *,
+        seed: int,
+    ) -> torch.Tensor:
+        """Where the attack ends for a few samples (n, C, H, W): the image itself where nothing breaks it.
+
+        `known` are their rows of the score table, which may spare a search what is known to fail.
+        """
+        raise MeasureError(Problem(self.name, "a measure that shows adversarials", "one without"))
+
     def sources(self) -> dict[str, str]:
         """URIs that parameters name, by parameter: a server grants them to its callers or not."""
         return {}
@@ -138,7 +159,9 @@ class Measure(BaseModel):
         return ""
 
     def canonical(self) -> str:
-        """Canonical JSON of the parameters, with version and content: what the cache key is made of."""
+        """Canonical JSON of the parameters, with version, layout and content: what the cache key is made of."""
         fields = {"version": self.version, **self.model_dump(mode="json")}
+        if self.layout > 1:
+            fields["layout"] = self.layout
         content = self.content()
         return json.dumps({**fields, "content": content} if content else fields, sort_keys=True)

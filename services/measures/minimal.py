@@ -10,7 +10,7 @@ from pydantic import Field, field_validator
 
 from services.measures.measure import Columns, Measure
 from services.measures.threats import Radius
-from services.records import L2_DISTANCE, Ascent, Column, Evidence, Series, ThreatModel
+from services.records import ATTACKED, L2_DISTANCE, Ascent, Column, Evidence, Series, ThreatModel
 
 if TYPE_CHECKING:
     import torch
@@ -40,10 +40,13 @@ class Minimal(Measure):
         fab_targets, fab_steps: other classes tried, the likeliest first, and steps towards each.
 
     Extra columns: `correct`; `censored`; `attack`, the place in `attacks` of the one that found it, -1 for none;
-    `queries`, forward passes; `zero_gradient`, the share of exactly zero input gradients; `margin`; `non_finite`.
+    `queries`, forward passes; `zero_gradient`, the share of exactly zero input gradients; `margin`; `non_finite`;
+    `attacked`, the class that the nearest adversarial is taken for.
     """
 
     version: ClassVar[int] = 3
+    layout: ClassVar[int] = 2
+    shows: ClassVar[bool] = True
     gradients: ClassVar[bool] = True
     needs: ClassVar[Literal["logits", "model"]] = "model"
 
@@ -80,7 +83,11 @@ class Minimal(Measure):
         )
 
     def columns(self) -> tuple[Column, ...]:
-        return Column("attack", "code", ("none", *self.attacks), first=-1), Column("queries", "count")
+        return (
+            Column("attack", "code", ("none", *self.attacks), first=-1),
+            Column("queries", "count"),
+            Column(ATTACKED, "code"),
+        )
 
     def from_model(
         self,
@@ -96,7 +103,29 @@ class Minimal(Measure):
 
         seekers = self.seekers_of()
         split = len(seekers) - 1 if self.attacks[-1] == "fab" and len(seekers) > 1 else len(seekers)
-        return self._columns(nearest_adversarials(network, images, labels, seekers[:split], seekers[split:]))
+        nearest = nearest_adversarials(network, images, labels, seekers[:split], seekers[split:])
+        return self._columns(nearest, labels.cpu().numpy())
+
+    def adversarials(
+        self,
+        network: Network,
+        images: torch.Tensor,
+        labels: torch.Tensor,
+        ids: NDArray[np.int64],
+        known: Columns,
+        *,
+        seed: int,
+    ) -> torch.Tensor:
+        """Run on each sample the one attack that came nearest."""
+        import torch
+
+        from services.measures.attacks.nearest import nearest_adversarials
+
+        points, seekers = images.clone(), self.seekers_of()
+        for place in np.unique(known["attack"][known["attack"] >= 0]).tolist():
+            rows = torch.from_numpy(np.flatnonzero(known["attack"] == place)).to(images.device)
+            points[rows] = nearest_adversarials(network, images[rows], labels[rows], seekers[place : place + 1]).points
+        return points
 
     def seekers_of(self) -> list[Seeker]:
         from services.measures.attacks.carlini import CarliniWagner
@@ -112,7 +141,7 @@ class Minimal(Measure):
         }
         return [known[name] for name in self.attacks]
 
-    def _columns(self, nearest: Nearest) -> Columns:
+    def _columns(self, nearest: Nearest, labels: NDArray[np.int64]) -> Columns:
         distances = nearest.distances.cpu().numpy()
         censored = distances > self.search_limit
         attack = np.where(censored, -1, nearest.attack.cpu().numpy())
@@ -121,5 +150,6 @@ class Minimal(Measure):
             "correct": nearest.correct.cpu().numpy().astype(np.float64),
             "censored": censored.astype(np.float64),
             "attack": attack,
+            ATTACKED: np.where(censored, labels, nearest.attacked.cpu().numpy()),
             **nearest.tally.columns(),
         }

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from services.measures.measure import Columns, Measure
-from services.measures.threats import Norm, Radii, Radius, check_radii, radius_key, radius_title
-from services.records import Ascent, Column, Evidence, Series, ThreatModel
+from services.measures.ball_attack import BallAttack, survival_extras, survival_series
+from services.measures.threats import Norm, Radii, Radius, check_radii
+from services.records import Ascent, Column, Series
 
 if TYPE_CHECKING:
     import torch
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from services.measures.measure import Network
 
 
-class Pgd(Measure):
+class Pgd(BallAttack):
     """Survival of PGD: 1 for a sample that is classified correctly at every point the attack tries, else 0.
 
     One series a radius. The denominator is all samples; a misclassified sample, and one whose logits are NaN or
@@ -37,11 +37,11 @@ class Pgd(Measure):
         loss: "ce" is cross-entropy; "margin" is the largest other logit minus the label's, which is `cw`'s.
 
     Extra columns: `correct`; `queries`, forward passes; `broken_by`, 0 misclassified, the number of the restart from 1,
-    -1 unbroken; `zero_gradient`, the share of exactly zero input gradients; `margin`, the smallest seen; `non_finite`.
+    -1 unbroken; `zero_gradient`, the share of exactly zero input gradients; `margin`, the smallest seen; `non_finite`;
+    `attacked`.
     """
 
     gradients: ClassVar[bool] = True
-    needs: ClassVar[Literal["logits", "model"]] = "model"
 
     name: Literal["pgd"] = "pgd"
     steps: int = Field(default=20, ge=1, le=10_000)
@@ -74,7 +74,7 @@ class Pgd(Measure):
         starts = tuple(f"start {number}" for number in range(1, self.restarts + 1))
         return survival_extras(starts)
 
-    def from_model(
+    def survival(
         self,
         network: Network,
         images: torch.Tensor,
@@ -82,12 +82,11 @@ class Pgd(Measure):
         ids: NDArray[np.int64],
         *,
         seed: int,
-    ) -> Columns:
-        """Attack one batch; the score of a sample is a function of the network, the sample, its id and the seed."""
+        keep: bool = False,
+    ) -> Survival:
         from services.measures.attacks.descent import attack_curve
 
-        survival = attack_curve(network, images, labels, ids, self.curve(), seed=seed)
-        return survival_columns(self.series(), survival)
+        return attack_curve(network, images, labels, ids, self.curve(), seed=seed, keep=keep)
 
     def curve(self) -> tuple[Descent, ...]:
         from services.measures.attacks.descent import Descent
@@ -97,32 +96,3 @@ class Pgd(Measure):
             Descent(epsilon, self.step_size or share * epsilon, self.steps, self.restarts, self.norm, self.loss)
             for epsilon in self.epsilons
         )
-
-
-def survival_series(
-    measure: Measure, label: str, title: str, norm: Norm, epsilons: tuple[float, ...]
-) -> tuple[Series, ...]:
-    """One binary series a radius, as every attack within a ball has."""
-    return tuple(
-        measure.one_series(
-            f"{label}/{radius_key(norm, epsilon)}",
-            f"{title} accuracy ({radius_title(norm, epsilon)})",
-            binary=True,
-            evidence=Evidence.ATTACK,
-            label=label,
-            threat=ThreatModel(norm, epsilon),
-        )
-        for epsilon in epsilons
-    )
-
-
-def survival_extras(steps: tuple[str, ...]) -> tuple[Column, ...]:
-    """The columns beside the series of an attack within balls; `steps` are what can break a sample, in order."""
-    return Column("broken_by", "code", ("unbroken", "misclassified", *steps), first=-1), Column("queries", "count")
-
-
-def survival_columns(series: tuple[Series, ...], curve: Survival) -> Columns:
-    """The score table of an attack within balls: one column a radius, and the extras."""
-    scores = {each.key: row.astype(np.float64) for each, row in zip(series, curve.survived, strict=True)}
-    extras = {"correct": curve.correct.astype(np.float64), "broken_by": curve.broken_by, **curve.tally.columns()}
-    return {**scores, **extras}

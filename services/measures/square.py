@@ -8,18 +8,18 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from services.measures.measure import Columns, Measure
-from services.measures.pgd import survival_columns, survival_extras, survival_series
+from services.measures.ball_attack import BallAttack, survival_extras, survival_series
 from services.measures.threats import Radii, check_radii
 from services.records import Column, Series
 
 if TYPE_CHECKING:
     import torch
 
+    from services.measures.attacks.survival import Survival
     from services.measures.measure import Network
 
 
-class Square(Measure):
+class Square(BallAttack):
     """Survival of the Square attack in Linf balls: it reads scores only, so a black box can be asked too.
 
     One binary series a radius. Andriushchenko et al. 2020, with the schedule stretched to the budget of queries.
@@ -28,10 +28,11 @@ class Square(Measure):
         queries: forward passes a sample.
         epsilons: radii in [0, 1] pixel units; a sample broken at one counts as broken at every larger one.
 
-    Extra columns: `correct`, `queries`, `broken_by` (0 misclassified, 1 broken, -1 not), `margin`, `non_finite`.
+    Extra columns: `correct`, `queries`, `broken_by` (0 misclassified, 1 broken, -1 not), `margin`, `non_finite`,
+    `attacked`.
     """
 
-    needs: ClassVar[Literal["logits", "model"]] = "model"
+    unknown: ClassVar[tuple[str, ...]] = ("zero_gradient",)
     pass_cost: ClassVar[float] = 1.0
 
     name: Literal["square"] = "square"
@@ -49,7 +50,7 @@ class Square(Measure):
     def columns(self) -> tuple[Column, ...]:
         return survival_extras(("square",))
 
-    def from_model(
+    def survival(
         self,
         network: Network,
         images: torch.Tensor,
@@ -57,12 +58,10 @@ class Square(Measure):
         ids: NDArray[np.int64],
         *,
         seed: int,
-    ) -> Columns:
-        """Attack one batch; the score of a sample is a function of the network, the sample, its id and the seed."""
+        keep: bool = False,
+    ) -> Survival:
         from services.measures.attacks.square_search import SquareSearch
         from services.measures.attacks.survival import survive
 
         curve = [[SquareSearch(network, images, labels, ids, epsilon, self.queries, seed)] for epsilon in self.epsilons]
-        columns = survival_columns(self.series(), survive(network, images, labels, curve))
-        columns.pop("zero_gradient")
-        return columns
+        return survive(network, images, labels, curve, keep=keep)

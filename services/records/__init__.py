@@ -7,6 +7,7 @@ number is `None` with a reason beside it; NaN and infinity never enter a record.
 from __future__ import annotations
 
 from services.records.attacks import Ascent, AttackResult, SignResult
+from services.records.confusions import NO_CLASS, ConfusedPair, ConfusionResult
 from services.records.estimates import Estimate, GapResult, GroupScore, RefutedResult
 from services.records.fairness import (
     FairnessResult,
@@ -28,13 +29,16 @@ from services.records.results import (
     Threshold,
 )
 from services.records.schema import AUDIT_VERSION, SCHEMA_VERSION, digest_of
-from services.records.series import L2_DISTANCE, Column, Evidence, Series
+from services.records.series import ATTACKED, L2_DISTANCE, PREDICTED, Column, Evidence, Series
 from services.records.specs import InputContract, ModelSpec, Outputs, Overrulable, SampleSpec, ThreatModel
 from services.records.tasks import Receipt, ShardTask, TaskFailure
 
 __all__ = [
+    "ATTACKED",
     "AUDIT_VERSION",
     "L2_DISTANCE",
+    "NO_CLASS",
+    "PREDICTED",
     "SCHEMA_VERSION",
     "WORST_FIRST",
     "Ascent",
@@ -42,6 +46,8 @@ __all__ = [
     "AuditResult",
     "CalibrationResult",
     "Column",
+    "ConfusedPair",
+    "ConfusionResult",
     "Estimate",
     "Evidence",
     "FairnessResult",

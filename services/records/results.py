@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from services.records.attacks import AttackResult
+from services.records.confusions import ConfusionResult
 from services.records.estimates import Estimate, GapResult, GroupScore, RefutedResult
 from services.records.fairness import FairnessResult, ProjectionResult
 from services.records.intake import Intake
@@ -168,6 +169,7 @@ class ModelResult:
         projection: tolerance to latent factors, one entry a mapper.
         generated: each GREAT series on samples of a generative model minus that on the audit's samples.
         attacks: each attack, whether it was adequate, and what was seen of it.
+        confusions: what its classes are taken for, clean and under each attack; () in audits of older versions.
     """
 
     spec: ModelSpec
@@ -186,6 +188,7 @@ class ModelResult:
     projection: tuple[ProjectionResult, ...] = ()
     generated: tuple[GapResult, ...] = ()
     attacks: tuple[AttackResult, ...] = ()
+    confusions: tuple[ConfusionResult, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,13 @@ L2_DISTANCE = "L2 distance"
 """Unit of scores that are distances in [0, 1] pixel units."""
 
 
+PREDICTED = "predicted"
+"""Column of clean accuracy: the class predicted for each sample, -1 where logits were not finite."""
+ATTACKED = "attacked"
+"""Column of attacks: the class that each sample went to, its label where nothing broke it, -1 where logits were not
+finite. The score of a radius says whether it had gone there within that radius."""
+
+
 class Evidence(StrEnum):
     """What a number can show about robustness.
 

@@ -222,6 +222,27 @@ class Worker:
         write_shard(task.target, {"id": ids, "radius": radii, **self._in_batches(task, attempt)})
         return {}, {}
 
+    def _gallery(self, task: ShardTask) -> tuple[dict[str, Any], dict[str, Any]]:
+        import torch
+
+        from services.measures.examples import examples
+
+        samples, loaded, measure = self._open(task.samples), self._same_model(task), measure_from(task.measure)
+        payload = json.loads(task.payload)
+        network, rows = self._counted(loaded), np.array(payload["rows"])
+        known = {name: np.array(values) for name, values in payload["known"].items()}
+        ids, labels = samples.ids[rows], samples.labels[rows]
+
+        def show(start: int, stop: int) -> Columns:
+            pixels = np.concatenate([samples.images(row, row + 1) for row in rows[start:stop].tolist()])
+            images, targets = (torch.from_numpy(part).to(self._device) for part in (pixels, labels[start:stop]))
+            own = {name: values[start:stop] for name, values in known.items()}
+            points = measure.adversarials(network, images, targets, ids[start:stop], own, seed=task.seed)
+            return examples(network, images, points, targets)
+
+        write_shard(task.target, {"id": ids, "label": labels, **self._in_batches(task, show)})
+        return {}, {}
+
     # --- what they share -----------------------------------------------------------------------------------------
 
     def _start(self) -> str:
@@ -343,6 +364,7 @@ _KINDS: dict[str, Callable[[Worker, ShardTask], tuple[dict[str, Any], dict[str, 
     "picture": Worker._picture,
     "probe": Worker._probe,
     "transfer": Worker._transfer,
+    "gallery": Worker._gallery,
 }
 
 

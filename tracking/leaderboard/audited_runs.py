@@ -97,6 +97,12 @@ def read_models(
         return newest.reading(audits)
 
 
+def experiments_in(tracking_uri: str) -> list[str]:
+    """Names of the experiments that are not deleted; raises as `read_models`."""
+    with translated(tracking_uri, *_READS), bounded_calls(CALL_SECONDS):
+        return sorted(_experiments(open_store(tracking_uri), (), "").values())
+
+
 class _Newest:
     """The newest run of each model so far; with `all_runs` every run."""
 

@@ -19,6 +19,7 @@ from services.records import AuditResult
 from services.storage import files
 from tracking.bundle.comparison import Comparison, read_comparison
 from tracking.bundle.summary import find, lenses
+from tracking.bundle.why import why_words
 from tracking.bundle.words import advice_words, fleet_words, verdict_words
 from tracking.figures import from_records
 from tracking.figures.attributes import attribute_charts, title_of, traversal_charts
@@ -31,6 +32,7 @@ from tracking.report.comparison_words import comparison_words, rows
 from tracking.report.data import class_table, gate_tallies, headline, model_cards, worst_first
 from tracking.report.fairness_tables import attribute_tables
 from tracking.report.page import embedded, environment, source
+from tracking.report.why import Why, why_of
 
 REPORT = "report.html"
 MOST_CHANGES = 500
@@ -47,7 +49,12 @@ def write_report(result: AuditResult, folder: str, history: Sequence[AuditResult
         StorageError: the storage is full, read-only or unreachable.
     """
     path = files.join(folder, REPORT)
-    page = render(result, history, traversals=traversals_of(result, folder), comparison=read_comparison(folder))
+    places = {model.spec.name: index for index, model in enumerate(result.models)}
+    listed = [(places[model.spec.name], model) for model in worst_first(result)]
+    why = why_of(listed, result.samples.classes, folder)
+    page = render(
+        result, history, traversals=traversals_of(result, folder), comparison=read_comparison(folder), why=why
+    )
     files.write_bytes(path, page.encode("utf-8", "replace"))
     return path
 
@@ -69,8 +76,10 @@ def render(
     interactive: bool = True,
     traversals: Mapping[str, Mapping[str, Chart]] | None = None,
     comparison: Comparison | None = None,
+    why: Why | None = None,
 ) -> str:
     """The page as text; with `interactive` False pictures are embedded PNG and no plotly."""
+    why = why or Why()
     sections = _sections(result, history, interactive)
     template = environment().get_template("report.html")
     return template.render(
@@ -78,6 +87,10 @@ def render(
         heading=shorten(result.models[0].spec.name if len(result.models) == 1 else result.fleet, 120),
         verdict=verdict_words(result),
         advice=advice_words(result),
+        why_words=why_words(result),
+        why=why,
+        confusion_data=embedded(why.confusions),
+        gallery_data=embedded(why.gallery),
         gates=gate_tallies(result),
         headline=headline(result),
         words=fleet_words(result),
@@ -92,7 +105,7 @@ def render(
         plotly=Markup(_plotly_script()) if interactive else None,
         config=json.dumps(result.config, indent=2, sort_keys=True, default=str, ensure_ascii=False),
         style=source("report.css"),
-        script=source("common.js", "report.js"),
+        script=source("common.js", "report.js", "why.js"),
     )
 
 

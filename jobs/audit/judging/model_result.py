@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from jobs.audit.gallery import keep_gallery
 from jobs.audit.judging.assemble import Grouping, series_results
 from jobs.audit.judging.attributes import fairness_results, projection_results
 from jobs.audit.judging.claims import refuted_results
+from jobs.audit.judging.confusions import cells, confusion_results, matrices
 from jobs.audit.judging.gates import worst
 from jobs.audit.judging.observations import attack_notes, attack_results, observed_attacks
 from jobs.audit.judging.verdict import Case, gate_result
@@ -27,6 +29,7 @@ from services.records import (
 )
 from services.storage import files
 from services.telemetry.redaction import redacted
+from tracking.bundle.confusions import write_confusions
 from tracking.bundle.scores import write_scores
 from tracking.figures.attributes import traversal_path
 
@@ -53,8 +56,12 @@ def model_result(item: ModelPlan, index: int, judge_with: Judge) -> ModelResult:
     """Read a model's tables, keep its scores in the bundle, and judge it."""
     scores = read_scores(item, judge_with.samples, judge_with.context)
     write_scores(judge_with.folder, index, item.spec, scores)
-    config, shape, taken = judge_with.fleet.config, judge_with.samples.shape, judge_with.context.taken
+    config, shape, classes = judge_with.fleet.config, judge_with.samples.shape, judge_with.samples.classes
+    taken = judge_with.context.taken
     whole = replace(item, tables=tuple(table for table in item.tables if is_whole(table, judge_with.context)))
+    confused = matrices([table.measure for table in whole.tables if table.measure is not None], scores, len(classes))
+    confusions = confusion_results(confused, config.intervals.delta)
+    write_confusions(judge_with.folder, index, item.spec, cells(confused, classes, config.intervals.delta))
     refuted = refuted_results(whole, scores, judge_with.groupings, shape, config.intervals.delta)
     series = tuple(
         with_refuted(result, _find(refuted, result.series.key, result.grouping))
@@ -89,11 +96,13 @@ def model_result(item: ModelPlan, index: int, judge_with: Judge) -> ModelResult:
         series=series,
         notes=tuple(dict.fromkeys((*notes, *attack_notes(attacks)))),
         attacks=attacks,
+        confusions=confusions,
         refuted=refuted,
         fairness=fairness,
         projection=projection_results(item, scores, judge_with.groupings, config),
     )
     _keep_pictures(item, index, result, judge_with)
+    keep_gallery(item, index, judge_with.samples, judge_with.context, judge_with.folder)
     return result
 
 

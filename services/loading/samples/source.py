@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -27,6 +27,9 @@ from services.records import Intake, SampleSpec, digest_of
 from services.records.intake import suffix_of
 from services.registry import Registry, did_you_mean
 
+KEY_COLUMNS = ("file_name", "filename", "file", "path", "key", "image_id")
+"""Columns of tables and archives that name an image, the likeliest first."""
+
 
 @dataclass(frozen=True)
 class Source:
@@ -38,6 +41,7 @@ class Source:
         classes: class names in label order; None when the source does not name them.
         columns: further columns (N,), candidates for groups.
         ids: (N,) identities; None means the row index.
+        key: name of a row's image in its source, such as the file's path; None where images have no names.
         unread: by class and suffix, files of the source that are no rows, and should have been.
         left_out: by kind, files that are no samples.
     """
@@ -47,6 +51,7 @@ class Source:
     classes: tuple[str, ...] | None = None
     columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     ids: NDArray[np.int64] | None = None
+    key: Callable[[int], str] | None = None
     unread: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     left_out: Mapping[str, int] = field(default_factory=dict)
 
@@ -90,6 +95,7 @@ class SelectedSamples:
     content: str = ""
     group_names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     intake: Intake = field(default_factory=Intake)
+    keys: NDArray[Any] | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -229,7 +235,17 @@ def _selected(
         shape=taken.shape,
         read=taken.read,
         content=taken.content,
+        keys=_keys(source, rows),
     )
+
+
+def _keys(source: Source, rows: NDArray[np.int64]) -> NDArray[Any] | None:
+    """What leads from each row to its image: the source's own names, else its first column that is called like one."""
+    if source.key is not None:
+        return np.array([source.key(row) for row in rows.tolist()], dtype=np.str_)
+    column = next((source.columns[name] for name in KEY_COLUMNS if name in source.columns), None)
+    usable = column is not None and column.shape == (len(source.store),)
+    return column[rows].astype(np.str_) if column is not None and usable else None
 
 
 def _unread(source: Source, names: list[str], refused: tuple[str, ...]) -> dict[str, dict[str, int]]:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from services.measures.attacks.balls import Ball, Norm, ball_around, unit
 from services.measures.attacks.descent import LOOK
-from services.measures.attacks.margins import Network, gradient, margins, passes
+from services.measures.attacks.margins import Network, gradient, judged, passes
 from services.measures.attacks.survival import Survival, survive
 from services.measures.attacks.tally import Tally
 
@@ -198,8 +198,9 @@ def climb(
         with torch.set_grad_enabled(not last):
             leaf = points.detach().requires_grad_(not last)
             logits = passes(network, leaf)
-        margin = margins(logits.detach(), aim.labels)
+        margin, rival = judged(logits.detach(), aim.labels)
         tally.saw(rows, margin, standing)
+        tally.fell(rows, standing & ~(margin > 0), rival, leaf)
         standing = standing & (margin > 0)
         kept = standing.nonzero().squeeze(1) if number % look == 0 and not last else alive
         if last or not len(kept):
@@ -290,6 +291,7 @@ def attack_curve(
     outlook: Outlook,
     *,
     seed: int,
+    keep: bool = False,
 ) -> Survival:
     """Run a schedule that fits the network; the pass behind the `outlook` is counted as a query of every sample."""
     attacks = [
@@ -299,6 +301,6 @@ def attack_curve(
         ]
         for epsilon in schedule.epsilons
     ]
-    survival = survive(network, images, labels, attacks)
+    survival = survive(network, images, labels, attacks, keep=keep)
     survival.tally.queries += 1
     return survival

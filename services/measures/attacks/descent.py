@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from services.measures.attacks.balls import Ball, Norm, ball_around
-from services.measures.attacks.margins import Loss, Network, ascent, gradient, margins, passes
+from services.measures.attacks.margins import Loss, Network, ascent, gradient, judged, passes
 from services.measures.attacks.survival import Survival, survive
 from services.measures.attacks.tally import Tally
 
@@ -75,8 +75,9 @@ def descend(
         with torch.set_grad_enabled(not last):
             points = points.detach().requires_grad_(not last)
             logits = passes(network, points)
-        margin = margins(logits.detach(), labels)
+        margin, rival = judged(logits.detach(), labels)
         tally.saw(rows, margin, standing)
+        tally.fell(rows, standing & ~(margin > 0), rival, points)
         standing = standing & (margin > 0)
         kept = standing.nonzero().squeeze(1) if number % look == 0 and not last else alive
         if last or not len(kept):
@@ -101,9 +102,10 @@ def attack_curve(
     curve: tuple[Descent, ...],
     *,
     seed: int,
+    keep: bool = False,
 ) -> Survival:
     """Run PGD at each point of a curve of rising epsilons; `broken_by` is the number of the restart, from 1."""
     attacks = [
         [Restart(network, images, labels, ids, how, draw, seed) for draw in range(how.restarts)] for how in curve
     ]
-    return survive(network, images, labels, attacks)
+    return survive(network, images, labels, attacks, keep=keep)

@@ -40,6 +40,15 @@ def margins(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     return torch.where(logits.isfinite().all(dim=1), margin, torch.nan)
 
 
+def judged(logits: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The margins (n,) and the classes of the largest other logits (n,), which broken samples are taken for; or -1."""
+    own = labels.unsqueeze(1)
+    best = logits.scatter(1, own, -torch.inf).max(dim=1)
+    margin = logits.gather(1, own).squeeze(1) - best.values
+    finite = logits.isfinite().all(dim=1)
+    return torch.where(finite, margin, torch.nan), torch.where(finite, best.indices, -1)
+
+
 def ascent(logits: torch.Tensor, labels: torch.Tensor, loss: Loss) -> torch.Tensor:
     """The gradient (n, K) of the loss by the logits, scaled to largest entry 1 in each row.
 

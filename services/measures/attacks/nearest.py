@@ -13,7 +13,7 @@ from typing import Protocol
 
 import torch
 
-from services.measures.attacks.margins import Network, margins, passes
+from services.measures.attacks.margins import Network, judged, passes
 from services.measures.attacks.survival import clean_pass
 from services.measures.attacks.tally import Tally
 
@@ -41,6 +41,7 @@ class Nearest:
         points: the nearest verified adversarial, (n, C, H, W); the clean image where there is none.
         distances: its L2 distance, float64, (n,): 0 for misclassified samples, infinite where nothing was found.
         attack: the place in the list of the attack that found it, -1 for none.
+        attacked: the class that it is taken for, -1 where nothing was found or logits were not finite.
         correct: correctly classified with finite logits.
         tally: counters.
     """
@@ -48,6 +49,7 @@ class Nearest:
     points: torch.Tensor
     distances: torch.Tensor
     attack: torch.Tensor
+    attacked: torch.Tensor
     correct: torch.Tensor
     tally: Tally
 
@@ -69,7 +71,7 @@ def nearest_adversarials(
     rows = correct.nonzero().squeeze(1)
     distances = torch.where(correct, torch.inf, 0.0).double()
     attack = torch.full((len(images),), -1, device=images.device)
-    nearest = Nearest(images.clone(), distances, attack, correct, tally)
+    nearest = Nearest(images.clone(), distances, attack, tally.attacked, correct, tally)
     farthest = torch.zeros_like(distances)
     for number, seek in enumerate((*seekers, *referees)):
         if number == len(seekers):
@@ -93,11 +95,13 @@ def _improve(
     own, own_labels = images.index_select(0, rows), labels[rows]
     points, fell = seek(network, own, own_labels, nearest.tally, rows)
     points = bisect(network, own, points, own_labels, fell, nearest.tally, rows)
-    fell = fell & _falls(network, points, own_labels, nearest.tally, rows)
+    seen, rival = _seen(network, points, own_labels, nearest.tally, rows)
+    fell = fell & seen
     lengths = torch.where(fell, (points.double() - own.double()).flatten(1).norm(dim=1), torch.inf)
     closer = lengths < nearest.distances[rows]
     where = rows[closer]
     nearest.points[where], nearest.distances[where], nearest.attack[where] = points[closer], lengths[closer], number
+    nearest.attacked[where] = rival[closer]
     return lengths
 
 
@@ -120,16 +124,17 @@ def bisect(
     for _ in range(HALVINGS):
         middle = (near + far) / 2
         trial = torch.lerp(start, end, middle.view(-1, 1, 1, 1)).clamp_(0.0, 1.0)
-        fell = _falls(network, trial, labels[kept], tally, rows[kept])
+        fell, _ = _seen(network, trial, labels[kept], tally, rows[kept])
         near, far = torch.where(fell, near, middle), torch.where(fell, middle, far)
         result[kept[fell]] = trial[fell]
     return result
 
 
-def _falls(
+def _seen(
     network: Network, points: torch.Tensor, labels: torch.Tensor, tally: Tally, rows: torch.Tensor
-) -> torch.Tensor:
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Which points are adversarial, and the class that each is taken for."""
     with torch.no_grad():
-        margin = margins(passes(network, points), labels)
+        margin, rival = judged(passes(network, points), labels)
     tally.saw(rows, margin)
-    return ~(margin > 0)
+    return ~(margin > 0), rival

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from services.measures.attacks.margins import Network
+from services.measures.attacks.margins import Network, judged, passes
 from services.measures.attacks.tally import Tally
 
 CODES = {"apgd-ce": 1, "apgd-t": 2, "fab-t": 3, "square": 4, "apgd-dlr": 5}
@@ -108,7 +108,8 @@ class Packaged:
         return CODES[self.attack]
 
     def __call__(self, rows: torch.Tensor, tally: Tally) -> torch.Tensor:
-        """As `Attack` says. `queries` grows by the images passed, shared out evenly over the samples attacked.
+        """As `Attack` says. `queries` grows by the images passed, shared out evenly over the samples attacked; the pass
+        after them that shows which class each broken sample went to is not among them.
 
         The package compares only the largest logit with the label, and could take NaN for an answer. When logits were
         not finite, each sample that stands is attacked again alone, and broken if it meets such logits then.
@@ -128,6 +129,9 @@ class Packaged:
             adversarial, _ = self._package(watched).run_standard_evaluation(images, labels, batch_size=len(rows))
         with torch.no_grad():
             broken = (adversarial != images).flatten(1).any(dim=1)
+            if len(points := adversarial[broken]):
+                margin, rival = judged(passes(self.network, points), labels[broken])
+                tally.fell(rows[broken], torch.ones_like(margin, dtype=torch.bool), rival, points)
         tally.queries[rows] += watched.images / len(rows)
         return broken, watched.unreal
 

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from services.measures.attacks.balls import LinfBall
-from services.measures.attacks.margins import Network, margins, passes
+from services.measures.attacks.margins import Network, judged, passes
 from services.measures.attacks.starts import generator
 from services.measures.attacks.tally import Tally
 
@@ -52,8 +52,9 @@ class SquareSearch:
         lowest = torch.full((len(rows),), torch.inf, device=rows.device)
         trial = best
         for query in range(self.queries):
-            margin = self._margins(trial, labels)
+            margin, rival = self._judged(trial, labels)
             tally.saw(rows[alive], margin)
+            tally.fell(rows[alive], ~(margin > 0), rival, trial)
             better = ~(margin >= lowest)
             best = torch.where(better.view(-1, 1, 1, 1), trial, best)
             lowest = torch.where(better, margin, lowest)
@@ -67,9 +68,9 @@ class SquareSearch:
             trial = self._propose(best, ball, draws[:, query], query)
         return broken
 
-    def _margins(self, points: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    def _judged(self, points: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         with torch.no_grad():
-            return margins(passes(self.network, points), labels)
+            return judged(passes(self.network, points), labels)
 
     def _draws(self, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Signs of the vertical stripes (m, C, 1, W) to start from, and numbers in [0, 1) (m, queries, 2 + C)."""

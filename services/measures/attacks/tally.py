@@ -16,14 +16,18 @@ class Tally:
         zeros: of these, the ones that are exactly zero in every pixel, (n,).
         margin: the smallest finite logit margin seen, (n,); infinite before the first pass.
         unreal: 1 once a logit was NaN or infinite, (n,).
+        attacked: the class that a broken sample went to, (n,); -1 where there is none.
+        points: the images that broke samples, (n, C, H, W), the clean image where none did; None unless they are kept.
     """
 
-    def __init__(self, n: int, device: torch.device) -> None:
+    def __init__(self, n: int, device: torch.device, points: torch.Tensor | None = None) -> None:
         self.queries = torch.zeros(n, dtype=torch.float64, device=device)
         self.slopes = torch.zeros(n, dtype=torch.int64, device=device)
         self.zeros = torch.zeros(n, dtype=torch.int64, device=device)
         self.margin = torch.full((n,), torch.inf, dtype=torch.float32, device=device)
         self.unreal = torch.zeros(n, dtype=torch.bool, device=device)
+        self.attacked = torch.full((n,), -1, dtype=torch.int64, device=device)
+        self.points = points
 
     def saw(self, rows: torch.Tensor, margin: torch.Tensor, counted: torch.Tensor | None = None) -> None:
         """One forward pass of `rows` with these margins (NaN for logits that are not finite).
@@ -35,6 +39,12 @@ class Tally:
         self.queries[rows] += counted
         self.unreal[rows] |= margin.isnan() & counted
         self.margin[rows] = torch.fmin(self.margin[rows], torch.where(counted, margin.float(), torch.inf))
+
+    def fell(self, rows: torch.Tensor, broken: torch.Tensor, rival: torch.Tensor, points: torch.Tensor) -> None:
+        """Of `rows`, those that are `broken` (m,) went to the class `rival` (m,) at `points` (m, C, H, W)."""
+        self.attacked[rows] = torch.where(broken, rival, self.attacked[rows])
+        if self.points is not None:
+            self.points[rows[broken]] = points.detach()[broken]
 
     def sloped(self, rows: torch.Tensor, slope: torch.Tensor, counted: torch.Tensor | None = None) -> None:
         """One input gradient (m, C, H, W) of `rows`, noted for those that are `counted`."""

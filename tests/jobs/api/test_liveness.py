@@ -7,7 +7,6 @@ import socket
 import statistics
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -102,35 +101,40 @@ def _wait_for(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
     raise AssertionError(log.read_text())
 
 
-def test_liveness_answers_at_once_while_a_hundred_submissions_wait(api: str, fleet: dict[str, Any]) -> None:
+def test_submissions_are_accepted_and_read_while_the_job_server_hangs(api: str, fleet: dict[str, Any]) -> None:
+    """A hundred at once: none waits for Ray, none is lost, and neither liveness nor what is known waits for them."""
     headers = {"authorization": f"Bearer {TOKEN}"}
-    over = threading.Event()
 
-    def post(number: int) -> int:
-        body = {**fleet, "fleet": f"digits{number}"}
-        try:
-            return requests.post(f"{api}/v1/audits", json=body, headers=headers, timeout=20).status_code
-        except requests.Timeout:
-            return 0
-        finally:
-            over.set()
+    def post(number: int) -> tuple[int, float, str]:
+        began = time.perf_counter()
+        body = {**fleet, "fleet": f"digits{number % (POSTS // 2)}"}  # each is sent twice
+        reply = requests.post(f"{api}/v1/audits", json=body, headers=headers, timeout=30)
+        return reply.status_code, time.perf_counter() - began, str(reply.json().get("id"))
 
     waits = []
     with ThreadPoolExecutor(POSTS) as pool:
         posts = [pool.submit(post, number) for number in range(POSTS)]
         with requests.Session() as session:
-            began = time.monotonic()
-            while time.monotonic() - began < 12:
+            while not all(each.done() for each in posts) or len(waits) < 20:
                 started = time.perf_counter()
                 assert session.get(f"{api}/health", timeout=20).status_code == 200
                 waits.append(time.perf_counter() - started)
-                time.sleep(0.05)
+                time.sleep(0.02)
             assert session.get(f"{api}/ready/results", timeout=30).status_code == 200
-        statuses = {each.result() for each in posts}
-    assert statuses <= {0, 503}, statuses
-    assert statistics.median(waits) < 0.1, waits
-    assert sum(wait > 0.1 for wait in waits) < len(waits) / 10, sorted(waits)[-20:]
-    assert max(waits) < 1.0  # one turn of a busy machine; it was 27 s
+        statuses, took, ids = zip(*(each.result() for each in posts), strict=True)
+    assert set(statuses) == {202} and len(set(ids)) == POSTS // 2
+    assert statistics.median(took) < 2.0, sorted(took)  # it was 6 to 8 s for 50 with a job server that answers
+    assert statistics.median(waits) < 0.1 and max(waits) < 3.0, sorted(waits)[-20:]
+
+    began = time.perf_counter()
+    listed = requests.get(f"{api}/v1/audits?limit=1000", headers=headers, timeout=30).json()["audits"]
+    assert {each["id"] for each in listed} == set(ids) and {each["state"] for each in listed} == {"queued"}
+    again = requests.post(f"{api}/v1/audits", json={**fleet, "fleet": "digits7"}, headers=headers, timeout=30).json()
+    assert again["attempt"] == next(each["attempt"] for each in listed if each["id"] == again["id"])
+    cancelled = requests.post(f"{api}/v1/audits/{again['id']}/cancel", headers=headers, timeout=30)
+    assert (cancelled.status_code, cancelled.json()["state"]) == (202, "stopped")
+    assert requests.get(f"{api}/v1/progress", headers=headers, timeout=30).status_code == 200
+    assert time.perf_counter() - began < 10
 
 
 @pytest.mark.parametrize("epsilon", ["1e7000000", "1e400", "9" * 5000 + "/7"])

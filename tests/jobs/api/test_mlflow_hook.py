@@ -6,7 +6,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -22,9 +22,11 @@ from jobs.api.hooks import PATH, Event, Receiver, Replayed, event_of, secret_of
 from jobs.api.routes import Service, TooMany
 from jobs.api.serve import build
 from jobs.api.settings import MlflowHookSettings, Settings, digests, plain
-from jobs.submission.backend import JobInfo, Phase
+from jobs.fleetfile.reading import Fleet
 from jobs.submission.client import AuditClient
 from jobs.submission.local_jobs import LocalJobs
+from jobs.submission.status import AuditStatus
+from jobs.submission.submission import submission_of
 from services.errors import ConfigError, Problem, ServiceError
 
 from .conftest import TOKEN
@@ -116,41 +118,34 @@ def signed(delivery: str, version: str) -> tuple[bytes, dict[str, str]]:
     return body.encode(), headers
 
 
-class SlowJobs(LocalJobs):
-    """Jobs that are noted instead of run; to start the first one takes until it may go on, and that may fail."""
+class SlowClient(AuditClient):
+    """Accepts audits that nobody starts; to store the first one takes until it may go on, and that may fail."""
 
     def __init__(self, base: str, *, fails: bool = False) -> None:
-        super().__init__(base)
+        super().__init__(LocalJobs(base), storage=base)
         self.begun, self.go_on = threading.Event(), threading.Event()
         self.started: list[str] = []
         self._fails = fails
-        self._running: dict[str, JobInfo] = {}
 
-    def start(self, name: str, folder: str, metadata: Mapping[str, str], environment: Mapping[str, str]) -> None:
-        self.started.append(name)
+    def enqueue(self, fleet: Fleet, key: str = "", **more: Any) -> AuditStatus:
+        self.started.append(submission_of(fleet, key).id)
         if len(self.started) == 1:
             self.begun.set()
             assert self.go_on.wait(30)
             if self._fails:
-                raise ServiceError(Problem("job server", "an answer", "none"))
-        self._running[name] = JobInfo(name, Phase.RUNNING, metadata=metadata)
-
-    def info(self, name: str) -> JobInfo | None:
-        return self._running.get(name)
-
-    def infos(self) -> list[JobInfo]:
-        return list(self._running.values())
+                raise ServiceError(Problem("storage", "an answer", "none"))
+        return super().enqueue(fleet, key, **more)
 
 
-def receiver_of(hooked: Settings, jobs: SlowJobs, submissions: int = 20) -> Receiver:
+def receiver_of(hooked: Settings, jobs: SlowClient, submissions: int = 20) -> Receiver:
     assert hooked.hooks.mlflow is not None
     limits = hooked.limits.model_copy(update={"submissions": submissions})
-    service = Service(hooked.model_copy(update={"limits": limits}), AuditClient(jobs, storage=hooked.storage))
+    service = Service(hooked.model_copy(update={"limits": limits}), jobs, jobs.dispatcher())
     return Receiver(hooked.hooks.mlflow, SECRET, service)
 
 
 def test_a_slow_submission_holds_up_no_other_delivery_and_none_is_doubled(hooked: Settings) -> None:
-    jobs = SlowJobs(hooked.storage, fails=True)
+    jobs = SlowClient(hooked.storage, fails=True)
     receiver = receiver_of(hooked, jobs)
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(receiver.receive, *signed("a", "1"))
@@ -162,7 +157,7 @@ def test_a_slow_submission_holds_up_no_other_delivery_and_none_is_doubled(hooked
                 receiver.receive(*signed("a", "1"))
         finally:
             jobs.go_on.set()
-        with pytest.raises(ServiceError, match="job server"):
+        with pytest.raises(ServiceError, match="storage"):
             first.result()
     assert receiver.receive(*signed("a", "1")).audit, "one that met a fault may come again"
     with pytest.raises(Replayed):
@@ -172,7 +167,7 @@ def test_a_slow_submission_holds_up_no_other_delivery_and_none_is_doubled(hooked
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_an_audit_that_is_being_submitted_has_a_place_until_that_fails(hooked: Settings, fails: bool) -> None:
-    jobs = SlowJobs(hooked.storage, fails=fails)
+    jobs = SlowClient(hooked.storage, fails=fails)
     receiver = receiver_of(hooked, jobs, submissions=1)
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(receiver.receive, *signed("a", "1"))
@@ -183,7 +178,7 @@ def test_an_audit_that_is_being_submitted_has_a_place_until_that_fails(hooked: S
         finally:
             jobs.go_on.set()
         if fails:
-            with pytest.raises(ServiceError, match="job server"):
+            with pytest.raises(ServiceError, match="storage"):
                 first.result()
             assert receiver.receive(*signed("b", "2")).audit == jobs.started[1]
         else:
@@ -193,7 +188,7 @@ def test_an_audit_that_is_being_submitted_has_a_place_until_that_fails(hooked: S
 
 
 def test_an_event_that_is_delivered_twice_at_once_is_submitted_once(hooked: Settings) -> None:
-    jobs = SlowJobs(hooked.storage)
+    jobs = SlowClient(hooked.storage)
     receiver = receiver_of(hooked, jobs)
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(receiver.receive, *signed("a", "1"))
@@ -205,7 +200,7 @@ def test_an_event_that_is_delivered_twice_at_once_is_submitted_once(hooked: Sett
         finally:
             jobs.go_on.set()
         assert first.result() == second.result(timeout=10)
-    assert len(jobs.started) == 1
+    assert jobs.active() == set(jobs.started)
 
 
 def test_what_is_signed_and_starts_nothing(session: Session) -> None:

@@ -79,7 +79,9 @@ def test_the_curl_examples_run(server: str, fleet: dict[str, Any], tmp_path: Pat
 
 
 def test_the_settings_file_is_valid_and_its_table_whole(tmp_path: Path) -> None:
-    (text,) = (block for block in blocks("yaml") if "tokens" in block)
+    (text,) = (block for block in blocks("yaml") if "tokens" in block and "storage:" in block)
+    (callers,) = (block for block in blocks("yaml") if "tokens" in block and block != text)
+    assert Settings.model_validate({"storage": "/srv", **yaml.safe_load(callers)}).identity is not None
     (tmp_path / "settings.yaml").write_text(text)
     assert load_settings(tmp_path / "settings.yaml").resources.workers == 16
     table = TEXT.partition("### Settings")[2].partition("###")[0]

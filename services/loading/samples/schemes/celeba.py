@@ -66,7 +66,9 @@ def open_celeba(uri: SourceUri, *, allowed_factories: tuple[str, ...]) -> Source
     )
     groups = {name: np.where(faces.values[:, k] == 1, "yes", "no") for k, name in enumerate(faces.names) if k != column}
     ids = np.array([int(Path(name).stem) if Path(name).stem.isdigit() else row for row, name in enumerate(faces.files)])
-    return Source(store, faces.values[:, column], (f"not {target}", target), groups, ids.astype(np.int64))
+    return Source(
+        store, faces.values[:, column], (f"not {target}", target), groups, ids.astype(np.int64), faces.files.__getitem__
+    )
 
 
 def read_faces(root: Path, split: str) -> Faces:

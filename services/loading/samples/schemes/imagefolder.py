@@ -48,6 +48,7 @@ def open_imagefolder(uri: SourceUri, *, allowed_factories: tuple[str, ...]) -> S
         np.array([k for _, k in files], dtype=np.int64),
         classes,
         _groups(root, files),
+        key=lambda row: files[row][0].relative_to(root).as_posix(),
         unread=unread,
         left_out=dict(+left_out),
     )

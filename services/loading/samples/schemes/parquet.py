@@ -8,7 +8,7 @@ Face's schema metadata, or are the label texts.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +60,18 @@ def from_table(table: Any, where: str, options: dict[str, Any], content: str) ->
     classes = options.get("classes") or _listed_classes(table, label)
     store = _store(table.column(image), f"{where} ({image})", options, content)
     columns = {name: _texts(table.column(name)) for name in table.column_names if _groups(table, name, image, label)}
-    return Source(store, _labels(table.column(label), f"{where} ({label})"), classes, columns)
+    labels = _labels(table.column(label), f"{where} ({label})")
+    return Source(store, labels, classes, columns, key=_paths(table.column(image)))
+
+
+def _paths(column: Any) -> Callable[[int], str] | None:
+    """The field `path` of the image column, as Hugging Face writes it; None where a row has none."""
+    import pyarrow as pa
+
+    if not pa.types.is_struct(column.type) or column.type.get_field_index("path") < 0:
+        return None
+    paths = [path for chunk in column.chunks for path in chunk.field("path").to_pylist()]
+    return (lambda row: str(paths[row])) if all(paths) else None
 
 
 def _files(uri: SourceUri, split: str | None) -> list[Path]:

@@ -152,14 +152,14 @@ def test_a_probe_that_breaks_what_the_attack_left_costs_samples_and_not_the_verd
     digits_fleet: dict[str, Any],
 ) -> None:
     """Small steps leave what a probe breaks: the limit has to clear the threshold by that, as in a full audit."""
-    weak = {"name": "pgd", "steps": 5, "step_size": 0.015, "epsilons": [0.1]}
-    gate = {"measure": "pgd5/linf-0.10000", "metric": "aggregate", "at_least": 0.5}
+    weak = {"name": "pgd", "steps": 4, "step_size": 0.025, "epsilons": [0.1]}
+    gate = {"measure": "pgd4/linf-0.10000", "metric": "aggregate", "at_least": 0.4}
     fleet = {**digits_fleet, "models": digits_fleet["models"][:1]}
     full, early = (audit(fleet, measures=["clean", weak], gates=[gate], decide=how) for how in ("full", "early"))
     outcomes = [finished.result.models[0].outcome for finished in (full, early)]
     assert outcomes == [Outcome.PASS, Outcome.PASS]
     low = early.result.models[0].gates[0].estimate.low
-    assert low is not None and low > 0.55
+    assert low is not None and low > 0.45
 
 
 def test_what_was_decided_early_is_said_and_is_not_compared(early: Finished, digits_fleet: dict[str, Any]) -> None:

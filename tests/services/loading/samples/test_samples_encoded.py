@@ -252,3 +252,36 @@ def test_malformed_tables(tmp_path: Path) -> None:
     (tmp_path / "s.parquet").write_bytes(b"PAR1 and no more")
     with pytest.raises(SourceError, match="readable Parquet files"):
         open_samples(SampleSpec(f"parquet:{tmp_path / 's.parquet'}"))
+
+
+def test_every_sample_leads_to_its_image(folder: Path, tmp_path: Path) -> None:
+    """Paths of an image folder, `path` of Hugging Face's image column, else a column that is called like a name."""
+    samples = open_samples(SampleSpec(f"imagefolder:{folder}", per_class=2))
+    assert samples.keys is not None
+    assert all((folder / key).is_file() for key in samples.keys)
+    assert [key.split("/")[0] for key in samples.keys] == [samples.classes[k] for k in samples.labels]
+    images, names = [png(array) for array in PIXELS], [f"photo-{k}.png" for k in range(6)]
+    labels = [0, 0, 0, 1, 1, 1]
+    struct = [{"bytes": image, "path": name} for image, name in zip(images, names, strict=True)]
+    tables = {
+        "struct": pa.table({"image": struct, "label": labels}),
+        "column": pa.table({"image": images, "label": labels, "file_name": names}),
+        "none": pa.table({"image": images, "label": labels}),
+    }
+    keys = {}
+    for name, table in tables.items():
+        pq.write_table(table, tmp_path / f"{name}.parquet")
+        keys[name] = open_samples(SampleSpec(f"parquet:{tmp_path / name}.parquet")).keys
+    assert keys["struct"].tolist() == keys["column"].tolist() == names
+    assert keys["none"] is None
+
+
+def test_names_of_images_are_in_no_digest(folder: Path, tmp_path: Path) -> None:
+    digests = []
+    for prefix in ("a", "b"):
+        table = pa.table(
+            {"image": [png(array) for array in PIXELS], "label": [0] * 6, "key": [f"{prefix}{k}" for k in range(6)]}
+        )
+        pq.write_table(table, tmp_path / f"{prefix}.parquet")
+        digests.append(open_samples(SampleSpec(f"parquet:{tmp_path / prefix}.parquet")).digest)
+    assert digests[0] == digests[1]
