@@ -53,6 +53,7 @@ Sarif = Annotated[
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress.")]
 Storage = Annotated[str | None, typer.Option(help="Use this storage instead of the file's.")]
 Runner = Annotated[str | None, typer.Option(help="ray or local, instead of resources.runner.")]
+Decide = Annotated[str | None, typer.Option(help="full, or early: measure as many samples as the gates need.")]
 Track = Annotated[bool, typer.Option("--track/--no-track", help="Log to MLflow now, or later with classwise sync.")]
 
 
@@ -71,6 +72,7 @@ def audit(
     track: Track = True,
     junit: Junit = None,
     sarif: Sarif = None,
+    decide: Decide = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -78,7 +80,7 @@ def audit(
     with console.exits(json), output.junit_kept(junit), output.sarif_kept(sarif, fleet_file):
         from jobs.fleetfile.reading import load_fleet, overridden
 
-        fleet = overridden(load_fleet(fleet_file), storage=storage, runner=runner, track=track)
+        fleet = overridden(load_fleet(fleet_file), storage=storage, runner=runner, track=track, decide=decide)
         from jobs.audit.publish import audit_and_publish, sarif_target
 
         target = sarif_target(sarif, fleet_file) if sarif is not None else None

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from jobs.audit import plan, tables, temperature, unfinished, versions
+from jobs.audit.early.decide import decide_early
 from jobs.audit.identity import fixed_version, with_published
 from jobs.audit.judging.assemble import groupings
 from jobs.audit.judging.decidable import too_few
@@ -114,7 +115,13 @@ def _run(fleet: Fleet, reporter: Reporter, factory: RunnerFactory) -> Finished:
         measures = _calibrated(fleet.measures, calibration)
         plans = [plan.plan_model(item.spec, item.digest, measures, context) for item in alive]
         tables.note_use(session.used | tables.folders_of(plans, context), context, audit_id)
-        tables.fill_scores(plans, context, session)
+        groups = tuple(groupings(samples, config.groups))
+        unmeasured: dict[str, dict[str, str]] = {}
+        if config.decide == "early":
+            decided = decide_early(fleet, plans, samples, groups, context, session)
+            plans, context, unmeasured = decided.plans, decided.context, decided.unmeasured
+        else:
+            tables.fill_scores(plans, context, session)
         tables.fill_pictures(plans, context, session)
         probes = tables.fill_probes(plans, context, session, config.intervals.delta)
         content = digest_of(config.model_dump(mode="json"), samples.digest, digests, versions.installed())
@@ -122,7 +129,7 @@ def _run(fleet: Fleet, reporter: Reporter, factory: RunnerFactory) -> Finished:
         if begun.result is not None:
             return Finished(begun.result, begun.folder)
         audit_id, folder = begun.audit_id, begun.folder
-        judge = Judge(fleet, samples, context, tuple(groupings(samples, config.groups)), earlier, folder, probes)
+        judge = Judge(fleet, samples, context, groups, earlier, folder, probes, unmeasured)
         models = _judge_all(specs, plans, facts, session, judge)
         known = _sample_facts(redacted(config.samples.uri), samples)
         result = AuditResult(
@@ -202,6 +209,7 @@ def _context(config: FleetConfig, samples: Samples) -> plan.Context:
         config.resources.batch,
         config.seed,
         0 if config.gallery == "none" else config.gallery,
+        early=config.decide == "early",
     )
 
 

@@ -6,11 +6,17 @@ so a table found in the cache is the table that would be computed, and an audit 
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
 
 from services.measures.measure import Measure
 from services.records import SCHEMA_VERSION, ModelSpec, SampleSpec, ShardTask, digest_of
 from services.storage import files
+from services.storage.picks import finished_picks, pick_name
 from services.storage.shards import chain, finished_ranges, missing_ranges, shard_name
 
 PREFLIGHT_VERSION = 2
@@ -24,8 +30,32 @@ LOGITS_VERSION = 1
 
 
 @dataclass(frozen=True)
+class Taken:
+    """The part of a table that an early decision rests on.
+
+    Attributes:
+        rows: (n,) of the samples, those of a class in the order in which they were taken.
+        weight: how many times as much the whole table costs, where its probe is to have what that would buy; else 1.
+    """
+
+    rows: NDArray[np.int64]
+    weight: float = 1.0
+
+    @classmethod
+    def of(cls, rows: NDArray[np.int64], count: int, *, failed: bool) -> Taken:
+        """Of `count` samples; a model that failed needs no surer probe."""
+        return cls(rows, 1.0 if failed else count / max(1, len(rows)))
+
+
+@dataclass(frozen=True)
 class Context:
-    """What all tasks of an audit share; `gallery` is how many samples of a model are shown at most."""
+    """What all tasks of an audit share.
+
+    Attributes:
+        gallery: how many samples of a model are shown at most.
+        early: the audit decides early, so measures that run the network may be measured in part.
+        taken: what was measured of the tables that are not complete, by their key.
+    """
 
     samples: SampleSpec
     samples_digest: str
@@ -35,6 +65,8 @@ class Context:
     batch: int
     seed: int
     gallery: int = 0
+    early: bool = False
+    taken: Mapping[str, Taken] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -57,6 +89,12 @@ class ModelPlan:
     tables: tuple[Table, ...] = field(default=())
 
 
+def is_whole(table: Table, context: Context) -> bool:
+    """Whether all samples of a table were measured."""
+    part = context.taken.get(table.key)
+    return part is None or len(part.rows) == context.count
+
+
 def plan_model(spec: ModelSpec, digest: str, measures: tuple[Measure, ...], context: Context) -> ModelPlan:
     """Lay out the tables of one model."""
     logits_key = digest_of("logits", LOGITS_VERSION, SCHEMA_VERSION, digest, context.samples_digest)
@@ -67,7 +105,8 @@ def plan_model(spec: ModelSpec, digest: str, measures: tuple[Measure, ...], cont
 def _table(spec: ModelSpec, measure: Measure, logits: Table, context: Context) -> Table:
     """A measure of logits does not depend on the seed; one that runs the network may, and some on the batches too."""
     seed = context.seed if measure.needs == "model" else None
-    batches = ([context.shard, context.batch],) if measure.batch_dependent else ()
+    sizes = [context.shard, context.batch, *(["early"] if context.early else [])]
+    batches = (sizes,) if measure.batch_dependent else ()
     key = digest_of("scores", SCHEMA_VERSION, logits.key, measure.canonical(), seed, *batches)
     return Table(spec, measure, key, _folder(context, "scores", key))
 
@@ -109,7 +148,7 @@ def measure_tasks(plan: ModelPlan, context: Context) -> list[ShardTask]:
     """Score shards that are not in the cache: functions of the logits, and measures that run the network."""
     tasks: list[ShardTask] = []
     for table in plan.tables:
-        if table.measure is not None:
+        if table.measure is not None and table.key not in context.taken:
             derive = table.measure.needs == "logits"
             tasks += (_derive_tasks if derive else _network_tasks)(table, table.measure, plan, context)
     return tasks
@@ -134,8 +173,29 @@ def _derive_tasks(table: Table, measure: Measure, plan: ModelPlan, context: Cont
 
 def _network_tasks(table: Table, measure: Measure, plan: ModelPlan, context: Context) -> list[ShardTask]:
     missing = missing_ranges(context.count, context.shard, finished_ranges(table.folder))
-    text = measure.canonical()
-    return [replace(_score_task("measure", table, text, pair, context), digest=plan.digest) for pair in missing]
+    text, kept = measure.canonical(), finished_picks(table.folder) if missing else []
+    payload = json.dumps({"kept": kept}) if kept else ""
+    return [
+        replace(_score_task("measure", table, text, pair, context), digest=plan.digest, payload=payload)
+        for pair in missing
+    ]
+
+
+def pick_tasks(table: Table, digest: str, rows: NDArray[np.int64], context: Context) -> list[ShardTask]:
+    """Tasks that measure these rows of a table, a batch each: so a round of few samples still fills the workers."""
+    if table.measure is None or not len(rows):
+        return []
+    text = table.measure.canonical()
+    parts = [rows[at : at + context.batch].tolist() for at in range(0, len(rows), context.batch)]
+    return [
+        replace(
+            _score_task("measure", table, text, (0, len(part)), context),
+            target=files.join(table.folder, pick_name(part)),
+            payload=json.dumps({"rows": part}),
+            digest=digest,
+        )
+        for part in parts
+    ]
 
 
 def _score_task(kind: str, table: Table, measure: str, rows: tuple[int, int], context: Context) -> ShardTask:

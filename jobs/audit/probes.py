@@ -26,6 +26,7 @@ from services.numerics.evidence.adequacy import Sign, SignCount
 from services.numerics.evidence.signs import Columns, paired_count, probe_counts, unsettled
 from services.records import Series, ShardTask, digest_of
 from services.storage import files
+from services.storage.picks import read_rows
 from services.storage.shards import read_shard, read_table
 
 PROBE_VERSION = 1
@@ -186,7 +187,7 @@ def probe_of(item: ModelPlan, table: Table, measure: Measure, context: Context) 
     An attack that broke all samples of its probe is probed only where it cost enough to pay for more than gradients:
     then for the adversarials, which are tried on other models.
     """
-    columns = read_table(table.folder, context.count)
+    columns = _whole_columns(table, context)
     rows = probe_rows(columns["label"], columns["id"], columns["correct"] > 0, context.seed)
     if not len(rows):
         return None
@@ -194,12 +195,25 @@ def probe_of(item: ModelPlan, table: Table, measure: Measure, context: Context) 
     threat = measure.series()[0].threat
     linf = threat is not None and threat.norm == "Linf"
     guard = Guard("Linf" if linf else "L2", radius_of(survival, rows), measure.ascents)
-    cost = measure.pass_cost * float(columns["queries"].sum())
+    weight = context.taken[table.key].weight if table.key in context.taken else 1.0
+    cost = weight * measure.pass_cost * float(columns["queries"].sum())
     standing = float(survival.stands(guard.epsilon)[rows].mean())
     plan = plan_probe(guard, SHARE * cost / len(rows), standing)
     if not standing and plan == ProbePlan():
         return None
     return Probe(item, table, rows, guard, plan, survival, context, affordable(cost, len(rows)))
+
+
+def _whole_columns(table: Table, context: Context) -> Columns:
+    """(N,) columns of a table; of one that is not complete with 0 where nothing was measured: not correct, no cost."""
+    part = context.taken.get(table.key)
+    if part is None:
+        return read_table(table.folder, context.count)
+    columns = read_rows(table.folder, context.count, part.rows)
+    whole = {name: np.zeros((context.count, *column.shape[1:]), column.dtype) for name, column in columns.items()}
+    for name, column in columns.items():
+        whole[name][part.rows] = column
+    return whole
 
 
 def affordable(cost: float, rows: int) -> int:

@@ -28,6 +28,7 @@ class Measured:
         selection: digest of the samples drawn.
         spec, weights: the model as declared, and the digest of its weights and code.
         series: what was measured, by key.
+        parts: keys of the series that were measured until a gate was decided: fixed-n tests do not hold for them.
     """
 
     audit: str
@@ -37,6 +38,7 @@ class Measured:
     spec: ModelSpec
     weights: str
     series: Mapping[str, Series]
+    parts: frozenset[str] = frozenset()
 
 
 def measured(result: AuditResult, index: int) -> Measured:
@@ -51,6 +53,7 @@ def measured(result: AuditResult, index: int) -> Measured:
         spec=model.spec,
         weights=model.digest,
         series=series,
+        parts=frozenset(part.series.key for part in model.series if part.measured not in (None, samples.count)),
     )
 
 
@@ -62,6 +65,8 @@ def incomparable(accepted: Measured, now: Measured, key: str) -> str:
     old, new = accepted.series.get(key), now.series.get(key)
     if old is None or new is None:
         return f"not measured by audit {(accepted if old is None else now).audit}"
+    if early := [each.audit for each in (accepted, now) if key in each.parts]:
+        return f"decided early on part of the samples by audit {' and '.join(early)}"
     if old.version != new.version:
         return "another version of the measure"
     if reason := _measured_otherwise(old, new):

@@ -105,7 +105,14 @@ def validate_fleet(data: Any, *, source: str = "fleet", where: Locator | None = 
     return Fleet(config, measures)
 
 
-def overridden(fleet: Fleet, *, storage: str | None = None, runner: str | None = None, track: bool = True) -> Fleet:
+def overridden(
+    fleet: Fleet,
+    *,
+    storage: str | None = None,
+    runner: str | None = None,
+    track: bool = True,
+    decide: str | None = None,
+) -> Fleet:
     """The fleet with command line options put over the file's values.
 
     Raises:
@@ -116,6 +123,8 @@ def overridden(fleet: Fleet, *, storage: str | None = None, runner: str | None =
         data["storage"] = storage
     if runner is not None:
         data["resources"]["runner"] = runner
+    if decide is not None:
+        data["decide"] = decide
     if not track:
         data["tracking"]["enabled"] = False
     return Fleet(validate_fleet(data, source="command line").config, fleet.measures)

@@ -19,6 +19,7 @@ from pydantic import (
     model_validator,
 )
 
+from jobs.fleetfile.deciding import Decide, EarlyConfig
 from jobs.fleetfile.followups import NotifyConfig, PromoteConfig
 from jobs.fleetfile.gates import GateConfig
 from jobs.fleetfile.parts import Part as Part
@@ -180,6 +181,10 @@ class IntervalsConfig(Part):
     delta: float = Field(
         0.05, gt=0, lt=0.5, description="Each family of intervals misses with at most this probability."
     )
+    anytime: bool = Field(
+        False,
+        description="Limits by class that hold at every look: wider, and more samples may be added until they decide.",
+    )
 
 
 def _without_secret(value: str) -> str:
@@ -289,6 +294,8 @@ class FleetConfig(Part):
     )
     fp_lambda: float = Field(0.5, ge=0, description="Weight of RDI in the fairness-penalised score.")
     gates: tuple[GateConfig, ...] = Field((), max_length=GATES)
+    decide: Decide = Field("full", description="early: each model is measured on as many samples as its gates need.")
+    early: EarlyConfig = EarlyConfig()
     storage: Place = Field(
         "classwise-runs", min_length=1, description="Local folder or fsspec URL for bundles and cache."
     )

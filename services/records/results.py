@@ -46,6 +46,8 @@ class SeriesResult:
         method, delta: of the intervals.
         extras: further numbers of the series (saturated share, offset sensitivity, accuracy weighted value).
         notes: plain sentences a reader must know ("12 % of margins saturate").
+        measured: samples that an audit that decides early measured: its limits then hold at every stopping time. None
+            where all were.
     """
 
     series: Series
@@ -59,6 +61,7 @@ class SeriesResult:
     delta: float
     extras: dict[str, float | None] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    measured: int | None = None
 
     def metric(self, name: str) -> Estimate:
         """The metric of that name; undefined in audits of versions that did not have it."""

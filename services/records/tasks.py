@@ -22,7 +22,8 @@ class ShardTask:
         source: path of the logits shard for "derive" and "calibrate".
         target: path of the Parquet shard to write, or "".
         batch: largest batch; halved by the worker when memory runs out.
-        payload: further JSON that the kind needs (temperatures, activation).
+        payload: further JSON that the kind needs (temperatures, activation). Of "measure": `rows` lists the rows in
+            place of the range; `kept` lists shards of picked rows, whose rows are taken over and not measured again.
         digest: the model's fingerprint when the audit began. A worker refuses to run another model under that name:
             its numbers would enter the cache as those of this one. "" is not compared.
     """

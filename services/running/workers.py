@@ -12,9 +12,11 @@ import logging
 import os
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from services.devices import is_out_of_memory, release, started
 from services.errors import ClasswiseError, Problem, ResourceError, SourceError, WorkerError, raised_at
@@ -22,6 +24,7 @@ from services.measures.catalogue import measure_from
 from services.measures.measure import Columns, Measure, RunContext, Scorer
 from services.measures.probes.budget import from_json
 from services.records import ModelSpec, Receipt, SampleSpec, ShardTask, digest_of
+from services.running.picked import Picked
 from services.running.readahead import ReadAhead
 from services.storage import files
 from services.storage.shards import read_shard, write_shard
@@ -146,14 +149,19 @@ class Worker:
         network = self._counted(loaded)
         scorer = self._scoring(task, measure, samples)
 
-        def score(start: int, stop: int) -> Columns:
-            images = self._images(task, samples, start, stop)
-            labels = torch.from_numpy(samples.labels[start:stop]).to(self._device)
-            return scorer(network, images, labels, samples.ids[start:stop], seed=task.seed)
+        picked = Picked.of(task) if task.payload else None
+        work = task if picked is None else replace(task, start=0, stop=len(picked.rows))
 
-        columns = self._in_batches(task, score)
-        ids, labels = samples.ids[task.start : task.stop], samples.labels[task.start : task.stop]
-        write_shard(task.target, {"id": ids, "label": labels, **columns})
+        def score(start: int, stop: int) -> Columns:
+            rows = np.arange(start, stop) if picked is None else picked.rows[start:stop]
+            images = self._images(task, samples, start, stop) if picked is None else self._rows(samples, rows)
+            labels = torch.from_numpy(samples.labels[rows]).to(self._device)
+            return scorer(network, images, labels, samples.ids[rows], seed=task.seed)
+
+        columns = self._in_batches(work, score) if work.stop > work.start else {}
+        rows = np.arange(task.start, task.stop) if picked is None else picked.rows
+        columns = {"id": samples.ids[rows], "label": samples.labels[rows], **columns}
+        write_shard(task.target, columns if picked is None else picked.joined(columns))
         return {}, {}
 
     def _calibrate(self, task: ShardTask) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -186,8 +194,8 @@ class Worker:
         ids, labels = samples.ids[rows], samples.labels[rows]
 
         def look(start: int, stop: int) -> Columns:
-            pixels = np.concatenate([samples.images(row, row + 1) for row in rows[start:stop].tolist()])
-            images, targets = (torch.from_numpy(part).to(self._device) for part in (pixels, labels[start:stop]))
+            images, targets = self._rows(samples, rows[start:stop]), torch.from_numpy(labels[start:stop])
+            targets = targets.to(self._device)
             probed = Probed(network, images, targets, ids[start:stop], guard, task.seed)
             left = torch.from_numpy(stands[start:stop] > 0).to(self._device)
             return probe(probed, plan, left, gradients=payload["gradients"])
@@ -264,12 +272,8 @@ class Worker:
         return self._scorer[1]
 
     def _context(self, samples: Samples) -> RunContext:
-        import torch
-
         def probe() -> torch.Tensor:
-            rows = np.linspace(0, len(samples) - 1, min(PROBE, len(samples))).astype(int).tolist()
-            images = np.concatenate([samples.images(row, row + 1) for row in rows])
-            return torch.from_numpy(images).to(self._device)
+            return self._rows(samples, np.linspace(0, len(samples) - 1, min(PROBE, len(samples))).astype(int))
 
         return RunContext(self._device, self._allowed, probe)
 
@@ -307,6 +311,13 @@ class Worker:
 
         end = stop if self._device == "cpu" else task.stop
         return torch.from_numpy(self._reading.images(samples, start, stop, end)).to(self._device)
+
+    def _rows(self, samples: Samples, rows: NDArray[np.int64]) -> torch.Tensor:
+        """Images of rows in any order on the device."""
+        import torch
+
+        images = np.concatenate([samples.images(row, row + 1) for row in rows.tolist()])
+        return torch.from_numpy(images).to(self._device)
 
     def _in_batches(self, task: ShardTask, part: Callable[[int, int], Columns]) -> Any:
         """Concatenate `part` over batches of the task's rows; on exhausted memory halve the batch and go on."""

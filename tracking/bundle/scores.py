@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from services.records import ModelSpec
@@ -39,5 +40,13 @@ def write_scores(folder: str, index: int, spec: ModelSpec, scores: Scores) -> No
 
 
 def read_kept_scores(folder: str, index: int, spec: ModelSpec, columns: Sequence[str] | None = None) -> Scores:
-    """Read the per-sample scores back from a bundle, all columns or those asked for."""
-    return read_shard(score_file(folder, index, spec), columns)
+    """Read the per-sample scores back from a bundle, all columns, or those asked for.
+
+    With `columns`, only the samples that all of them were measured on: what an early decision left out is NaN.
+    """
+    scores = read_shard(score_file(folder, index, spec), columns)
+    if columns is None:
+        return scores
+    floats = [values for values in scores.values() if values.ndim == 1 and values.dtype.kind == "f"]
+    there = np.logical_and.reduce([~np.isnan(values) for values in floats]) if floats else None
+    return scores if there is None or there.all() else {name: values[there] for name, values in scores.items()}

@@ -26,6 +26,8 @@ from tracking.names import series_key, shorten
 FEWEST_RANKED = 5
 """Models from which a rank correlation is a finding: of three, two orders in six agree or oppose entirely."""
 
+MOST_EARLY = 20
+"""Models that are named with the samples they were measured on."""
 MOST_ADVICE = 3
 """Models that get a sentence for who decides."""
 DIFFERS = 5e-4
@@ -204,6 +206,23 @@ def _missing(result: SeriesResult) -> Iterator[str]:
         yield (
             f"No sample of {_names(wrong)} is classified correctly: left out here, and counted as zero by gates, "
             "which judge all samples."
+        )
+
+
+def early_words(audit: AuditResult) -> Iterator[str]:
+    """On how many samples an audit that decides early has measured each model, a sentence a measure."""
+    taken: dict[str, list[tuple[str, int]]] = {}
+    for model in audit.models:
+        for result in model.series:
+            if result.measured is not None:
+                taken.setdefault(result.series.label, []).append((model.spec.name, result.measured))
+    for label, each in taken.items():
+        models = list(dict(each).items())
+        named = ", ".join(f"{shorten(name, 30)} on {count:,}" for name, count in models[:MOST_EARLY])
+        more = f" and {len(models) - MOST_EARLY} more" if len(models) > MOST_EARLY else ""
+        yield (
+            f"{label} was measured until the gates were decided, of {audit.samples.count:,} samples {named}{more}; "
+            "its limits hold at every stopping time."
         )
 
 

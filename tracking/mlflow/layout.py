@@ -160,6 +160,8 @@ def _group_metric(result: SeriesResult, key: str, side: str = "") -> str:
 
 def _metrics(result: SeriesResult) -> dict[str, float]:
     metrics = series_metrics(result)
+    if result.measured is not None:
+        metrics[metric_key(lens(result), "measured")] = float(result.measured)
     for key, value, low in worst_groups(result):
         metrics[_group_metric(result, key)] = value
         if low is not None:

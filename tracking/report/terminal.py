@@ -10,7 +10,7 @@ from rich.text import Text
 from services.records import AuditResult, ModelResult, Outcome, SeriesResult
 from tracking.bundle.headline import inadequate
 from tracking.bundle.summary import find, lenses, tied
-from tracking.bundle.words import advice_words, fleet_words, verdict_words
+from tracking.bundle.words import advice_words, early_words, fleet_words, verdict_words
 from tracking.names import shorten
 
 STYLES = {Outcome.PASS: "green", Outcome.FAIL: "red", Outcome.UNDECIDED: "yellow", Outcome.ERROR: "magenta"}
@@ -63,6 +63,7 @@ def verdict_text(result: AuditResult, width: int = WIDTH) -> RenderableType:
     lines = [Text(LEGEND, style="dim")]
     if any(attack.adequacy == "inadequate" for model in result.models for attack in model.attacks):
         lines.append(Text(NO_EVIDENCE_LEGEND, STYLES[Outcome.UNDECIDED]))
+    lines += [Text(sentence, style="dim") for sentence in early_words(result)]
     for model in [model for model in result.models if model.outcome is not Outcome.PASS][:20]:
         reasons = "; ".join(model.reasons) or "no reason given"
         lines.append(Text(f"{shorten(model.spec.name, 40)} {model.outcome.value}: {reasons}", STYLES[model.outcome]))

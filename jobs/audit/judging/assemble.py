@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
-from jobs.audit.plan import ModelPlan
+from jobs.audit.plan import ModelPlan, Taken
 from jobs.fleetfile.tree import FleetConfig, crossed
 from services.errors import MeasureError, Problem
 from services.loading.protocols import Samples
 from services.measures.measure import Measure
 from services.metrics import Profiled, estimates
 from services.numerics.disparity import Disparity, disparity
+from services.numerics.intervals.balanced import balanced_part, shifted, weighted_mean
 from services.numerics.intervals.disparity import aggregate_interval, not_separated
 from services.numerics.intervals.means import Intervals, Method, simultaneous
 from services.numerics.profile import Profile
@@ -63,28 +64,59 @@ def _by_column(samples: Samples, column: str) -> Grouping:
 
 
 def series_results(
-    item: ModelPlan, scores: Scores, groups: Sequence[Grouping], config: FleetConfig
+    item: ModelPlan,
+    scores: Scores,
+    groups: Sequence[Grouping],
+    config: FleetConfig,
+    taken: Mapping[str, Taken] | None = None,
 ) -> Iterator[SeriesResult]:
-    """One result a series of the model's measures and a grouping."""
+    """One result a series of the model's measures and a grouping.
+
+    Args:
+        taken: the part of each table that an early decision rests on, by the table's key. Other groupings than the
+            classes need all samples: classes were not sampled in proportion.
+    """
+    taken = taken or {}
     for table in item.tables:
         if table.measure is None:
             continue
-        extras = extras_of(scores, table.measure)
+        extras, part = extras_of(scores, table.measure), taken.get(table.key)
         for series in table.measure.series():
             for grouping in groups:
-                yield series_result(series, scores[series.key], extras, grouping, config)
+                if grouping.name == "class" or part is None:
+                    rows = None if part is None else part.rows
+                    yield series_result(series, scores[series.key], extras, grouping, config, rows=rows)
+                elif len(part.rows) == len(grouping.codes):
+                    yield series_result(series, scores[series.key], extras, grouping, config)
 
 
 def series_result(
-    series: Series, values: NDArray[Any], extras: Scores, grouping: Grouping, config: FleetConfig
+    series: Series,
+    values: NDArray[Any],
+    extras: Scores,
+    grouping: Grouping,
+    config: FleetConfig,
+    *,
+    rows: NDArray[np.int64] | None = None,
+    copies: float = 1.0,
 ) -> SeriesResult:
     """Profile, disparity and intervals of scores (N,) by group (N,).
 
     A conditional series counts the correctly classified samples only; both counts are kept.
+
+    Args:
+        rows: (n,) the samples that were measured in an audit that decides early, those of a class in the order in which
+            they were taken. The limits then hold at every stopping time.
+        copies: of `services.numerics.intervals.means.Sample`.
     """
+    whole = grouping
+    if rows is not None:
+        values, extras = values[rows], {name: column[rows] for name, column in extras.items()}
+        grouping = replace(grouping, codes=grouping.codes[rows])
     counted = _counted(series, values, extras)
     scores, codes, n_groups = values[counted], grouping.codes[counted], len(grouping.names)
-    how = _options(series, config)
+    how = _options(series, config, early=rows is not None, copies=copies)
+    pooled = _options(series, config, early=rows is not None, copies=copies)
     mixed = _stratified(config) and "class" not in crossed(grouping.name)
     if how["method"] == "betting" and mixed:
         how["method"] = "empirical-bernstein"  # so many of each class: no one mean in a group, which betting asks for
@@ -101,9 +133,11 @@ def series_result(
         mixed=mixed,
         stratified=_stratified(config),
         how={**how},
-        pooled={**_options(series, config)},
+        pooled={**pooled},
     )
     metrics = estimates(data)
+    if rows is not None:
+        metrics["aggregate"] = _in_proportion(values, grouping.codes, counted, whole, pooled)
     metrics["aggregate"] = aggregate = _with_reason(series, metrics["aggregate"])
     near = not_separated(box, spread.worst[0]) if spread.worst else ()
     totals = _totals(series, values, counted, extras)
@@ -118,8 +152,23 @@ def series_result(
         method=box.method,
         delta=how["delta"],
         extras=totals,
-        notes=tuple(_notes(series, spread, box, aggregate, totals, grouping)),
+        notes=(
+            *(() if rows is None else (_early_note(len(rows), len(whole.codes)),)),
+            *_notes(series, spread, box, aggregate, totals, grouping),
+        ),
+        measured=None if rows is None else len(rows),
     )
+
+
+def _in_proportion(
+    values: NDArray[Any], codes: NDArray[np.int64], counted: NDArray[np.bool_], whole: Grouping, pooled: _Options
+) -> Estimate:
+    """The mean over all samples from a part in which classes have other shares."""
+    sizes = np.bincount(whole.codes, minlength=len(whole.names))
+    part, shift = balanced_part(codes, sizes)
+    estimate = aggregate_interval(values[part & counted], **pooled)
+    mean = weighted_mean(values, codes, sizes) if counted.all() else None
+    return shifted(estimate, mean, shift, pooled["bound"])
 
 
 def over_all_samples(series: Series, values: NDArray[Any], extras: Scores) -> tuple[Series, NDArray[Any]]:
@@ -160,15 +209,18 @@ class _Options(TypedDict):
     method: Method | None
     binary: bool
     seed: int
+    copies: float
 
 
-def _options(series: Series, config: FleetConfig) -> _Options:
+def _options(series: Series, config: FleetConfig, *, early: bool = False, copies: float = 1.0) -> _Options:
+    fixed: Method | None = None if series.binary else config.intervals.method
     return {
         "bound": series.bound,
         "delta": config.intervals.delta,
-        "method": None if series.binary else config.intervals.method,
+        "method": "anytime" if early or config.intervals.anytime else fixed,
         "binary": series.binary,
         "seed": config.seed,
+        "copies": copies,
     }
 
 
@@ -233,6 +285,11 @@ def _extra_means(extras: Scores, grouping: Grouping) -> dict[str, list[float | N
         sums = np.bincount(grouping.codes[finite], weights=column[finite], minlength=size)
         means[name] = [float(s / n) if n else None for s, n in zip(sums, counts, strict=True)]
     return means
+
+
+def _early_note(measured: int, samples: int) -> str:
+    part = f"{measured:,} of {samples:,} samples" if measured < samples else f"all {samples:,} samples"
+    return f"Measured on {part}, in rounds: the limits hold at every stopping time."
 
 
 def _notes(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from jobs.audit.gallery import keep_gallery
@@ -12,7 +13,7 @@ from jobs.audit.judging.confusions import cells, confusion_results, matrices
 from jobs.audit.judging.gates import worst
 from jobs.audit.judging.observations import attack_notes, attack_results, observed_attacks
 from jobs.audit.judging.verdict import Case, gate_result
-from jobs.audit.plan import Context, ModelPlan, picture_path
+from jobs.audit.plan import Context, ModelPlan, is_whole, picture_path
 from jobs.audit.probes import ProbeSeen
 from jobs.audit.scores import read_scores
 from jobs.comparison.compare import Kept
@@ -35,7 +36,11 @@ from tracking.figures.attributes import traversal_path
 
 @dataclass(frozen=True)
 class Judge:
-    """What all models of an audit are judged with."""
+    """What all models of an audit are judged with.
+
+    Attributes:
+        unmeasured: of each model, why gates were not measured, by their texts.
+    """
 
     fleet: Fleet
     samples: Samples
@@ -44,23 +49,26 @@ class Judge:
     earlier: dict[str, Kept | None]
     folder: str
     probes: dict[str, ProbeSeen] = field(default_factory=dict)
+    unmeasured: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 def model_result(item: ModelPlan, index: int, judge_with: Judge) -> ModelResult:
     """Read a model's tables, keep its scores in the bundle, and judge it."""
     scores = read_scores(item, judge_with.samples, judge_with.context)
     write_scores(judge_with.folder, index, item.spec, scores)
-    config, shape, classes = judge_with.fleet.config, judge_with.samples.shape, judge_with.samples.classes
-    confused = matrices([table.measure for table in item.tables if table.measure is not None], scores, len(classes))
+    config, shape, taken = judge_with.fleet.config, judge_with.samples.shape, judge_with.context.taken
+    classes = judge_with.samples.classes
+    whole = replace(item, tables=tuple(table for table in item.tables if is_whole(table, judge_with.context)))
+    confused = matrices([table.measure for table in whole.tables if table.measure is not None], scores, len(classes))
     confusions = confusion_results(confused, config.intervals.delta)
     write_confusions(judge_with.folder, index, item.spec, cells(confused, classes, config.intervals.delta))
-    refuted = refuted_results(item, scores, judge_with.groupings, shape, config.intervals.delta)
+    refuted = refuted_results(whole, scores, judge_with.groupings, shape, config.intervals.delta)
     series = tuple(
         with_refuted(result, _find(refuted, result.series.key, result.grouping))
-        for result in series_results(item, scores, judge_with.groupings, config)
+        for result in series_results(item, scores, judge_with.groupings, config, taken)
     )
     fairness = fairness_results(scores, judge_with.groupings, judge_with.samples.classes, config.intervals.delta)
-    observed = observed_attacks(item, scores, judge_with.probes, config.intervals.delta)
+    observed = observed_attacks(item, scores, judge_with.probes, config.intervals.delta, taken)
     attacks = attack_results(observed, item, judge_with.probes)
     case = Case(
         item,
@@ -72,6 +80,8 @@ def model_result(item: ModelPlan, index: int, judge_with: Judge) -> ModelResult:
         judge_with.groupings,
         judge_with.samples,
         judge_with.earlier,
+        taken,
+        judge_with.unmeasured.get(item.spec.name, {}),
     )
     gates = tuple(gate_result(gate, case, config) for gate in config.gates)
     notes = [note for result in series if result.grouping == "class" for note in result.notes]

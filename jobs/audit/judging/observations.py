@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from jobs.audit.plan import ModelPlan
+from jobs.audit.plan import ModelPlan, Table, Taken
 from jobs.audit.probes import ProbeSeen, attacked
 from services.measures.measure import Measure
 from services.numerics.evidence.adequacy import DELTA, AttackObservations, Sign, SignCount, adequacy, adjusted
@@ -28,14 +28,40 @@ GREY = 0.5
 GRADIENTS = {Sign.ZERO_GRADIENT, Sign.UNPREDICTIVE}
 
 
+COVERED = 0.5
+"""Share of an attack's samples that another measure must have in an audit that decides early, to be held against it."""
+
+
 def observed_attacks(
-    item: ModelPlan, scores: Scores, probes: Mapping[str, ProbeSeen], delta: float = DELTA
+    item: ModelPlan,
+    scores: Scores,
+    probes: Mapping[str, ProbeSeen],
+    delta: float = DELTA,
+    taken: Mapping[str, Taken] | None = None,
 ) -> tuple[AttackObservations, ...]:
-    """What was seen of each attack on a model: the counts of all signs, of the series that it has and of its probe."""
-    measures = [table.measure for table in item.tables if table.measure is not None]
+    """What was seen of each attack on a model: the counts of all signs, of the series that it has and of its probe.
+
+    Args:
+        taken: the part of each table that an early decision rests on, by the table's key.
+    """
     return tuple(
-        _observed(measure, measures, scores, probes.get(table.key), delta) for table, measure in attacked(item)
+        _observed(measure, *_beside(table, item, scores, taken or {}), probes.get(table.key), delta)
+        for table, measure in attacked(item)
     )
+
+
+def _beside(table: Table, item: ModelPlan, scores: Scores, taken: Mapping[str, Taken]) -> tuple[list[Measure], Scores]:
+    """The measures that an attack is held against, and the scores of the samples that all of these have."""
+    if not taken:
+        return [other.measure for other in item.tables if other.measure is not None], scores
+    everything = np.arange(len(scores["id"]))
+    common, kept = taken[table.key].rows if table.key in taken else everything, list[Measure]()
+    least = COVERED * len(common)
+    for other in item.tables:
+        rows = np.intersect1d(common, taken[other.key].rows if other.key in taken else everything)
+        if other.measure is not None and len(rows) >= least:
+            common, kept = rows, [*kept, other.measure]
+    return kept, {name: column[common] for name, column in scores.items()}
 
 
 def attack_results(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -12,11 +12,11 @@ from jobs.audit.judging.attributes import gate_estimate, gate_missing
 from jobs.audit.judging.claims import possible_share
 from jobs.audit.judging.evidence import objections, of_refuted_share, weighed, worded
 from jobs.audit.judging.gates import judge
-from jobs.audit.plan import ModelPlan
+from jobs.audit.plan import ModelPlan, Table, Taken
 from jobs.comparison.comparable import Measured
 from jobs.comparison.compare import Kept
 from jobs.comparison.non_inferiority import ACCEPTED, change_since
-from jobs.fleetfile.gates import GateConfig, gate_text
+from jobs.fleetfile.gates import GateConfig, gate_text, threshold_of
 from jobs.fleetfile.tree import FleetConfig
 from services.loading.protocols import Samples
 from services.measures.measure import Measure
@@ -46,6 +46,8 @@ class Case:
     Attributes:
         attacks: what was seen of each attack on it.
         earlier: the audits that gates compare with, by the name the gate gives.
+        taken: the parts of tables that early decisions rest on, by the table's key.
+        unmeasured: why a gate was not measured, by its text.
     """
 
     item: ModelPlan
@@ -57,22 +59,26 @@ class Case:
     groupings: tuple[Grouping, ...]
     samples: Samples
     earlier: dict[str, Kept | None]
+    taken: Mapping[str, Taken] = field(default_factory=dict)
+    unmeasured: Mapping[str, str] = field(default_factory=dict)
 
 
 def gate_result(gate: GateConfig, case: Case, config: FleetConfig) -> GateResult:
     """Judge one gate. A group without a number, or an attack that could not move, is never a pass."""
+    if reason := case.unmeasured.get(text := gate_text(gate)):
+        return GateResult(text, Outcome.UNDECIDED, Estimate(None, reason=reason), reason, threshold_of(gate))
     needs = METRICS[gate.metric].needs
     if needs == "claim":
         return _refuted(gate, case)
     if needs == "decisions":
         return _group_gap(gate, case)
     series = next(result.series for result in case.series if result.series.key == gate.measure)
-    judged = _by_bounds(gate, case, config)
+    judged = by_bounds(gate, case, config)
     against = tuple(objections(gate, series, case.attacks, _refuted_share(gate, case), judged.estimate.low))
     return weighed(worded(judged, gate, series), gate, against)
 
 
-def _by_bounds(gate: GateConfig, case: Case, config: FleetConfig) -> GateResult:
+def by_bounds(gate: GateConfig, case: Case, config: FleetConfig) -> GateResult:
     """The judgement of the number itself, whatever it is evidence of."""
     if gate.not_worse_than is not None:
         return _not_worse(gate, case, config)
@@ -97,14 +103,16 @@ def _over_all(gate: GateConfig, case: Case, config: FleetConfig) -> SeriesResult
     if not result.series.conditional:
         return result
     grouping = next(known for known in case.groupings if known.name == gate.grouping)
-    extras = extras_of(case.scores, _measure_of(gate.measure, case.item))
+    table, measure = _measured_by(gate.measure, case.item)
+    extras = extras_of(case.scores, measure)
     series, values = over_all_samples(result.series, case.scores[gate.measure], extras)
-    return series_result(series, values, extras, grouping, config)
+    part = case.taken.get(table.key) if gate.grouping == "class" else None
+    return series_result(series, values, extras, grouping, config, rows=None if part is None else part.rows)
 
 
-def _measure_of(key: str, item: ModelPlan) -> Measure:
-    measures = (table.measure for table in item.tables if table.measure is not None)
-    return next(measure for measure in measures if key in {series.key for series in measure.series()})
+def _measured_by(key: str, item: ModelPlan) -> tuple[Table, Measure]:
+    tables = ((table, table.measure) for table in item.tables if table.measure is not None)
+    return next(pair for pair in tables if key in {series.key for series in pair[1].series()})
 
 
 def _of_groups(gate: GateConfig, result: SeriesResult, config: FleetConfig) -> Estimate:

@@ -7,10 +7,12 @@ method                    guarantee                                             
 ``empirical-bernstein``   Maurer & Pontil 2009, Theorem 11                                  independent
 ``betting``               WSR Theorem 3, hedged capital                                     independent, one mean
 ``clopper-pearson``       exact, scores 0 or bound only                                     independent, one mean
+``anytime``               betting by a mixture over fractions: at every number of samples   independent
 ========================  ================================================================  ==========================
 
-Two-sided intervals hold for all groups jointly with probability at least 1 - delta (Bonferroni: delta / G each, G the
-number of groups with samples). One-sided bounds hold for each group alone.
+All but the last are for a number of samples that was fixed before, and for one look. Two-sided intervals hold for all
+groups jointly with probability at least 1 - delta (Bonferroni: delta / G each, G the number of groups with samples).
+One-sided bounds hold for each group alone.
 """
 
 from __future__ import annotations
@@ -24,9 +26,9 @@ from numpy.typing import NDArray
 from scipy.special import betaincinv
 
 from services.numerics.arguments import Bools, Floats, Ints, as_indices, as_scores, check_bound, check_level, fault
-from services.numerics.intervals import betting
+from services.numerics.intervals import betting, mixture
 
-Method = Literal["hoeffding", "empirical-bernstein", "betting", "clopper-pearson"]
+Method = Literal["hoeffding", "empirical-bernstein", "betting", "clopper-pearson", "anytime"]
 
 CELLS = 1 << 18
 """Elements of a padded block of groups, so that temporaries stay in the cache."""
@@ -60,23 +62,33 @@ class Sample:
         values: (N,) scores / bound, sorted by group, in the source's order within a group.
         counts, starts: (G,) samples of each group and where they begin.
         seed: of the order in which betting takes them; None keeps the source's order.
+        copies: limits by `anytime` are those of so many times as many samples that look like these: a forecast. Only
+            with 1 are they limits.
     """
 
     values: Floats
     counts: Ints
     starts: Ints
     seed: int | None
+    copies: float = 1.0
 
     @classmethod
     def of(
-        cls, scores: NDArray[Any], groups: NDArray[np.integer[Any]], n_groups: int, *, bound: float, seed: int | None
+        cls,
+        scores: NDArray[Any],
+        groups: NDArray[np.integer[Any]],
+        n_groups: int,
+        *,
+        bound: float,
+        seed: int | None,
+        copies: float = 1.0,
     ) -> Sample:
         """Check and sort scores (N,) in [0, bound] by group (N,) in [0, n_groups)."""
         check_bound(bound)
         values = as_scores(scores, bound) / bound
         index = as_indices(groups, values.size, n_groups, "groups")
         counts = np.bincount(index, minlength=n_groups).astype(np.int64)
-        return cls(values[np.argsort(index, stable=True)], counts, np.cumsum(counts) - counts, seed)
+        return cls(values[np.argsort(index, stable=True)], counts, np.cumsum(counts) - counts, seed, copies)
 
     @property
     def means(self) -> Floats:
@@ -161,11 +173,25 @@ def _clopper_pearson(sample: Sample, alpha: float, anytime: bool) -> Bounds:
     return clopper_pearson(np.rint(sample.means * sample.counts), sample.counts, alpha)
 
 
+def _anytime(sample: Sample, alpha: float, anytime: bool) -> Bounds:
+    if np.isin(sample.values, (0.0, 1.0)).all():
+        k, n = np.rint(sample.means * sample.counts), sample.counts.astype(np.float64)
+        sides = (mixture.lower_bound_of_counts(part, n, alpha, copies=sample.copies) for part in (k, n - k))
+        low, other = sides
+        return low, 1.0 - other
+    low, high = np.zeros(sample.counts.size), np.ones(sample.counts.size)
+    for block, values, mask in sample.blocks():
+        low[block] = mixture.lower_bound(values, mask, alpha, copies=sample.copies)
+        high[block] = 1.0 - mixture.lower_bound(1.0 - values, mask, alpha, copies=sample.copies)
+    return low, high
+
+
 _METHODS: dict[Method, Callable[[Sample, float, bool], Bounds]] = {
     "hoeffding": _hoeffding,
     "empirical-bernstein": _empirical_bernstein,
     "betting": _betting,
     "clopper-pearson": _clopper_pearson,
+    "anytime": _anytime,
 }
 
 
@@ -202,6 +228,7 @@ def simultaneous(
     binary: bool = False,
     seed: int | None = 0,
     anytime: bool = False,
+    copies: float = 1.0,
 ) -> Intervals:
     """Two-sided intervals for the means of all groups, jointly with probability at least 1 - delta.
 
@@ -211,13 +238,14 @@ def simultaneous(
         method: None for the tightest valid one (`method_for`).
         binary: scores are 0 or bound.
         seed: of the order in which betting takes the samples; None keeps theirs.
-        anytime: valid at every look (betting only); one made for a fixed n must not be looked at repeatedly.
+        anytime: betting, valid at every look; an interval made for a fixed n must not be looked at repeatedly.
+        copies: of `Sample`.
 
     Raises:
         MeasureError: arguments out of range, or a method that does not fit the scores.
     """
     check_level(delta, "delta")
-    sample = Sample.of(scores, groups, n_groups, bound=bound, seed=seed)
+    sample = Sample.of(scores, groups, n_groups, bound=bound, seed=seed, copies=copies)
     defined = sample.counts > 0
     chosen = method_for(method, binary=binary)
     sides = limits(sample, delta / (2 * max(1, int(defined.sum()))), chosen, anytime=anytime)
