@@ -208,8 +208,8 @@ def _context(config: FleetConfig, samples: Samples) -> plan.Context:
         config.resources.shard,
         config.resources.batch,
         config.seed,
+        0 if config.gallery == "none" else config.gallery,
         early=config.decide == "early",
-        gallery=0 if config.gallery == "none" else config.gallery,
     )
 
 

@@ -56,8 +56,8 @@ def model_result(item: ModelPlan, index: int, judge_with: Judge) -> ModelResult:
     """Read a model's tables, keep its scores in the bundle, and judge it."""
     scores = read_scores(item, judge_with.samples, judge_with.context)
     write_scores(judge_with.folder, index, item.spec, scores)
-    config, shape, classes = judge_with.fleet.config, judge_with.samples.shape, judge_with.samples.classes
-    taken = judge_with.context.taken
+    config, shape, taken = judge_with.fleet.config, judge_with.samples.shape, judge_with.context.taken
+    classes = judge_with.samples.classes
     whole = replace(item, tables=tuple(table for table in item.tables if is_whole(table, judge_with.context)))
     confused = matrices([table.measure for table in whole.tables if table.measure is not None], scores, len(classes))
     confusions = confusion_results(confused, config.intervals.delta)

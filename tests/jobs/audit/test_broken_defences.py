@@ -15,7 +15,7 @@ MASKED = {"quantised", "thermometer", "jpeg", "resized", "detached", "flipped", 
 MASKED |= {"rounded-softmax", "sigmoid", "saturated", "rippled", "cold", "smoothed"}
 """Of the rest PGD finds what the adaptive attack finds, within a few points."""
 NEAR = {"noisy", "smoothed"}
-"""Shown as inadequate or not, as chance has it: what a probe of 96 samples breaks counts against a pass anyway."""
+"""Shown as inadequate or not, as chance has it: what a probe of 96 samples breaks counts against a pass in any case."""
 
 
 def _train(folder: Path) -> None:
