@@ -13,6 +13,8 @@ from typing import Protocol
 
 from services.errors import ServiceError
 
+ATTEMPT = "classwise.attempt"
+"""Where a job's metadata name its attempt. An attempt is started once, however often it is handed over."""
 GRACE_SECONDS = 30
 """How long an audit may take after a request to stop to let go of its workers before it is killed."""
 
@@ -50,6 +52,11 @@ class JobInfo:
     started: str = ""
     ended: str = ""
     job: str = ""
+
+    @property
+    def attempt(self) -> str:
+        """Which start of its submission it is; "" when that was not recorded."""
+        return self.metadata.get(ATTEMPT, "")
 
 
 class AlreadySubmitted(ServiceError):

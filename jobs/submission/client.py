@@ -361,7 +361,7 @@ class AuditClient:
         answers: bool = True,
     ) -> AuditStatus | None:
         """In a list what an attempt once said is not looked at again; asked for one audit, its folder always is."""
-        attempt = info.metadata.get("classwise.attempt", "") if info is not None and listed else ""
+        attempt = info.attempt if info is not None and listed else ""
         ending = self._endings.read(folder, attempt) if folder else None
         if waiting is not None and not _has_begun(waiting, info, ending):
             return waiting_status(waiting, folder)
@@ -383,7 +383,7 @@ def _has_begun(waiting: Waiting, info: JobInfo | None, ending: Ending | None) ->
     """Whether a job or an ending says more than that the audit waits."""
     if ending is not None and ending.attempt == waiting.attempt:
         return True
-    return info is not None and (not info.phase.over or info.metadata.get("classwise.attempt") == waiting.attempt)
+    return info is not None and (not info.phase.over or info.attempt == waiting.attempt)
 
 
 def _loaded(fleet: Fleet | Mapping[str, Any] | str | Path) -> Fleet:

@@ -133,4 +133,4 @@ class Dispatcher:
 
 
 def _is_own(entry: Waiting, info: JobInfo | None) -> bool:
-    return info is not None and info.metadata.get("classwise.attempt") == entry.attempt
+    return info is not None and info.attempt == entry.attempt

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from jobs.submission.backend import GRACE_SECONDS, AlreadySubmitted, JobInfo, Phase
+from jobs.submission.backend import ATTEMPT, GRACE_SECONDS, AlreadySubmitted, JobInfo, Phase
 from jobs.submission.submission import LISTED, folder_in, known_in, read_ending
 from services.errors import ConfigError, Problem, UnknownAudit
 from services.records import Outcome
@@ -48,12 +48,11 @@ class LocalJobs:
     def start(self, name: str, folder: str, metadata: Mapping[str, str], environment: Mapping[str, str]) -> None:
         """Start the process, unless one of that name lives."""
         record = Path(folder) / "process.json"
-        command = [sys.executable, "-m", "jobs.submission.submitted", folder, metadata["classwise.attempt"]]
+        command = [sys.executable, "-m", "jobs.submission.submitted", folder, metadata[ATTEMPT]]
         variables = {**os.environ, **environment, "PYTHONUNBUFFERED": "1"}
         with FileLock(f"{folder}/.start.lock", timeout=60):
             known = self.info(name)
-            own = known is not None and known.metadata.get("classwise.attempt") == metadata["classwise.attempt"]
-            if known is not None and (own or not known.phase.over):
+            if known is not None and (known.attempt == metadata[ATTEMPT] or not known.phase.over):
                 raise AlreadySubmitted(Problem(name, "a job that is not there yet", "one that runs"))
             with (Path(folder) / "log.txt").open("wb") as log:
                 child = subprocess.Popen(command, stdout=log, stderr=log, env=variables, start_new_session=True)
@@ -76,7 +75,7 @@ class LocalJobs:
         metadata, started = dict(body.get("metadata", {})), str(body.get("started", ""))
         if driver is not None and not self._gone(driver):
             return JobInfo(name, Phase.RUNNING, metadata=metadata, started=started)
-        ending, attempt = read_ending(str(folder)), metadata.get("classwise.attempt", "")
+        ending, attempt = read_ending(str(folder)), metadata.get(ATTEMPT, "")
         if ending is None or ending.attempt != attempt or ending.state == "running":
             if _text(folder / "stop") == attempt:  # before it could say so
                 return JobInfo(name, Phase.STOPPED, "", metadata, started)
@@ -104,7 +103,7 @@ class LocalJobs:
             return
         folder = Path(folder_in(self._base, name))
         info = self.info(name)
-        (folder / "stop").write_text(info.metadata.get("classwise.attempt", "") if info is not None else "")
+        (folder / "stop").write_text(info.attempt if info is not None else "")
         with suppress(ProcessLookupError):
             os.kill(driver.pid, signal.SIGTERM)
         threading.Thread(target=self._end, args=(driver,), daemon=True).start()

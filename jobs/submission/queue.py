@@ -19,6 +19,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
+from jobs.submission.backend import ATTEMPT
 from jobs.submission.submission import ID_FORM, Submission
 from services.errors import StorageError
 from services.records import SCHEMA_VERSION
@@ -58,7 +59,7 @@ class Waiting:
             "classwise.fleet": self.fleet,
             "classwise.key": self.key,
             "classwise.folder": folder,
-            "classwise.attempt": self.attempt,
+            ATTEMPT: self.attempt,
             "classwise.caller": self.caller,
         }
 

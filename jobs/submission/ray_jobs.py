@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from jobs.submission.backend import GRACE_SECONDS, AlreadySubmitted, JobInfo, Phase, iso
+from jobs.submission.backend import ATTEMPT, GRACE_SECONDS, AlreadySubmitted, JobInfo, Phase, iso
 from jobs.submission.submission import ID_FORM
 from services.errors import Problem, ServiceError
 
@@ -74,9 +74,9 @@ class RayJobs:
     def start(self, name: str, folder: str, metadata: Mapping[str, str], environment: Mapping[str, str]) -> None:
         """Submit the next attempt."""
         number, latest = self._latest(name)
-        if latest is not None and (not latest.phase.over or _is_attempt(latest, metadata)):
+        if latest is not None and (not latest.phase.over or latest.attempt == metadata[ATTEMPT]):
             raise AlreadySubmitted(Problem(name, "a job that is not there yet", "one that runs"))
-        words = [self._python, "-m", "jobs.submission.submitted", folder, metadata["classwise.attempt"]]
+        words = [self._python, "-m", "jobs.submission.submitted", folder, metadata[ATTEMPT]]
         # The supervisor that will stop it reads its patience from the environment it shares with the job.
         variables = {"RAY_JOB_STOP_WAIT_TIME_S": str(GRACE_SECONDS), **environment}
         try:
@@ -203,11 +203,6 @@ def token_of(environment: Mapping[str, str]) -> str:
             return file.read().strip()
     except OSError as error:
         raise ServiceError(Problem("RAY_AUTH_TOKEN_PATH", "a file with the cluster's token", str(error))) from None
-
-
-def _is_attempt(info: JobInfo, metadata: Mapping[str, str]) -> bool:
-    """Whether it was started already: an attempt is started once, however often it is handed over."""
-    return info.metadata.get("classwise.attempt") == metadata["classwise.attempt"]
 
 
 def _job_name(name: str, number: int) -> str:

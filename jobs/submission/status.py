@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from jobs.submission.backend import JobInfo, Phase
+from jobs.submission.backend import ATTEMPT, JobInfo, Phase
 from jobs.submission.queue import Waiting
 from jobs.submission.submission import Ending
 from services.errors import Crashed, Interrupted, Problem, StorageError
@@ -99,7 +99,7 @@ def settle(
     Args:
         reachable: the submission's files can be seen from here, so that no ending means that none was written.
     """
-    attempt = info.metadata.get("classwise.attempt", "") if info is not None else ""
+    attempt = info.attempt if info is not None else ""
     own = ending if ending is not None and (info is None or ending.attempt == attempt) else None
     if info is None and own is None:
         return None
@@ -146,7 +146,7 @@ def recorded(name: str, folder: str, ending: Ending | None) -> AuditStatus | Non
     attempt = ending.attempt if ending is not None else ""
     going = ending is None or ending.state == "running"
     phase = Phase.PENDING if ending is None else Phase.RUNNING
-    info = JobInfo(name, phase, metadata={"classwise.attempt": attempt}) if going else None
+    info = JobInfo(name, phase, metadata={ATTEMPT: attempt}) if going else None
     status = settle(name, folder, info, ending)
     return replace(status, message=RECORDED) if status is not None else None
 

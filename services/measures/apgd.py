@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 
 from services.errors import MeasureError, Problem
 from services.measures.ball_attack import BallAttack, survival_extras, survival_series
+from services.measures.measure import BACKWARD
 from services.measures.threats import Norm, Radii, check_radii
 from services.records import Ascent, Column, Series
 
@@ -71,6 +72,11 @@ class Apgd(BallAttack):
     @property
     def ascents(self) -> tuple[Ascent, ...]:
         return tuple("ce" if loss == "ce" else "dlr" for loss in self.losses)
+
+    @property
+    def most_passes(self) -> float:
+        runs = sum(self.targets if loss == "dlr-t" else 1 for loss in self.losses)
+        return float(BACKWARD * self.steps * self.restarts * runs)
 
     def series(self) -> tuple[Series, ...]:
         return survival_series(self, self.label, self.label.replace("apgd", "APGD-", 1), self.norm, self.epsilons)

@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 
 from services.errors import MeasureError, Problem
 from services.measures.ball_attack import BallAttack, survival_extras, survival_series
+from services.measures.measure import BACKWARD
 from services.measures.threats import Norm, Radii, check_radii
 from services.records import Ascent, Column, Series
 
@@ -21,6 +22,15 @@ if TYPE_CHECKING:
     from services.measures.measure import Network
 
 AttackName = Literal["apgd-ce", "apgd-t", "fab-t", "square"]
+
+
+PASSES: dict[AttackName, float] = {
+    "apgd-ce": 100 * BACKWARD,
+    "apgd-t": 900 * BACKWARD,
+    "fab-t": 900 * BACKWARD,
+    "square": 5000.0,
+}
+"""The package's own numbers of steps, for a sample that stands to the end."""
 
 
 class AutoAttackSurvival(BallAttack):
@@ -58,6 +68,10 @@ class AutoAttackSurvival(BallAttack):
     @property
     def ascents(self) -> tuple[Ascent, ...]:
         return ("ce", "dlr") if set(self.attacks) != {"square"} else ()
+
+    @property
+    def most_passes(self) -> float:
+        return sum(PASSES[name] for name in self.attacks)
 
     def series(self) -> tuple[Series, ...]:
         whole = len(self.attacks) == 4

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     Network = Callable[[torch.Tensor], torch.Tensor]
     """Maps float32 NCHW images in [0, 1] to logits (N, K); differentiable where the source allows it."""
 
+BACKWARD = 3.0
+"""Forward passes that one and the backward pass through it are worth."""
+
 Columns = dict[str, NDArray[Any]]
 """Columns of a score table, each of length n: one a series key, in [0, bound], and extras under other names."""
 
@@ -86,6 +89,14 @@ class Measure(BaseModel):
     def ascents(self) -> tuple[Ascent, ...]:
         """Of an attack, the losses whose gradients it follows; none for one that follows none."""
         return ()
+
+    @property
+    def most_passes(self) -> float:
+        """Forward passes for a sample that no attack breaks, before anything was run: cheap measures come first by it.
+
+        A sample that breaks earlier costs less, so what an audit takes lies below it. 1 for a measure of logits.
+        """
+        return 1.0 if self.needs == "logits" else 100 * BACKWARD
 
     def one_series(self, key: str, title: str, bound: float = 1.0, **attributes: Any) -> Series:
         """A series of this measure: its family and version are the measure's."""

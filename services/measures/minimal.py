@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
-from services.measures.measure import Columns, Measure
+from services.measures.measure import BACKWARD, Columns, Measure
 from services.measures.threats import Radius
 from services.records import ATTACKED, L2_DISTANCE, Ascent, Column, Evidence, Series, ThreatModel
 
@@ -72,6 +72,16 @@ class Minimal(Measure):
     @property
     def ascents(self) -> tuple[Ascent, ...]:
         return ("margin",)
+
+    @property
+    def most_passes(self) -> float:
+        steps = {
+            "deepfool": self.deepfool_steps,
+            "fmn": self.fmn_steps,
+            "cw": self.cw_searches * self.cw_steps,
+            "fab": self.fab_targets * self.fab_steps,
+        }
+        return float(BACKWARD * sum(steps[name] for name in self.attacks))
 
     def series(self) -> tuple[Series, ...]:
         title = "Smallest adversarial perturbation found (L2)"

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from services.measures.ball_attack import BallAttack, survival_extras, survival_series
+from services.measures.measure import BACKWARD
 from services.measures.threats import Norm, Radii, Radius, check_radii
 from services.records import Ascent, Column, Series
 
@@ -65,6 +66,10 @@ class Pgd(BallAttack):
     @property
     def ascents(self) -> tuple[Ascent, ...]:
         return (self.loss,)
+
+    @property
+    def most_passes(self) -> float:
+        return float(BACKWARD * self.steps * self.restarts)
 
     def series(self) -> tuple[Series, ...]:
         title = self.label.replace(self.name, f"{self.name.upper()}-", 1)

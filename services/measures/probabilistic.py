@@ -38,6 +38,10 @@ class Pr(PerturbationMeasure):
     name: Literal["pr"] = "pr"
     draws: Draws = 100
 
+    @property
+    def most_passes(self) -> float:
+        return float(self.draws)
+
     def series(self) -> tuple[Series, ...]:
         return tuple(
             self.one_series(
@@ -116,7 +120,15 @@ class VerdictMeasure(PerturbationMeasure):
     def boundary(self) -> Boundary:
         from services.numerics.intervals.sequential import mixture_boundary
 
-        return mixture_boundary(self.threshold, self.alpha, self.max_draws or math.ceil(100.0 / self.threshold))
+        return mixture_boundary(self.threshold, self.alpha, self.most_draws)
+
+    @property
+    def most_draws(self) -> int:
+        return self.max_draws or math.ceil(100.0 / self.threshold)
+
+    @property
+    def most_passes(self) -> float:
+        return float(self.most_draws)
 
     def series(self) -> tuple[Series, ...]:
         return tuple(

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pydantic import Field, field_validator, model_validator
 
 from services.errors import MeasureError, Problem
-from services.measures.measure import Columns, Measure, RunContext, Scorer
+from services.measures.measure import BACKWARD, Columns, Measure, RunContext, Scorer
 from services.records import Column, Series
 from services.records.trials import LEAST_EXPLAINED
 
@@ -84,6 +84,10 @@ class Projection(Measure):
         if not (np.isfinite([low, high]).all() and low < high):
             raise ValueError(f"expected range [low, high] with low < high, found {list(self.range)}")
         return self
+
+    @property
+    def most_passes(self) -> float:
+        return BACKWARD * self.steps
 
     def series(self) -> tuple[Series, ...]:
         stem = f"projection-{self.label}" if self.label else "projection"

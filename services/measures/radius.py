@@ -69,6 +69,10 @@ class Radius(Measure):
             return largest_radius(self.draws, sigma=self.sigma, alpha=self.alpha)
         return float(sequential_radius(self.draws, self.draws, sigma=self.sigma, alpha=self.alpha)[0])
 
+    @property
+    def most_passes(self) -> float:
+        return float(self.select + self.draws)
+
     def series(self) -> tuple[Series, ...]:
         sigma, proof = f"sigma={self.sigma:.4g}", Evidence.CERTIFICATE
         title = f"certified radius ({sigma})"

@@ -55,6 +55,11 @@ class Rare(PerturbationMeasure):
             delta=self.delta,
         )
 
+    @property
+    def most_passes(self) -> float:
+        levels = math.log(1.0 / self.kappa) / math.log(2.0)
+        return float(self.replicates * self.particles * (1 + self.moves * levels))
+
     def series(self) -> tuple[Series, ...]:
         bound = -math.log10(self.kappa)
         return tuple(

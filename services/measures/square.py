@@ -44,6 +44,10 @@ class Square(BallAttack):
         object.__setattr__(self, "epsilons", check_radii(self.epsilons, "Linf"))
         return self
 
+    @property
+    def most_passes(self) -> float:
+        return float(self.queries)
+
     def series(self) -> tuple[Series, ...]:
         return survival_series(self, f"square{self.queries}", f"Square-{self.queries}", "Linf", self.epsilons)
 

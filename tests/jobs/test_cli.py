@@ -125,7 +125,7 @@ def test_sarif_points_at_the_line_of_the_gate(fleet_file: Path, tmp_path: Path) 
     assert "name: weak" in fleet_file.read_text().splitlines()[related - 1]
 
 
-def test_a_config_error_exits_2_within_seconds_and_starts_nothing(tmp_path: Path) -> None:
+def test_a_config_error_exits_2_within_two_seconds_and_starts_nothing(tmp_path: Path) -> None:
     (tmp_path / "f.yaml").write_text("fleet: x\nmodelz: []\n")
     code = (
         "import sys\nfrom jobs.cli import main\nsys.argv = ['classwise', 'audit', sys.argv[1]]\n"
@@ -137,7 +137,7 @@ def test_a_config_error_exits_2_within_seconds_and_starts_nothing(tmp_path: Path
     ran = subprocess.run([sys.executable, "-c", code, str(tmp_path / "f.yaml")], capture_output=True, text=True)
     after = os.times()
     spent = after.children_user + after.children_system - before.children_user - before.children_system
-    assert spent < 4, "seconds of processor time: those on the clock are the machine's"
+    assert spent < 2, "seconds of processor time: those on the clock are the machine's"
     assert ran.stdout.strip() == "2 []"
     assert "did you mean 'models'?" in ran.stderr
     assert "Traceback" not in ran.stderr

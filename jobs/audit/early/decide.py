@@ -26,7 +26,7 @@ from jobs.fleetfile.reading import Fleet
 from services.loading.protocols import Samples
 from services.measures.measure import Measure
 from services.metrics import METRICS
-from services.numerics.evidence.adequacy import Adequacy, adequacy
+from services.numerics.evidence.adequacy import Adequacy, adequacy, undercut
 from services.records import GateResult, Outcome, Series
 
 
@@ -180,8 +180,8 @@ def _share(item: plan.ModelPlan, probed: dict[str, ProbeSeen], context: plan.Con
     observed = observed_attacks(item, scores, probed, common.config.intervals.delta, context.taken)
     if adequacy(observed).adequacy is Adequacy.INADEQUATE:
         return 0.0
-    fell = [attack.undercut for attack in observed if attack.undercut is not None]
-    return max((count.against / count.counted for count in fell), default=0.0)
+    worst = undercut(observed)
+    return 0.0 if worst is None else worst.share
 
 
 def _whole(measure: Measure, going: Sequence[_Progress], common: Fleetwide) -> None:

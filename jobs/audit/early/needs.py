@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from jobs.fleetfile.gates import GateConfig
 from jobs.fleetfile.reading import Fleet
-from services.measures.costs import most_passes
 from services.measures.measure import Measure
 from services.measures.minimal import Minimal
 from services.metrics import METRICS
@@ -42,7 +41,9 @@ def decides_early(gate: GateConfig) -> bool:
 
 def needs_of(fleet: Fleet, measures: tuple[Measure, ...]) -> list[Need]:
     """Of each measure that runs the network what the gates need, the cheapest first."""
-    runs = sorted((measure for measure in measures if measure.needs == "model"), key=most_passes)
+    runs = sorted(
+        (measure for measure in measures if measure.needs == "model"), key=lambda measure: measure.most_passes
+    )
     return [_need(measure, fleet) for measure in runs]
 
 

@@ -98,7 +98,6 @@ def series_result(
     config: FleetConfig,
     *,
     rows: NDArray[np.int64] | None = None,
-    copies: float = 1.0,
 ) -> SeriesResult:
     """Profile, disparity and intervals of scores (N,) by group (N,).
 
@@ -107,7 +106,6 @@ def series_result(
     Args:
         rows: (n,) the samples that were measured in an audit that decides early, those of a class in the order in which
             they were taken. The limits then hold at every stopping time.
-        copies: of `services.numerics.intervals.means.Sample`.
     """
     whole = grouping
     if rows is not None:
@@ -115,8 +113,8 @@ def series_result(
         grouping = replace(grouping, codes=grouping.codes[rows])
     counted = _counted(series, values, extras)
     scores, codes, n_groups = values[counted], grouping.codes[counted], len(grouping.names)
-    how = _options(series, config, early=rows is not None, copies=copies)
-    pooled = _options(series, config, early=rows is not None, copies=copies)
+    how = _options(series, config, early=rows is not None)
+    pooled = _options(series, config, early=rows is not None)
     mixed = _stratified(config) and "class" not in crossed(grouping.name)
     if how["method"] == "betting" and mixed:
         how["method"] = "empirical-bernstein"  # so many of each class: no one mean in a group, which betting asks for
@@ -209,10 +207,9 @@ class _Options(TypedDict):
     method: Method | None
     binary: bool
     seed: int
-    copies: float
 
 
-def _options(series: Series, config: FleetConfig, *, early: bool = False, copies: float = 1.0) -> _Options:
+def _options(series: Series, config: FleetConfig, *, early: bool = False) -> _Options:
     fixed: Method | None = None if series.binary else config.intervals.method
     return {
         "bound": series.bound,
@@ -220,7 +217,6 @@ def _options(series: Series, config: FleetConfig, *, early: bool = False, copies
         "method": "anytime" if early or config.intervals.anytime else fixed,
         "binary": series.binary,
         "seed": config.seed,
-        "copies": copies,
     }
 
 

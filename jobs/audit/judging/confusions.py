@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from services.measures.measure import Measure
-from services.numerics.arguments import Ints
+from services.numerics.arguments import Floats, Ints
 from services.numerics.confusion_matrix import ConfusionMatrix
 from services.records import ATTACKED, PREDICTED, ConfusedPair, ConfusionResult, Estimate, Series
 from tracking.bundle.confusions import Cells
@@ -28,10 +29,16 @@ class Confused:
 
     series: Series
     matrix: ConfusionMatrix
+    delta: float
     clean: ConfusionMatrix | None = None
 
+    @cached_property
+    def limits(self) -> tuple[Floats, Floats]:
+        """(M,) of the shares of its cells, for all pairs of classes together at level delta."""
+        return self.matrix.intervals(self.delta)
 
-def matrices(measures: Sequence[Measure], scores: Scores, classes: int) -> list[Confused]:
+
+def matrices(measures: Sequence[Measure], scores: Scores, classes: int, delta: float) -> list[Confused]:
     """Clean predictions first, then each attack: at a radius, what its ball left counts as its own class."""
     labels, found, attacks = scores["label"], [], []
     predicted: Ints | None = None
@@ -40,7 +47,7 @@ def matrices(measures: Sequence[Measure], scores: Scores, classes: int) -> list[
         beside = columns_beside(scores, series[0].key)
         if PREDICTED in beside:
             predicted = beside[PREDICTED]
-            found.append(Confused(series[0], ConfusionMatrix.of(labels, predicted, classes)))
+            found.append(Confused(series[0], ConfusionMatrix.of(labels, predicted, classes), delta))
         if ATTACKED in beside:
             attacks.append((series, beside[ATTACKED]))
             if predicted is None:  # an attack leaves what was misclassified before it where it was
@@ -49,11 +56,11 @@ def matrices(measures: Sequence[Measure], scores: Scores, classes: int) -> list[
     for series, attacked in attacks:
         for each in series:
             reached = np.where(scores[each.key] > 0, labels, attacked) if each.binary else attacked
-            found.append(Confused(each, ConfusionMatrix.of(labels, reached, classes), clean))
+            found.append(Confused(each, ConfusionMatrix.of(labels, reached, classes), delta, clean))
     return found
 
 
-def confusion_results(confused: Sequence[Confused], delta: float) -> tuple[ConfusionResult, ...]:
+def confusion_results(confused: Sequence[Confused]) -> tuple[ConfusionResult, ...]:
     """The largest shares of the weakest classes, with limits that hold for all pairs of classes together."""
     return tuple(
         ConfusionResult(
@@ -61,10 +68,10 @@ def confusion_results(confused: Sequence[Confused], delta: float) -> tuple[Confu
             each.series.title,
             each.series.attack,
             _under(each.series),
-            tuple(_pairs(each, delta)),
+            tuple(_pairs(each)),
             int(each.matrix.counts[each.matrix.wrong].sum()),
             tuple(each.matrix.block_order().tolist()) if each.matrix.size <= MOST_ORDERED else (),
-            delta,
+            each.delta,
         )
         for each in confused
     )
@@ -76,8 +83,8 @@ def _under(series: Series) -> str:
     return f"under {series.title.replace(' accuracy (', ' (')}" if series.binary else "at the nearest adversarial found"
 
 
-def _pairs(of: Confused, delta: float) -> Iterator[ConfusedPair]:
-    matrix, (low, high) = of.matrix, of.matrix.intervals(delta)
+def _pairs(of: Confused) -> Iterator[ConfusedPair]:
+    matrix, (low, high) = of.matrix, of.limits
     totals = matrix.totals
     kept = matrix.share_of(np.arange(matrix.size), np.arange(matrix.size))
     classes = [k for k in np.argsort(kept, kind="stable").tolist() if totals[k]]
@@ -91,10 +98,10 @@ def _pairs(of: Confused, delta: float) -> Iterator[ConfusedPair]:
             yield ConfusedPair(label, to, count, int(totals[label]), share, clean)
 
 
-def cells(confused: Sequence[Confused], classes: Sequence[str], delta: float) -> Iterator[Cells]:
+def cells(confused: Sequence[Confused], classes: Sequence[str]) -> Iterator[Cells]:
     """All cells that hold samples, for the bundle."""
     for each in confused:
-        matrix, (low, high) = each.matrix, each.matrix.intervals(delta)
+        matrix, (low, high) = each.matrix, each.limits
         clean = None if each.clean is None else each.clean.share_of(matrix.labels, matrix.predicted)
         yield Cells(
             each.series.key,

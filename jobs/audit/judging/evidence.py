@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from jobs.fleetfile.gates import GateConfig
 from services.metrics import METRICS
-from services.numerics.evidence.adequacy import Adequacy, AttackObservations, adequacy
+from services.numerics.evidence.adequacy import Adequacy, AttackObservations, adequacy, undercut
 from services.records import Evidence, GateResult, Outcome, RefutedResult, Series
 from tracking.bundle.headline import MOST_REFUTED
 
@@ -105,12 +105,11 @@ def _of_undercut(
 ) -> Iterator[Objection]:
     """What a probe broke is broken: the lower limit must clear the threshold without the share that fell to it."""
     threshold = gate.at_least if gate.at_least is not None else gate.at_most
-    fell = [attack.undercut for attack in attacks if attack.undercut is not None]
-    if threshold is None or low is None or not fell:
+    worst = undercut(attacks)
+    if threshold is None or low is None or worst is None:
         return
-    worst = max(fell, key=lambda count: count.against / count.counted)
-    if low - worst.against / worst.counted < threshold <= low:
-        share = f"less the {worst.against / worst.counted:.1%} that fell to a probe of the attack"
+    if low - worst.share < threshold <= low:
+        share = f"less the {worst.share:.1%} that fell to a probe of the attack"
         yield Objection(bars, f"{share}, {low:.4g} does not clear it: {worst.sentence}", INADEQUATE)
 
 

@@ -59,9 +59,10 @@ def model_result(item: ModelPlan, index: int, judge_with: Judge) -> ModelResult:
     config, shape, taken = judge_with.fleet.config, judge_with.samples.shape, judge_with.context.taken
     classes = judge_with.samples.classes
     whole = replace(item, tables=tuple(table for table in item.tables if is_whole(table, judge_with.context)))
-    confused = matrices([table.measure for table in whole.tables if table.measure is not None], scores, len(classes))
-    confusions = confusion_results(confused, config.intervals.delta)
-    write_confusions(judge_with.folder, index, item.spec, cells(confused, classes, config.intervals.delta))
+    measures = [table.measure for table in whole.tables if table.measure is not None]
+    confused = matrices(measures, scores, len(classes), config.intervals.delta)
+    confusions = confusion_results(confused)
+    write_confusions(judge_with.folder, index, item.spec, cells(confused, classes))
     refuted = refuted_results(whole, scores, judge_with.groupings, shape, config.intervals.delta)
     series = tuple(
         with_refuted(result, _find(refuted, result.series.key, result.grouping))

@@ -122,11 +122,16 @@ class SignCount:
         return not self.paired or self.against - (self.favour or 0) > MATERIAL * self.counted
 
     @property
+    def share(self) -> float:
+        """Samples that show it, of those looked at."""
+        return self.against / self.counted
+
+    @property
     def sentence(self) -> str:
         """For people."""
-        share, where = self.against / self.counted, " of a probe" if self.probe else ""
+        where = " of a probe" if self.probe else ""
         other = f", and the other way round for {self.favour}" if self.paired and self.favour else ""
-        counts = f"For {self.against} of {self.counted} correctly classified samples{where} ({share:.1%})"
+        counts = f"For {self.against} of {self.counted} correctly classified samples{where} ({self.share:.1%})"
         return f"{counts} {_WORDS[self.sign]}{other}."
 
 
@@ -166,15 +171,6 @@ class AttackObservations:
         """The signs seen."""
         return signs(self.counts, self.delta)
 
-    @property
-    def undercut(self) -> SignCount | None:
-        """The paired sign under which the largest share of samples fell that the attack left; None where none fell.
-
-        Each of them is broken, whether or not the sign is one: the attack's survival is too high by about that share.
-        """
-        fell = [count for count in self.counts if count.paired and count.against]
-        return max(fell, key=lambda count: count.against / count.counted, default=None)
-
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
@@ -182,6 +178,17 @@ class Judgement:
 
     adequacy: Adequacy
     reasons: tuple[str, ...] = ()
+
+
+def undercut(seen: Sequence[AttackObservations]) -> SignCount | None:
+    """The paired sign of any attack under which the largest share fell of what the attack left; None where none fell.
+
+    Each of these samples is broken, whether or not the sign is one: survival is too high by about that share.
+    """
+    counts = (count for attack in seen for count in attack.counts)
+    return max(
+        (count for count in counts if count.paired and count.against), key=lambda count: count.share, default=None
+    )
 
 
 def signs(counts: Sequence[SignCount], delta: float = DELTA) -> tuple[Finding, ...]:

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linear_sum_assignment
 
 from services.numerics.arguments import Floats, as_scores, check_bound, check_level, fault
 from services.numerics.disparity import ALL_ZERO, NO_GROUP, nrgc, rank_weights
@@ -109,6 +108,8 @@ def largest_nrgc(low: Floats, high: Floats) -> float:
         return 0.0
     if size > MOST_EXACT:
         return relaxed_nrgc(low, high)
+    from scipy.optimize import linear_sum_assignment  # half of the time that reading a fleet file takes
+
     ratio = 0.0
     for _ in range(60):
         coefficients = weights[None, :] - ratio * size
@@ -160,7 +161,6 @@ def weakest_interval(
     binary: bool = False,
     mixed: bool = False,
     seed: int | None = 0,
-    copies: float = 1.0,
 ) -> Estimate:
     """The mean of the m = `count` smallest group means, with limits that each hold with probability at least 1 - delta.
 
@@ -183,7 +183,7 @@ def weakest_interval(
             mean, so a method that needs independence alone must be asked for.
     """
     check_level(delta, "delta")
-    sample = Sample.of(scores, groups, n_groups, bound=bound, seed=seed, copies=copies)
+    sample = Sample.of(scores, groups, n_groups, bound=bound, seed=seed)
     defined = sample.counts > 0
     if not defined.any():
         return Estimate(None, reason=NO_GROUP)
@@ -265,7 +265,6 @@ def aggregate_interval(
     binary: bool = False,
     stratified: bool = False,
     seed: int | None = 0,
-    copies: float = 1.0,
 ) -> Estimate:
     """Mean of all scores (N,) with a two-sided interval at level delta.
 
@@ -287,7 +286,7 @@ def aggregate_interval(
     chosen = method_for(method, binary=binary)
     if stratified and chosen == "betting":
         chosen = "empirical-bernstein"
-    sample = Sample.of(values, np.zeros(values.size, dtype=np.int64), 1, bound=bound, seed=seed, copies=copies)
+    sample = Sample.of(values, np.zeros(values.size, dtype=np.int64), 1, bound=bound, seed=seed)
     low, high = limits(sample, delta / 2, chosen)
     return _estimate(float(sample.means[0]) * bound, (float(low[0]) * bound, float(high[0]) * bound), bound)
 

@@ -62,15 +62,12 @@ class Sample:
         values: (N,) scores / bound, sorted by group, in the source's order within a group.
         counts, starts: (G,) samples of each group and where they begin.
         seed: of the order in which betting takes them; None keeps the source's order.
-        copies: limits by `anytime` are those of so many times as many samples that look like these: a forecast. Only
-            with 1 are they limits.
     """
 
     values: Floats
     counts: Ints
     starts: Ints
     seed: int | None
-    copies: float = 1.0
 
     @classmethod
     def of(
@@ -81,14 +78,13 @@ class Sample:
         *,
         bound: float,
         seed: int | None,
-        copies: float = 1.0,
     ) -> Sample:
         """Check and sort scores (N,) in [0, bound] by group (N,) in [0, n_groups)."""
         check_bound(bound)
         values = as_scores(scores, bound) / bound
         index = as_indices(groups, values.size, n_groups, "groups")
         counts = np.bincount(index, minlength=n_groups).astype(np.int64)
-        return cls(values[np.argsort(index, stable=True)], counts, np.cumsum(counts) - counts, seed, copies)
+        return cls(values[np.argsort(index, stable=True)], counts, np.cumsum(counts) - counts, seed)
 
     @property
     def means(self) -> Floats:
@@ -176,13 +172,13 @@ def _clopper_pearson(sample: Sample, alpha: float, anytime: bool) -> Bounds:
 def _anytime(sample: Sample, alpha: float, anytime: bool) -> Bounds:
     if np.isin(sample.values, (0.0, 1.0)).all():
         k, n = np.rint(sample.means * sample.counts), sample.counts.astype(np.float64)
-        sides = (mixture.lower_bound_of_counts(part, n, alpha, copies=sample.copies) for part in (k, n - k))
+        sides = (mixture.lower_bound_of_counts(part, n, alpha) for part in (k, n - k))
         low, other = sides
         return low, 1.0 - other
     low, high = np.zeros(sample.counts.size), np.ones(sample.counts.size)
     for block, values, mask in sample.blocks():
-        low[block] = mixture.lower_bound(values, mask, alpha, copies=sample.copies)
-        high[block] = 1.0 - mixture.lower_bound(1.0 - values, mask, alpha, copies=sample.copies)
+        low[block] = mixture.lower_bound(values, mask, alpha)
+        high[block] = 1.0 - mixture.lower_bound(1.0 - values, mask, alpha)
     return low, high
 
 
@@ -228,7 +224,6 @@ def simultaneous(
     binary: bool = False,
     seed: int | None = 0,
     anytime: bool = False,
-    copies: float = 1.0,
 ) -> Intervals:
     """Two-sided intervals for the means of all groups, jointly with probability at least 1 - delta.
 
@@ -239,13 +234,12 @@ def simultaneous(
         binary: scores are 0 or bound.
         seed: of the order in which betting takes the samples; None keeps theirs.
         anytime: betting, valid at every look; an interval made for a fixed n must not be looked at repeatedly.
-        copies: of `Sample`.
 
     Raises:
         MeasureError: arguments out of range, or a method that does not fit the scores.
     """
     check_level(delta, "delta")
-    sample = Sample.of(scores, groups, n_groups, bound=bound, seed=seed, copies=copies)
+    sample = Sample.of(scores, groups, n_groups, bound=bound, seed=seed)
     defined = sample.counts > 0
     chosen = method_for(method, binary=binary)
     sides = limits(sample, delta / (2 * max(1, int(defined.sum()))), chosen, anytime=anytime)

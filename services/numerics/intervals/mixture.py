@@ -35,12 +35,11 @@ _FACTORS = 16
 """Factors multiplied before a logarithm: each lies in [0.03, 1e6], so no product leaves the range of a float."""
 
 
-def log_evidence(values: Floats, mask: Bools, null: Floats, *, copies: float = 1.0) -> Floats:
+def log_evidence(values: Floats, mask: Bools, null: Floats) -> Floats:
     """(G,) log K of rows of values (G, n) in [0, 1] against "the row's mean is at most `null`" (G,) in (0, 1].
 
     Args:
         mask: (G, n) which cells are samples.
-        copies: the evidence of so many times as many samples that look like these; only 1 is evidence.
     """
     filled = -(-values.shape[1] // _FACTORS) * _FACTORS
     ratio = np.ones((len(values), filled))
@@ -49,28 +48,26 @@ def log_evidence(values: Floats, mask: Bools, null: Floats, *, copies: float = 1
     total = np.full(null.shape, -np.inf)
     for fraction in FRACTIONS:
         gain = np.log((1.0 - fraction + fraction * ratio).prod(axis=2)).sum(axis=1)
-        total = np.logaddexp(total, copies * gain)
+        total = np.logaddexp(total, gain)
     return np.asarray(total - np.log(len(FRACTIONS)))
 
 
-def log_evidence_of_counts(successes: ArrayLike, counts: ArrayLike, null: ArrayLike, *, copies: float = 1.0) -> Floats:
+def log_evidence_of_counts(successes: ArrayLike, counts: ArrayLike, null: ArrayLike) -> Floats:
     """log K of `successes` ones among `counts` samples that are 0 or 1; broadcasts."""
     k, n, m = (np.asarray(part, dtype=np.float64)[..., None] for part in (successes, counts, null))
     bets = np.array(FRACTIONS)
     gains = k * np.log1p(bets * (1.0 / m - 1.0)) + (n - k) * np.log1p(-bets)
-    return np.asarray(np.logaddexp.reduce(copies * gains, axis=-1) - np.log(bets.size))
+    return np.asarray(np.logaddexp.reduce(gains, axis=-1) - np.log(bets.size))
 
 
-def lower_bound(values: Floats, mask: Bools, alpha: float, *, copies: float = 1.0) -> Floats:
+def lower_bound(values: Floats, mask: Bools, alpha: float) -> Floats:
     """(G,) one-sided lower bounds on the means of rows, each with confidence 1 - alpha at all sample sizes jointly."""
-    return _largest_rejected(lambda null: log_evidence(values, mask, null, copies=copies), len(values), alpha)
+    return _largest_rejected(lambda null: log_evidence(values, mask, null), len(values), alpha)
 
 
-def lower_bound_of_counts(successes: Floats, counts: Floats, alpha: float, *, copies: float = 1.0) -> Floats:
+def lower_bound_of_counts(successes: Floats, counts: Floats, alpha: float) -> Floats:
     """(G,) the same for samples that are 0 or 1, from their counts (G,)."""
-    return _largest_rejected(
-        lambda null: log_evidence_of_counts(successes, counts, null, copies=copies), len(counts), alpha
-    )
+    return _largest_rejected(lambda null: log_evidence_of_counts(successes, counts, null), len(counts), alpha)
 
 
 def _largest_rejected(evidence: Callable[[Floats], Floats], groups: int, alpha: float) -> Floats:

@@ -42,7 +42,7 @@ def scores() -> Scores:
 
 
 def test_shares_of_the_weakest_class_by_radius_and_without_an_attack() -> None:
-    clean, near, far = confusion_results(matrices((Clean(), ATTACK), scores(), 3), 0.05)
+    clean, near, far = confusion_results(matrices((Clean(), ATTACK), scores(), 3, 0.05))
     assert (clean.series, near.series, far.series) == ("clean", NEAR, FAR)
     assert [(pair.label, pair.predicted, pair.count) for pair in far.pairs] == [(0, 1, 7), (2, -1, 1)]
     first = far.pairs[0]
@@ -54,20 +54,20 @@ def test_shares_of_the_weakest_class_by_radius_and_without_an_attack() -> None:
 
 
 def test_without_the_measure_clean_the_attack_knows_what_was_wrong_before() -> None:
-    (_, far) = confusion_results(matrices((ATTACK,), scores(), 3), 0.05)
+    (_, far) = confusion_results(matrices((ATTACK,), scores(), 3, 0.05))
     assert far.pairs[0].clean == pytest.approx(0.1)
 
 
 def test_nothing_is_confused_where_nothing_breaks() -> None:
     whole = scores()
     whole[beside("clean", "predicted")] = whole["label"]
-    (clean,) = confusion_results(matrices((Clean(),), whole, 3), 0.05)
+    (clean,) = confusion_results(matrices((Clean(),), whole, 3, 0.05))
     assert clean.pairs == () and clean.wrong == 0
 
 
 def test_the_bundle_keeps_every_cell(tmp_path: Path) -> None:
-    spec, confused = ModelSpec("m/1", "logits:x"), matrices((Clean(), ATTACK), scores(), 3)
-    write_confusions(str(tmp_path), 2, spec, cells(confused, CLASSES, 0.05))
+    spec, confused = ModelSpec("m/1", "logits:x"), matrices((Clean(), ATTACK), scores(), 3, 0.05)
+    write_confusions(str(tmp_path), 2, spec, cells(confused, CLASSES))
     clean, _, far = read_confusions(str(tmp_path), 2, spec)
     assert far.classes == CLASSES and clean.clean is None
     rows = list(zip(far.labels, far.predicted, far.counts, far.totals, strict=True))
