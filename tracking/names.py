@@ -46,6 +46,11 @@ def file_name(text: str) -> str:
     return f"{safe[: _MAX_PART - 9]}-{_mark(text)}"
 
 
+def table_file(index: int, model: str) -> str:
+    """Name of a table of a model in folders that hold one a model: ``003_resnet18.parquet``."""
+    return f"{index:03d}_{file_name(model)}.parquet"
+
+
 def series_key(key: str, grouping: str = "class") -> str:
     """Metric prefix of one series over one grouping: ``great``, ``pgd20/linf-0.03137``, ``great/by-sex``."""
     parts = [unique_name(part, limit=40) for part in key.split("/") if part] or [unique_name(key)]

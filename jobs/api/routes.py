@@ -26,7 +26,7 @@ from jobs.fleetfile.reading import Fleet, json_schema
 from jobs.submission.client import AuditClient
 from jobs.submission.dispatcher import Dispatcher
 from jobs.submission.status import AuditStatus, State
-from jobs.submission.submission import ID_FORM, KEY_FORM, submission_of
+from jobs.submission.submission import ID_FORM, KEY_FORM, fleet_in, submission_of
 from jobs.web.access import Caller, Right, Who, unknown_audit
 from jobs.web.problems import refused
 from services.errors import ClasswiseError, Problem, ServiceError, UnknownAudit
@@ -224,7 +224,7 @@ def _add_watching(router: APIRouter, service: Service) -> None:
         limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     ) -> AuditList:
         caller.require(Right.READ)
-        known = [status for status in service.client.list(fleet) if caller.sees(status.id.rpartition("-")[0])]
+        known = [status for status in service.client.list(fleet) if caller.sees(fleet_in(status.id))]
         statuses = [status for status in known if state in (None, status.state)]
         return AuditList(audits=[audit_body(status) for status in statuses[:limit]])
 

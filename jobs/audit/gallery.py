@@ -22,7 +22,7 @@ from services.measures.measure import Columns, Measure
 from services.records import Series, ShardTask, digest_of
 from services.storage import files
 from services.storage.shards import read_shard, read_table
-from tracking.bundle.gallery import write_gallery
+from tracking.bundle.gallery import PICTURES, write_gallery
 
 GALLERY_VERSION = 1
 """Raised when a gallery would show something else of the same table."""
@@ -30,7 +30,6 @@ MOST_BYTES = 8_000_000
 """Of the pictures of one model; what comes after in the order of choice is left out."""
 BATCH = 8
 """Samples attacked together: always as many, so that the last bits of margins do not depend on the audit's batch."""
-PICTURES = ("original", "adversarial", "perturbation")
 
 
 def gallery_tasks(item: ModelPlan, context: Context) -> list[ShardTask]:

@@ -10,8 +10,8 @@ from services.records import AuditResult, ModelResult, Outcome
 from services.storage import files
 from tracking.bundle.comparison import Comparison
 from tracking.bundle.marker import uploads
+from tracking.bundle.summary import worst_first
 from tracking.report.comparison_words import drift_words
-from tracking.report.data import worst_first
 
 SCHEMA_VERSION = 1
 EVENT = "audit.finished"
@@ -28,7 +28,7 @@ def applies(when: Sequence[When], result: AuditResult, comparison: Comparison | 
 
 def body_of(result: AuditResult, comparison: Comparison | None, folder: str, because: Sequence[str]) -> dict[str, Any]:
     """The body of a notification."""
-    models = worst_first(result)
+    models = worst_first(result.models)
     return {
         "schema_version": SCHEMA_VERSION,
         "event": EVENT,

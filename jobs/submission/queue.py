@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
 from jobs.submission.backend import ATTEMPT
-from jobs.submission.submission import ID_FORM, Submission
+from jobs.submission.submission import ID_FORM, Submission, fleet_in
 from services.errors import StorageError
 from services.records import SCHEMA_VERSION
 from services.storage import files, plainjson
@@ -131,7 +131,7 @@ def _waiting(name: str, body: Mapping[str, object]) -> Waiting:
     matched = _NAME.fullmatch(name)
     if matched is None or not isinstance(body, dict):
         raise ValueError(name)
-    fleet = matched[4].rpartition("-")[0]
+    fleet = fleet_in(matched[4])
     texts = {part: str(body.get(part, ""))[:200] for part in ("key", "at", "caller")}
     priority = min(max(PRIORITIES - int(matched[1]), 0), PRIORITIES - 1)
     return Waiting(matched[4], fleet, attempt=matched[3], priority=priority, **texts)

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from jobs.submission.backend import ATTEMPT, JobInfo, Phase
 from jobs.submission.queue import Waiting
-from jobs.submission.submission import Ending
+from jobs.submission.submission import Ending, fleet_in
 from services.errors import Crashed, Interrupted, Problem, StorageError
 from services.records import Outcome
 
@@ -109,7 +109,7 @@ def settle(
         id=name,
         state=state,
         outcome=ended.outcome if ended and state is State.FINISHED else None,
-        fleet=(info.metadata.get("classwise.fleet", "") if info else "") or name.rpartition("-")[0],
+        fleet=(info.metadata.get("classwise.fleet", "") if info else "") or fleet_in(name),
         key=info.metadata.get("classwise.key", "") if info else "",
         caller=info.metadata.get("classwise.caller", "") if info else "",
         bundle=ended.bundle if ended else "",

@@ -120,6 +120,11 @@ def checked_id(text: str) -> str:
     return text
 
 
+def fleet_in(name: str) -> str:
+    """The fleet that the id of a submission names."""
+    return name.rpartition("-")[0]
+
+
 def folder_in(base: str, name: str) -> str:
     """Where the files of the submission `name` lie in the storage `base`."""
     return files.join(base, HOME, checked_id(name))

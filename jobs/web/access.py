@@ -9,6 +9,7 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
+from jobs.submission.submission import fleet_in
 from services.errors import NotAllowed, Problem, UnknownAudit
 
 
@@ -63,7 +64,7 @@ class Caller:
     def require_audit(self, submission: str, right: Right) -> None:
         """The same for an audit, which is not there for those who may not see its fleet."""
         self.require(right)
-        if not self.sees(submission.rpartition("-")[0]):
+        if not self.sees(fleet_in(submission)):
             raise unknown_audit(submission)
 
 

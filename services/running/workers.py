@@ -234,8 +234,8 @@ class Worker:
         ids, labels = samples.ids[rows], samples.labels[rows]
 
         def show(start: int, stop: int) -> Columns:
-            pixels = np.concatenate([samples.images(row, row + 1) for row in rows[start:stop].tolist()])
-            images, targets = (torch.from_numpy(part).to(self._device) for part in (pixels, labels[start:stop]))
+            images, targets = self._rows(samples, rows[start:stop]), torch.from_numpy(labels[start:stop])
+            targets = targets.to(self._device)
             own = {name: values[start:stop] for name, values in known.items()}
             points = measure.adversarials(network, images, targets, ids[start:stop], own, seed=task.seed)
             return examples(network, images, points, targets)

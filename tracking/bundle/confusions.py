@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from services.errors import Problem, StorageError
 from services.records import SCHEMA_VERSION, ModelSpec
 from services.storage import files
-from tracking.names import file_name
+from tracking.names import table_file
 
 SCHEMA = pa.schema(
     [
@@ -68,7 +68,7 @@ class Cells:
 
 def confusion_file(folder: str, index: int, spec: ModelSpec) -> str:
     """Where a bundle keeps the confusion matrices of a model."""
-    return files.join(folder, "confusions", f"{index:03d}_{file_name(spec.name)}.parquet")
+    return files.join(folder, "confusions", table_file(index, spec.name))
 
 
 def write_confusions(folder: str, index: int, spec: ModelSpec, parts: Iterable[Cells]) -> None:

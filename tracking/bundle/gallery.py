@@ -15,14 +15,16 @@ from numpy.typing import NDArray
 from services.records import ModelSpec
 from services.storage import files
 from services.storage.shards import read_shard, write_shard
-from tracking.names import file_name
+from tracking.names import table_file
+
+PICTURES = ("original", "adversarial", "perturbation")
 
 Gallery = dict[str, NDArray[Any]]
 
 
 def gallery_file(folder: str, index: int, spec: ModelSpec) -> str:
     """Where a bundle keeps the gallery of a model."""
-    return files.join(folder, "gallery", f"{index:03d}_{file_name(spec.name)}.parquet")
+    return files.join(folder, "gallery", table_file(index, spec.name))
 
 
 def write_gallery(folder: str, index: int, spec: ModelSpec, columns: Gallery) -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from services.records import SCHEMA_VERSION, AuditResult, GroupScore, ModelResult, SeriesResult
-from tracking.names import file_name
+from tracking.names import table_file
 
 SCHEMA = pa.schema(
     [
@@ -96,5 +96,5 @@ def fill_parquet(model: ModelResult, file: IO[bytes]) -> None:
 
 
 def file_of(result: AuditResult, index: int) -> str:
-    """Name of a model's table in the bundle: ``003_resnet18.parquet``."""
-    return f"{index:03d}_{file_name(result.models[index].spec.name)}.parquet"
+    """Name of a model's table in the bundle."""
+    return table_file(index, result.models[index].spec.name)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from services.records import ModelSpec
 from services.storage import files
 from services.storage.shards import read_shard, write_shard
-from tracking.names import file_name
+from tracking.names import table_file
 
 Scores = dict[str, NDArray[Any]]
 """Columns (n,) of one model: a series under its key, another column of a measure under `beside` its first series."""
@@ -30,7 +30,7 @@ def columns_beside(scores: Scores, key: str) -> Scores:
 
 def score_file(folder: str, index: int, spec: ModelSpec) -> str:
     """Where a bundle keeps the per-sample scores of a model."""
-    return files.join(folder, "scores", f"{index:03d}_{file_name(spec.name)}.parquet")
+    return files.join(folder, "scores", table_file(index, spec.name))
 
 
 def write_scores(folder: str, index: int, spec: ModelSpec, scores: Scores) -> None:

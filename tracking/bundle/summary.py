@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from services.metrics import OF_SERIES
-from services.records import AuditResult, Estimate, ModelResult, RefutedResult, SeriesResult
+from services.records import WORST_FIRST, AuditResult, Estimate, ModelResult, RefutedResult, SeriesResult
 from tracking.bundle.group_table import finite
 from tracking.bundle.headline import Entry, inadequate, is_refuted, reading_order
 from tracking.names import metric_key, series_key, shorten
@@ -16,6 +16,11 @@ METRICS = tuple(metric.name for metric in OF_SERIES)
 
 
 FIRST_COLUMNS = ("aggregate", "wcr", "wcr_low", "p10", "rdi", "nrgc", "fp")
+
+
+def worst_first(models: Sequence[ModelResult]) -> list[ModelResult]:
+    """The models by outcome: error, fail, undecided, pass."""
+    return sorted(models, key=lambda model: WORST_FIRST.index(model.outcome))
 
 
 def lens(result: SeriesResult) -> str:

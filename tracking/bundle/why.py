@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from services.records import NO_CLASS, AuditResult, ConfusedPair, ConfusionResult, ModelResult, Outcome
-from services.records.results import WORST_FIRST
-from tracking.bundle.summary import in_reading_order
+from tracking.bundle.summary import in_reading_order, worst_first
 from tracking.names import shorten
 
 MOST = 3
@@ -18,7 +17,8 @@ NOTABLE = 0.15
 
 def why_words(audit: AuditResult) -> list[str]:
     """At most three sentences: what the first model's weakest class goes to, whether others agree, what comes next."""
-    pairs = [(model, confusion) for model in _worst_first(audit) if (confusion := headline_confusion(model))]
+    judged = worst_first([model for model in audit.models if model.outcome is not Outcome.ERROR])
+    pairs = [(model, confusion) for model in judged if (confusion := headline_confusion(model))]
     if not pairs:
         return []
     model, confusion = pairs[0]
@@ -92,8 +92,3 @@ def _next(confusion: ConfusionResult, names: tuple[str, ...], who: str) -> Itera
     if following is not None and following.share.value is not None:
         label, to = _class(names, following.label), _class(names, following.predicted)
         yield f"{who}next is {label}, of which {100 * following.share.value:.0f} % goes to {to}."
-
-
-def _worst_first(audit: AuditResult) -> list[ModelResult]:
-    judged = [model for model in audit.models if model.outcome is not Outcome.ERROR]
-    return sorted(judged, key=lambda model: WORST_FIRST.index(model.outcome))

@@ -20,7 +20,7 @@ from services.records import (
     Threshold,
 )
 from tracking.bundle.headline import deciding_gates, is_refuted
-from tracking.bundle.summary import find, in_reading_order, is_sound, lens, lenses, refuted, tied
+from tracking.bundle.summary import find, in_reading_order, is_sound, lens, lenses, refuted, tied, worst_first
 from tracking.names import series_key, shorten
 
 FEWEST_RANKED = 5
@@ -112,9 +112,8 @@ def advice_words(audit: AuditResult) -> list[str]:
     The models that fail first, at most three; none where nothing was judged.
     """
     judged = [model for model in audit.models if model.gates and model.outcome is not Outcome.ERROR]
-    judged.sort(key=lambda model: WORST_FIRST.index(model.outcome))
-    lines = [f"{_ADVICE[model.outcome].format(shorten(model.spec.name))}: {_because(model)}." for model in judged]
-    return lines[:MOST_ADVICE]
+    first = worst_first(judged)[:MOST_ADVICE]
+    return [f"{_ADVICE[model.outcome].format(shorten(model.spec.name))}: {_because(model)}." for model in first]
 
 
 def _because(model: ModelResult) -> str:

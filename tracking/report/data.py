@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any
 
 from services.records import (
+    WORST_FIRST,
     AttackResult,
     AuditResult,
     Estimate,
@@ -16,7 +17,7 @@ from services.records import (
     SeriesResult,
 )
 from tracking.bundle.group_table import finite
-from tracking.bundle.summary import METRICS, find, lenses, refuted, tied
+from tracking.bundle.summary import METRICS, find, lenses, refuted, tied, worst_first
 from tracking.bundle.words import gate_words, interval, model_words, number, share_words
 from tracking.names import shorten
 
@@ -29,13 +30,8 @@ def model_cards(audit: AuditResult) -> list[dict[str, Any]]:
     first = lenses(audit)[:1]
     return [
         _card(model, find(model, first[0]) if first else None, refuted(model, first[0]) if first else None)
-        for model in worst_first(audit)
+        for model in worst_first(audit.models)
     ]
-
-
-def worst_first(audit: AuditResult) -> list[ModelResult]:
-    """The models by outcome: error, fail, undecided, pass."""
-    return sorted(audit.models, key=lambda model: _ORDER.index(model.outcome))
 
 
 def gate_tallies(audit: AuditResult) -> list[dict[str, Any]]:
@@ -46,7 +42,7 @@ def gate_tallies(audit: AuditResult) -> list[dict[str, Any]]:
         {
             "text": text,
             "meaning": gate_words(audit, gate),
-            "counts": [(counts[text, outcome], outcome.value) for outcome in _ORDER if counts[text, outcome]],
+            "counts": [(counts[text, outcome], outcome.value) for outcome in WORST_FIRST if counts[text, outcome]],
         }
         for text, gate in gates.items()
     ]
@@ -118,7 +114,6 @@ def _why(model: ModelResult) -> str:
     return shorten(model.reasons[0], 150) + more
 
 
-_ORDER = (Outcome.ERROR, Outcome.FAIL, Outcome.UNDECIDED, Outcome.PASS)
 _BLANK = {"text": "–", "full": "not measured", "value": ""}
 
 

@@ -18,7 +18,7 @@ from markupsafe import Markup
 from services.records import AuditResult
 from services.storage import files
 from tracking.bundle.comparison import Comparison, read_comparison
-from tracking.bundle.summary import find, lenses
+from tracking.bundle.summary import find, lenses, worst_first
 from tracking.bundle.why import why_words
 from tracking.bundle.words import advice_words, fleet_words, verdict_words
 from tracking.figures import from_records
@@ -29,7 +29,7 @@ from tracking.figures.png import png_bytes
 from tracking.figures.save import fleet_charts, model_charts
 from tracking.names import shorten
 from tracking.report.comparison_words import comparison_words, rows
-from tracking.report.data import class_table, gate_tallies, headline, model_cards, worst_first
+from tracking.report.data import class_table, gate_tallies, headline, model_cards
 from tracking.report.fairness_tables import attribute_tables
 from tracking.report.page import embedded, environment, source
 from tracking.report.why import Why, why_of
@@ -50,7 +50,7 @@ def write_report(result: AuditResult, folder: str, history: Sequence[AuditResult
     """
     path = files.join(folder, REPORT)
     places = {model.spec.name: index for index, model in enumerate(result.models)}
-    listed = [(places[model.spec.name], model) for model in worst_first(result)]
+    listed = [(places[model.spec.name], model) for model in worst_first(result.models)]
     why = why_of(listed, result.samples.classes, folder)
     page = render(
         result, history, traversals=traversals_of(result, folder), comparison=read_comparison(folder), why=why
@@ -65,7 +65,7 @@ def traversals_of(result: AuditResult, folder: str) -> dict[str, dict[str, Chart
     classes = result.samples.classes
     return {
         model.spec.name: traversal_charts(folder, places[model.spec.name], model, classes)
-        for model in worst_first(result)[:MOST_MODELS]
+        for model in worst_first(result.models)[:MOST_MODELS]
     }
 
 
@@ -133,7 +133,7 @@ def _model_figures(
     result: AuditResult, interactive: bool, traversals: Mapping[str, Mapping[str, Chart]]
 ) -> list[dict[str, Any]]:
     """Each model with its own figures, the worst outcome first: its profile, and what is proved, claimed and broken."""
-    models = worst_first(result)[:MOST_MODELS]
+    models = worst_first(result.models)[:MOST_MODELS]
     return [
         {
             "name": shorten(model.spec.name, 60),

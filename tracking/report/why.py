@@ -13,7 +13,7 @@ from PIL import Image
 
 from services.records import ModelResult
 from tracking.bundle.confusions import Cells, read_confusions
-from tracking.bundle.gallery import Gallery, read_gallery
+from tracking.bundle.gallery import PICTURES, Gallery, read_gallery
 
 MOST_CELLS = 60_000
 """Cells of confusion matrices in a page; above that each matrix keeps its largest, and the page says so."""
@@ -103,10 +103,8 @@ def _entries(galleries: Sequence[Gallery], most: int) -> tuple[list[dict[str, An
 
 
 def _entry(place: int, gallery: Gallery, row: int) -> dict[str, Any]:
-    pictures = [gallery[name][row] for name in ("original", "adversarial", "perturbation")]
-    numbers = {
-        name: float(f"{gallery[name][row]:.3g}") for name in ("margin_before", "margin_after", "l2", "linf", "gain")
-    }
+    pictures = [gallery[name][row] for name in PICTURES]
+    numbers = {name: float(f"{gallery[name][row]:.3g}") for name in NUMBERS}
     codes = {name: int(gallery[name][row]) for name in ("id", "label", "before", "after", "rank", "of")}
     texts: dict[str, Any] = {name: str(gallery[name][row]) for name in ("attack", "key") if name in gallery}
     shown = [_source(picture) for picture in pictures]

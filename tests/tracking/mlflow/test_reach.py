@@ -113,7 +113,7 @@ def test_a_store_that_cannot_be_written_is_named(audit: AuditResult, tmp_path: P
 
 @pytest.mark.usefixtures("no_artifacts")
 def test_only_runs_whose_driver_is_gone_are_closed(client: Any, store: str) -> None:
-    experiment = connection.create_experiment("stale")
+    experiment = client.create_experiment("stale")
     mine = json.loads(this_driver().to_tag())
     drivers = {
         "alive": mine,
@@ -123,16 +123,16 @@ def test_only_runs_whose_driver_is_gone_are_closed(client: Any, store: str) -> N
         "other host": {**mine, "host": "elsewhere"},
     }
     ids = {
-        name: connection.create_run(experiment, tags={"classwise.driver": json.dumps(driver)}).info.run_id
+        name: client.create_run(experiment, tags={"classwise.driver": json.dumps(driver)}).info.run_id
         for name, driver in drivers.items()
     }
-    ids["not ours"] = connection.create_run(experiment).info.run_id
-    ids["old elsewhere"] = connection.create_run(
+    ids["not ours"] = client.create_run(experiment).info.run_id
+    ids["old elsewhere"] = client.create_run(
         experiment, start_time=1, tags={"classwise.driver": json.dumps(drivers["other host"])}
     ).info.run_id
     closed = close_stale_runs(store, "stale")
     expected = {"no such pid", "reused pid", "before the reboot", "old elsewhere"}
     assert {name for name, run_id in ids.items() if run_id in closed} == expected
-    states = {name: connection.get_run(run_id).info.status for name, run_id in ids.items()}
+    states = {name: client.get_run(run_id).info.status for name, run_id in ids.items()}
     assert {name for name, status in states.items() if status == "KILLED"} == expected
     assert close_stale_runs(store, "no such experiment") == []

@@ -99,7 +99,7 @@ def test_tables_read_back(
 
 def test_artifacts_of_a_sqlite_store_lie_beside_it(logged: LoggedRuns, client: Any, store: str) -> None:
     uri = client.get_run(logged.parent_run_id).info.artifact_uri
-    assert uri.startswith(Path(audits.removeprefix("sqlite:///")).parent.as_uri() + "/mlartifacts/")
+    assert uri.startswith(Path(store.removeprefix("sqlite:///")).parent.as_uri() + "/mlartifacts/")
     assert not Path("mlruns").exists() and logged.url == ""
 
 
@@ -258,5 +258,5 @@ def test_few_files_import_mlflow() -> None:
         for path in package.rglob("*.py")
         if re.search(r"^\s*(from|import) mlflow", path.read_text(), re.M)
     }
-    writers = {f"mlflow/{name}" for name in ("client", "networks", "promotion", "runs", "store", "training")}
-    assert importing == {"leaderboard/model", "leaderboard/runs", *writers}
+    writers = {f"mlflow/{name}" for name in ("audits", "connection", "graphs", "promotion", "runs", "training")}
+    assert importing == {"leaderboard/model", "leaderboard/audited_runs", *writers}
