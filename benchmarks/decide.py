@@ -154,7 +154,7 @@ def _case(series: Series, scores: np.ndarray, classes: Grouping, config: FleetCo
     return Case(nothing, {"clean": scores}, (result,), (), (), (), (classes,), nothing, {})
 
 
-def fleet_config() -> FleetConfig:
+def fleet_config(delta: float = DELTA) -> FleetConfig:
     """A fleet file that decides early at level delta."""
     data = {
         "fleet": "simulated",
@@ -163,7 +163,7 @@ def fleet_config() -> FleetConfig:
         "measures": ["clean"],
         "decide": "early",
         "fp_lambda": PENALTY,
-        "intervals": {"delta": DELTA},
+        "intervals": {"delta": delta},
     }
     return validate_fleet(data).config
 

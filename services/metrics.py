@@ -38,6 +38,7 @@ class Profiled:
 
     Attributes:
         scores, codes: (N,) scores in [0, bound] and the group of each.
+        whole: (M,) the scores that the mean over all is of: those, or where samples come in clusters one a cluster.
         means, defined: (G,) group means, and which groups have samples.
         disparity, box: of the means: the metrics without intervals, and the simultaneous intervals.
         mixed: samples of a group have different means: see `weakest_interval`.
@@ -47,6 +48,7 @@ class Profiled:
 
     scores: NDArray[Any]
     codes: NDArray[np.int64]
+    whole: NDArray[Any]
     means: NDArray[np.float64]
     defined: NDArray[np.bool_]
     disparity: Disparity
@@ -151,7 +153,7 @@ METRICS: dict[str, Metric] = {
             "mean over all samples",
             "higher",
             needs="samples",
-            estimate=lambda data: aggregate_interval(data.scores, stratified=data.stratified, **data.pooled),
+            estimate=lambda data: aggregate_interval(data.whole, stratified=data.stratified, **data.pooled),
             unknown=lambda part: part.known,
             monotone=True,
         ),

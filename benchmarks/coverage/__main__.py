@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from benchmarks.coverage import changes, groups, means, metrics, monitored, sampling
+from benchmarks.coverage import changes, clusters, groups, means, metrics, monitored, sampling
 from benchmarks.coverage.judge import Cell, broken, table
 
 PARTS: dict[str, Callable[[int], Iterator[Cell]]] = {
@@ -20,6 +20,7 @@ PARTS: dict[str, Callable[[int], Iterator[Cell]]] = {
     "metrics": metrics.cells,
     "groups": groups.cells,
     "changes": changes.cells,
+    "clusters": clusters.cells,
     "sampling": sampling.cells,
     "monitored": monitored.cells,
 }

@@ -43,6 +43,7 @@ from services.loading.samples.duplicates import lookalikes
 from services.loading.samples.source import open_samples
 from services.measures.great import Great
 from services.measures.measure import Measure
+from services.numerics.intervals.clusters import one_of_each
 from services.records import (
     AuditResult,
     CalibrationResult,
@@ -210,6 +211,7 @@ def _context(config: FleetConfig, samples: Samples) -> plan.Context:
         config.seed,
         0 if config.gallery == "none" else config.gallery,
         early=config.decide == "early",
+        once=None if samples.clusters is None else one_of_each(samples.clusters, config.seed),
     )
 
 

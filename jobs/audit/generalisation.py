@@ -21,7 +21,7 @@ from services.loading.samples.selection import select
 from services.numerics.gap import gap
 from services.records import GapResult, ModelResult, digest_of
 from services.storage import files
-from tracking.bundle.scores import read_kept_scores
+from tracking.bundle.scores import CLUSTER, read_kept_scores
 from tracking.bundle.summary import lens
 from tracking.names import file_name
 
@@ -101,7 +101,14 @@ def _gaps(fleet: Fleet, test: Finished, index: int, trained: Fleet, train: Finis
             if series.key not in keys:
                 continue
             (mine, mine_n), (test_mean, test_n) = (
-                aggregate_of(series, scores[series.key], extra, audited.config, delta=delta / 2)
+                aggregate_of(
+                    series,
+                    scores[series.key],
+                    extra,
+                    audited.config,
+                    delta=delta / 2,
+                    clusters=scores.get(CLUSTER),
+                )
                 for scores, extra, (audited, _, _) in zip(kept, extras, audits, strict=True)
             )
             difference = gap(mine, test_mean, bound=series.bound)

@@ -55,6 +55,7 @@ class Context:
         gallery: how many samples of a model are shown at most.
         early: the audit decides early, so measures that run the network may be measured in part.
         taken: what was measured of the tables that are not complete, by their key.
+        once: rows of one sample of each cluster, for tests that count independent samples; None where all are.
     """
 
     samples: SampleSpec
@@ -67,6 +68,7 @@ class Context:
     gallery: int = 0
     early: bool = False
     taken: Mapping[str, Taken] = field(default_factory=dict)
+    once: NDArray[np.int64] | None = None
 
 
 @dataclass(frozen=True)

@@ -188,7 +188,10 @@ def probe_of(item: ModelPlan, table: Table, measure: Measure, context: Context) 
     then for the adversarials, which are tried on other models.
     """
     columns = _whole_columns(table, context)
-    rows = probe_rows(columns["label"], columns["id"], columns["correct"] > 0, context.seed)
+    usable = columns["correct"] > 0
+    if context.once is not None:
+        usable &= np.isin(np.arange(context.count), context.once)
+    rows = probe_rows(columns["label"], columns["id"], usable, context.seed)
     if not len(rows):
         return None
     survival = survival_of(measure.series(), columns, rows)

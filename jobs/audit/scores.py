@@ -12,7 +12,7 @@ from services.errors import Problem, StorageError
 from services.loading.protocols import Samples
 from services.storage.picks import read_rows
 from services.storage.shards import read_table
-from tracking.bundle.scores import Scores, beside
+from tracking.bundle.scores import CLUSTER, Scores, beside
 
 
 def read_scores(item: ModelPlan, samples: Samples, context: Context) -> Scores:
@@ -28,6 +28,8 @@ def read_scores(item: ModelPlan, samples: Samples, context: Context) -> Scores:
     scores: Scores = {"id": samples.ids, "label": samples.labels}
     if samples.keys is not None:
         scores["key"] = samples.keys
+    if samples.clusters is not None:
+        scores[CLUSTER] = samples.clusters
     for table in item.tables:
         if table.measure is None:
             continue

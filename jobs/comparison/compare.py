@@ -20,7 +20,7 @@ from services.numerics.change import Changes, Flag, changes, decide
 from services.numerics.paired import NO_PAIR
 from services.records import AuditResult, Estimate, Series
 from tracking.bundle.comparison import OVERALL, Comparison, GroupChange, ModelChange, SeriesChange
-from tracking.bundle.scores import Scores, read_kept_scores
+from tracking.bundle.scores import CLUSTER, Scores, read_kept_scores
 
 MOST_LISTED = 20_000
 """Classes listed in all; beyond it those without a flag are counted only."""
@@ -143,29 +143,28 @@ def _model(accepted: Kept, now: Kept, pair: _Pair, reasons: dict[str, str], shar
 
 def _series(accepted: Kept, now: Kept, pair: _Pair, keys: Sequence[str], share: float) -> dict[str, _Tested]:
     """What was found of each series; nothing without a sample in both audits."""
-    before, after, labels = _paired_scores(accepted, now, pair, keys)
+    before, after = _paired_scores(accepted, now, pair, keys)
     series = measured(now.result, pair.now).series
-    if not labels.size:
+    if not after["label"].size:
         return {}
-    return {key: _tested(series[key], before[key], after[key], labels, now.result, share) for key in keys}
+    return {key: _tested(series[key], before[key], after, now.result, share) for key in keys}
 
 
-def _paired_scores(
-    accepted: Kept, now: Kept, pair: _Pair, keys: Sequence[str]
-) -> tuple[Scores, Scores, NDArray[np.int64]]:
-    """The scores of both audits by series, row by row of one sample, and the labels."""
+def _paired_scores(accepted: Kept, now: Kept, pair: _Pair, keys: Sequence[str]) -> tuple[Scores, Scores]:
+    """The columns of both audits, row by row of one sample; clusters are those of the later one."""
     columns = ["id", "label", *keys]
     old = read_kept_scores(accepted.folder, pair.accepted, accepted.result.models[pair.accepted].spec, columns)
+    if now.result.samples.intake.clusters:
+        columns.append(CLUSTER)
     new = read_kept_scores(now.folder, pair.now, now.result.models[pair.now].spec, columns)
     old_rows, new_rows = paired_rows(old, new)
-    return {k: old[k][old_rows] for k in keys}, {k: new[k][new_rows] for k in keys}, new["label"][new_rows]
+    return {k: v[old_rows] for k, v in old.items()}, {k: v[new_rows] for k, v in new.items()}
 
 
 def _tested(
     series: Series,
     before: NDArray[Any],
-    after: NDArray[Any],
-    labels: NDArray[np.int64],
+    scores: Scores,
     now: AuditResult,
     share: float,
 ) -> _Tested:
@@ -175,16 +174,18 @@ def _tested(
     def against(groups: NDArray[np.int64], count: int, mixed: bool) -> Changes:
         return changes(
             before,
-            after,
+            scores[series.key],
             groups,
             count,
             bound=series.bound,
             alpha=share,
             binary=series.binary,
             stratified=mixed,
+            clusters=scores.get(CLUSTER),
             seed=seed,
         )
 
+    labels = scores["label"]
     return _Tested(against(labels, len(now.samples.classes), False), against(np.zeros_like(labels), 1, stratified))
 
 

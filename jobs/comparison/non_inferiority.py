@@ -20,7 +20,7 @@ from services.numerics.change import worst_change
 from services.numerics.paired import mean_difference
 from services.records import Estimate, SampleFacts
 from tracking.bundle.bundle import fleet_folder, folder_of, list_bundles, read_bundle
-from tracking.bundle.scores import Scores, read_kept_scores
+from tracking.bundle.scores import CLUSTER, Scores, read_kept_scores
 
 LAST, ACCEPTED = "last", "accepted"
 
@@ -116,7 +116,13 @@ def _difference(
     gate: GateConfig, before: NDArray[Any], scores: Scores, rows: NDArray[np.int64], now: Measured, config: FleetConfig
 ) -> Estimate:
     series, after, labels = now.series[gate.measure], scores[gate.measure][rows], scores["label"][rows]
-    how: _Options = {"bound": series.bound, "alpha": config.intervals.delta, "seed": config.seed}
+    clusters = scores[CLUSTER][rows] if CLUSTER in scores else None
+    how: _Options = {
+        "bound": series.bound,
+        "alpha": config.intervals.delta,
+        "clusters": clusters,
+        "seed": config.seed,
+    }
     if gate.metric == "classes":
         return worst_change(before, after, labels, len(now.classes), **how)
     return mean_difference(before, after, **how)
@@ -136,13 +142,15 @@ def smallest_margins(fleet: Fleet, facts: SampleFacts) -> Iterator[str]:
     for gate in config.gates:
         if gate.not_worse_than is None or not facts.count:
             continue
-        counts = facts.counts if gate.metric == "classes" else (facts.count,)
+        of_class, in_all = facts.intake.clusters_of or facts.counts, facts.intake.clusters or facts.count
+        counts = of_class if gate.metric == "classes" else (in_all,)
         fewest = min(count for count in counts if count)
         same, bound = np.zeros(fewest), series[gate.measure].bound
         overall = mean_difference(same, same, bound=bound, alpha=config.intervals.delta)
         needed = -(overall.low or 0.0)
         short = "; below that only an unchanged model passes" if gate.margin < needed else ""
-        what = f"{fewest} samples" + (" of the smallest class" if gate.metric == "classes" else "")
+        unit = "clusters" if facts.intake.clusters else "samples"
+        what = f"{fewest} {unit}" + (" of the smallest class" if gate.metric == "classes" else "")
         yield f"{gate_text(gate)}: {what} can decide margins from {needed:.2g}{short}"
 
 
@@ -151,4 +159,5 @@ class _Options(TypedDict):
 
     bound: float
     alpha: float
+    clusters: NDArray[np.int64] | None
     seed: int

@@ -148,9 +148,22 @@ class SamplesConfig(Part):
     duplicates: Literal["once", "all"] = Field(
         "once", description="once: copies of an image with the same label are left out; all: each is a sample."
     )
+    cluster: Name | None = Field(
+        None,
+        description="Column of what samples belong to (patient, video, camera): the unit of all intervals.",
+    )
     training: Uri | None = Field(
         None, description="What the models were trained on; samples that are among it are counted in the notes."
     )
+
+    @model_validator(mode="after")
+    def _whole_clusters(self) -> SamplesConfig:
+        if self.cluster is not None and (self.per_class is not None or self.limit is not None):
+            raise ValueError(
+                "cluster goes without per_class and limit, which draw samples and would favour large clusters; "
+                "name a source of the clusters that you want"
+            )
+        return self
 
 
 class TemperatureConfig(Part):
@@ -322,6 +335,17 @@ class FleetConfig(Part):
             raise ValueError(f"model names must be unique; twice: {', '.join(twice)}")
         return self
 
+    @model_validator(mode="after")
+    def _clusters(self) -> FleetConfig:
+        if self.generated is not None and self.generated.cluster is not None:
+            raise ValueError("cluster is a column of samples; generated samples are independent")
+        if self.samples.cluster is not None and self.decide == "early":
+            raise ValueError(
+                "decide: early goes without samples.cluster: its rounds take samples one by one, and their limits hold "
+                "for independent ones; say decide: full"
+            )
+        return self
+
     @field_validator("groups")
     @classmethod
     def _distinct(cls, value: tuple[str, ...]) -> tuple[str, ...]:
@@ -356,6 +380,7 @@ def _plain_spec(samples: SamplesConfig) -> SampleSpec:
         on_corrupt=samples.on_corrupt,
         duplicates=samples.duplicates,
         training=samples.training,
+        cluster=samples.cluster,
     )
 
 

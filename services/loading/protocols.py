@@ -33,6 +33,7 @@ class Samples(Protocol):
         shape: (C, H, W) of one image.
         keys: (N,) names of the images in their source, such as paths of files; None where they have none. No digest has
             them: a folder that was moved holds the same samples.
+        clusters: (N,) int64, a number for each cluster of samples that belong together; None where all are independent.
     """
 
     @property
@@ -67,6 +68,9 @@ class Samples(Protocol):
 
     @property
     def keys(self) -> NDArray[Any] | None: ...
+
+    @property
+    def clusters(self) -> NDArray[np.int64] | None: ...
 
     def __len__(self) -> int: ...
 

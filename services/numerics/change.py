@@ -30,6 +30,7 @@ from scipy.stats import binom
 
 from services.numerics.arguments import Floats, Ints, as_indices, check_level, fault
 from services.numerics.intervals import betting
+from services.numerics.intervals.clusters import cluster_means
 from services.numerics.intervals.means import Method, Sample, limits
 from services.numerics.paired import as_pairs, holm
 from services.records import Estimate
@@ -71,6 +72,7 @@ def changes(
     alpha: float,
     binary: bool = False,
     stratified: bool = False,
+    clusters: NDArray[np.integer[Any]] | None = None,
     seed: int | None = 0,
 ) -> Changes:
     """Compare scores (N,) in [0, bound] of the same samples, by group (N,).
@@ -80,6 +82,7 @@ def changes(
         binary: scores are 0 or bound.
         stratified: a group's pairs have *different* mean differences, as those of all classes together when the number
             of samples a class was fixed in advance.
+        clusters: (N,) which samples belong together: then a cluster's mean scores in a group are a pair.
         seed: of the order in which betting takes the pairs.
 
     Raises:
@@ -88,6 +91,10 @@ def changes(
     check_level(alpha, "alpha")
     old, new = as_pairs(before, after, bound)
     index = as_indices(groups, old.size, n_groups, "groups")
+    if clusters is not None:
+        binary = False
+        (old, pairs), (new, _) = (cluster_means(side, index, clusters) for side in (old, new))
+        index = pairs
     sample = Sample.of((new - old + bound) / (2.0 * bound), index, n_groups, bound=1.0, seed=seed)
     defined = sample.counts > 0
     method: Method = "empirical-bernstein" if stratified else "betting"
@@ -123,6 +130,7 @@ def worst_change(
     *,
     bound: float,
     alpha: float,
+    clusters: NDArray[np.integer[Any]] | None = None,
     seed: int | None = 0,
 ) -> Estimate:
     """The smallest mean difference of any group: how much the group lost that lost most (or gained least).
@@ -137,11 +145,12 @@ def worst_change(
     Raises:
         MeasureError: as `changes`.
     """
-    own = changes(before, after, groups, n_groups, bound=bound, alpha=alpha, seed=seed)
+    own = changes(before, after, groups, n_groups, bound=bound, alpha=alpha, clusters=clusters, seed=seed)
     defined = own.counts > 0
     if not defined.any():
         return Estimate(None, reason="no samples in common")
-    joint = changes(before, after, groups, n_groups, bound=bound, alpha=alpha / int(defined.sum()), seed=seed)
+    share = alpha / int(defined.sum())
+    joint = changes(before, after, groups, n_groups, bound=bound, alpha=share, clusters=clusters, seed=seed)
     sides = (own.difference, own.low, joint.high)
     value, low, high = (float(side[defined].min()) for side in sides)
     return Estimate(value, low, high)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.numerics.arguments import Floats, as_scores, check_bound, check_level, fault
+from services.numerics.intervals.clusters import cluster_means
 from services.numerics.intervals.means import Sample, limits
 from services.records import Estimate
 
@@ -19,13 +20,20 @@ NO_PAIR = "no samples in common"
 
 
 def mean_difference(
-    before: NDArray[Any], after: NDArray[Any], *, bound: float, alpha: float, seed: int | None = 0
+    before: NDArray[Any],
+    after: NDArray[Any],
+    *,
+    bound: float,
+    alpha: float,
+    clusters: NDArray[np.integer[Any]] | None = None,
+    seed: int | None = 0,
 ) -> Estimate:
     """The mean of after - before, scores (N,) in [0, bound] of the same samples in two audits.
 
     Each limit holds with probability at least 1 - alpha. Pairs must be independent with one mean difference.
 
     Args:
+        clusters: (N,) which samples belong together: then a cluster's mean scores are a pair.
         seed: of the order in which betting takes the pairs.
 
     Raises:
@@ -35,6 +43,8 @@ def mean_difference(
     old, new = as_pairs(before, after, bound)
     if not old.size:
         return Estimate(None, reason=NO_PAIR)
+    if clusters is not None:
+        old, new = (cluster_means(side, np.zeros(side.size, dtype=np.int64), clusters)[0] for side in (old, new))
     scaled = (new - old + bound) / (2.0 * bound)
     sample = Sample.of(scaled, np.zeros(scaled.size, dtype=np.int64), 1, bound=1.0, seed=seed)
     sides = (sample.means, *limits(sample, alpha, "betting"))

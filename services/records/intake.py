@@ -25,6 +25,9 @@ class Intake:
         conflicts: pairs of classes that one image stands under, the number of such images, and ids of the first.
         alike: samples that look like another one; None where that was not looked for.
         trained_on: samples that are among the declared training images; None where none are declared.
+        cluster: column that says which samples belong together; "" where all are independent.
+        clusters: clusters in all; 0 where samples have none.
+        clusters_of: clusters with samples of each class; empty where samples have none.
     """
 
     available: tuple[int, ...] = ()
@@ -36,6 +39,9 @@ class Intake:
     conflicts: tuple[tuple[str, str, int, str], ...] = ()
     alike: int | None = None
     trained_on: int | None = None
+    cluster: str = ""
+    clusters: int = 0
+    clusters_of: tuple[int, ...] = ()
 
 
 def suffix_of(name: str) -> str:
@@ -58,6 +64,11 @@ def intake_notes(intake: Intake, classes: Sequence[str], counts: Sequence[int]) 
     if intake.turned:
         share = f"{intake.turned} of {sum(counts)} images were turned upright by their EXIF orientation"
         yield f"{share}; ?orientation=stored leaves the pixels as stored."
+    if intake.clusters:
+        yield (
+            f"{sum(counts)} samples come in {intake.clusters} clusters by {intake.cluster}: the cluster is the unit of "
+            "all numbers and intervals, and counts once, however many samples it has."
+        )
     yield from _copy_notes(intake, sum(counts))
     yield from _draw_notes(intake.available, classes, counts)
 

@@ -92,6 +92,7 @@ class SampleSpec:
         on_corrupt: "error" or "skip" (counted per class).
         duplicates: "once": an image counts once under each label; "all": each copy is a sample.
         training: source of the images that the models were trained on; None where none is declared.
+        cluster: name of the column that says which samples belong together; None where all are independent.
     """
 
     uri: str
@@ -102,3 +103,4 @@ class SampleSpec:
     on_corrupt: Literal["error", "skip"] = "error"
     duplicates: Literal["once", "all"] = "once"
     training: str | None = None
+    cluster: str | None = None

@@ -22,7 +22,7 @@ def profiled(
     profile = Profile.from_scores(scores, codes, groups, bound=1.0)
     metrics = disparity(profile.means, profile.defined)
     box = simultaneous(scores, codes, groups, **how)
-    return Profiled(scores, codes, profile.means, profile.defined, metrics, box, False, False, how, how)
+    return Profiled(scores, codes, scores, profile.means, profile.defined, metrics, box, False, False, how, how)
 
 
 def drawn(p: np.ndarray, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

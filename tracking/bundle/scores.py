@@ -14,6 +14,8 @@ from tracking.names import table_file
 
 Scores = dict[str, NDArray[Any]]
 """Columns (n,) of one model: a series under its key, another column of a measure under `beside` its first series."""
+CLUSTER = "cluster"
+"""Column of whole numbers: which samples belong together; absent where all are independent."""
 _MARK = ":"
 
 

@@ -17,11 +17,12 @@ from services.measures.measure import Measure
 from services.metrics import Profiled, estimates
 from services.numerics.disparity import Disparity, disparity
 from services.numerics.intervals.balanced import balanced_part, shifted, weighted_mean
+from services.numerics.intervals.clusters import cluster_means
 from services.numerics.intervals.disparity import aggregate_interval, not_separated
 from services.numerics.intervals.means import Intervals, Method, simultaneous
 from services.numerics.profile import Profile
 from services.records import Estimate, GroupScore, Series, SeriesResult
-from tracking.bundle.scores import Scores, columns_beside
+from tracking.bundle.scores import CLUSTER, Scores, columns_beside
 
 SATURATED_SHARE = 0.01
 OFFSET_SHIFT = 0.1
@@ -35,6 +36,10 @@ class Grouping:
     name: str
     codes: NDArray[np.int64]
     names: tuple[str, ...]
+
+    def at(self, rows: NDArray[np.int64]) -> Grouping:
+        """The partition of some of the samples."""
+        return replace(self, codes=self.codes[rows])
 
 
 def groupings(samples: Samples, columns: Sequence[str]) -> list[Grouping]:
@@ -85,7 +90,9 @@ def series_results(
             for grouping in groups:
                 if grouping.name == "class" or part is None:
                     rows = None if part is None else part.rows
-                    yield series_result(series, scores[series.key], extras, grouping, config, rows=rows)
+                    yield series_result(
+                        series, scores[series.key], extras, grouping, config, rows=rows, clusters=scores.get(CLUSTER)
+                    )
                 elif len(part.rows) == len(grouping.codes):
                     yield series_result(series, scores[series.key], extras, grouping, config)
 
@@ -98,6 +105,7 @@ def series_result(
     config: FleetConfig,
     *,
     rows: NDArray[np.int64] | None = None,
+    clusters: NDArray[np.int64] | None = None,
 ) -> SeriesResult:
     """Profile, disparity and intervals of scores (N,) by group (N,).
 
@@ -106,15 +114,20 @@ def series_result(
     Args:
         rows: (n,) the samples that were measured in an audit that decides early, those of a class in the order in which
             they were taken. The limits then hold at every stopping time.
+        clusters: (N,) which samples belong together; None where all are independent. The cluster is then the unit.
     """
     whole = grouping
     if rows is not None:
         values, extras = values[rows], {name: column[rows] for name, column in extras.items()}
-        grouping = replace(grouping, codes=grouping.codes[rows])
+        grouping = grouping.at(rows)
     counted = _counted(series, values, extras)
-    scores, codes, n_groups = values[counted], grouping.codes[counted], len(grouping.names)
-    how = _options(series, config, early=rows is not None)
-    pooled = _options(series, config, early=rows is not None)
+    whole_scores = scores = values[counted]
+    codes, n_groups = grouping.codes[counted], len(grouping.names)
+    how = options_of(series, config, early=rows is not None, clustered=clusters is not None)
+    pooled: Options = {**how}
+    if clusters is not None:
+        whole_scores, _ = cluster_means(scores, np.zeros_like(codes), clusters[counted])
+        scores, codes = cluster_means(scores, codes, clusters[counted])
     mixed = _stratified(config) and "class" not in crossed(grouping.name)
     if how["method"] == "betting" and mixed:
         how["method"] = "empirical-bernstein"  # so many of each class: no one mean in a group, which betting asks for
@@ -124,6 +137,7 @@ def series_result(
     data = Profiled(
         scores=scores,
         codes=codes,
+        whole=whole_scores,
         means=profile.means,
         defined=profile.defined,
         disparity=spread,
@@ -159,7 +173,7 @@ def series_result(
 
 
 def _in_proportion(
-    values: NDArray[Any], codes: NDArray[np.int64], counted: NDArray[np.bool_], whole: Grouping, pooled: _Options
+    values: NDArray[Any], codes: NDArray[np.int64], counted: NDArray[np.bool_], whole: Grouping, pooled: Options
 ) -> Estimate:
     """The mean over all samples from a part in which classes have other shares."""
     sizes = np.bincount(whole.codes, minlength=len(whole.names))
@@ -175,11 +189,20 @@ def over_all_samples(series: Series, values: NDArray[Any], extras: Scores) -> tu
 
 
 def aggregate_of(
-    series: Series, values: NDArray[Any], extras: Scores, config: FleetConfig, *, delta: float
+    series: Series,
+    values: NDArray[Any],
+    extras: Scores,
+    config: FleetConfig,
+    *,
+    delta: float,
+    clusters: NDArray[np.int64] | None = None,
 ) -> tuple[Estimate, int]:
     """Mean of the scores that count, with its interval at level delta, and how many those are."""
-    scores = values[_counted(series, values, extras)]
-    how: _Options = {**_options(series, config), "delta": delta}
+    counted = _counted(series, values, extras)
+    scores = values[counted]
+    how: Options = {**options_of(series, config, clustered=clusters is not None), "delta": delta}
+    if clusters is not None:
+        scores, _ = cluster_means(scores, np.zeros(len(scores), dtype=np.int64), clusters[counted])
     estimate = aggregate_interval(scores, stratified=_stratified(config), **how)
     return _with_reason(series, estimate), len(scores)
 
@@ -199,7 +222,7 @@ def extras_of(scores: Scores, measure: Measure) -> Scores:
     return {name: values for name, values in columns.items() if measure.column(name).averaged and values.ndim == 1}
 
 
-class _Options(TypedDict):
+class Options(TypedDict):
     """What all intervals of a series have in common."""
 
     bound: float
@@ -209,13 +232,15 @@ class _Options(TypedDict):
     seed: int
 
 
-def _options(series: Series, config: FleetConfig, *, early: bool = False) -> _Options:
-    fixed: Method | None = None if series.binary else config.intervals.method
+def options_of(series: Series, config: FleetConfig, *, early: bool = False, clustered: bool = False) -> Options:
+    """How sure, for a series; of samples in clusters, whose means are no longer 0 or the bound."""
+    binary = series.binary and not clustered
+    fixed: Method | None = None if binary else config.intervals.method
     return {
         "bound": series.bound,
         "delta": config.intervals.delta,
         "method": "anytime" if early or config.intervals.anytime else fixed,
-        "binary": series.binary,
+        "binary": binary,
         "seed": config.seed,
     }
 

@@ -60,16 +60,19 @@ def model_result(item: ModelPlan, index: int, judge_with: Judge) -> ModelResult:
     classes = judge_with.samples.classes
     whole = replace(item, tables=tuple(table for table in item.tables if is_whole(table, judge_with.context)))
     measures = [table.measure for table in whole.tables if table.measure is not None]
-    confused = matrices(measures, scores, len(classes), config.intervals.delta)
+    rows, groups = judge_with.context.once, judge_with.groupings
+    units = scores if rows is None else {name: column[rows] for name, column in scores.items()}
+    of_units = groups if rows is None else tuple(grouping.at(rows) for grouping in groups)
+    confused = matrices(measures, units, len(classes), config.intervals.delta)
     confusions = confusion_results(confused)
     write_confusions(judge_with.folder, index, item.spec, cells(confused, classes))
-    refuted = refuted_results(whole, scores, judge_with.groupings, shape, config.intervals.delta)
+    refuted = refuted_results(whole, units, of_units, shape, config.intervals.delta)
     series = tuple(
         with_refuted(result, _find(refuted, result.series.key, result.grouping))
-        for result in series_results(item, scores, judge_with.groupings, config, taken)
+        for result in series_results(item, scores, groups, config, taken)
     )
-    fairness = fairness_results(scores, judge_with.groupings, judge_with.samples.classes, config.intervals.delta)
-    observed = observed_attacks(item, scores, judge_with.probes, config.intervals.delta, taken)
+    fairness = fairness_results(units, of_units, classes, config.intervals.delta)
+    observed = observed_attacks(item, units, judge_with.probes, config.intervals.delta, taken)
     attacks = attack_results(observed, item, judge_with.probes)
     case = Case(
         item,
@@ -78,7 +81,7 @@ def model_result(item: ModelPlan, index: int, judge_with: Judge) -> ModelResult:
         refuted,
         fairness,
         observed,
-        judge_with.groupings,
+        groups,
         judge_with.samples,
         judge_with.earlier,
         taken,
@@ -100,7 +103,7 @@ def model_result(item: ModelPlan, index: int, judge_with: Judge) -> ModelResult:
         confusions=confusions,
         refuted=refuted,
         fairness=fairness,
-        projection=projection_results(item, scores, judge_with.groupings, config),
+        projection=projection_results(item, units, of_units, config),
     )
     _keep_pictures(item, index, result, judge_with)
     keep_gallery(item, index, judge_with.samples, judge_with.context, judge_with.folder)

@@ -31,7 +31,7 @@ from services.records import (
     RefutedResult,
     SeriesResult,
 )
-from tracking.bundle.scores import Scores
+from tracking.bundle.scores import CLUSTER, Scores
 
 NONE_ACCEPTED = "no audit of this fleet has been accepted yet; once this one is in order, accept it: classwise accept"
 """Undecided and not an error: else no first audit could ever be accepted."""
@@ -107,7 +107,8 @@ def _over_all(gate: GateConfig, case: Case, config: FleetConfig) -> SeriesResult
     extras = extras_of(case.scores, measure)
     series, values = over_all_samples(result.series, case.scores[gate.measure], extras)
     part = case.taken.get(table.key) if gate.grouping == "class" else None
-    return series_result(series, values, extras, grouping, config, rows=None if part is None else part.rows)
+    rows = None if part is None else part.rows
+    return series_result(series, values, extras, grouping, config, rows=rows, clusters=case.scores.get(CLUSTER))
 
 
 def _measured_by(key: str, item: ModelPlan) -> tuple[Table, Measure]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -96,6 +96,7 @@ class SelectedSamples:
     group_names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     intake: Intake = field(default_factory=Intake)
     keys: NDArray[Any] | None = None
+    clusters: NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -120,6 +121,7 @@ def open_samples(spec: SampleSpec, *, allowed_factories: tuple[str, ...] = DEFAU
         raise SourceError(problems)
     labels, classes = checked_labels(source.labels, source.classes, count=len(source.store), where=where)
     groups = _groups(source, spec, measured)
+    column = _cluster_column(source, spec)
     _check_limit(labels, spec)
     rows = select(labels, len(classes), per_class=spec.per_class, limit=spec.limit, seed=spec.seed)
     taken = source.store.take(rows, on_corrupt=spec.on_corrupt)
@@ -138,7 +140,33 @@ def open_samples(spec: SampleSpec, *, allowed_factories: tuple[str, ...] = DEFAU
         conflicts=tuple(_conflicts(copies, source, before, classes)),
         trained_on=_trained_on(spec, taken, allowed_factories),
     )
-    return _selected(source, labels, classes, groups, wanted, rows, taken, spec, intake)
+    selected = _selected(source, labels, classes, groups, wanted, rows, taken, spec, intake)
+    return selected if column is None else _clustered(selected, column[rows], spec.cluster or "")
+
+
+def _cluster_column(source: Source, spec: SampleSpec) -> NDArray[Any] | None:
+    """The column of clusters, as text; None where samples are independent."""
+    if spec.cluster is None:
+        return None
+    place, column = f"{spec.uri} (cluster)", source.columns.get(spec.cluster)
+    if column is None or column.shape != (len(source.store),):
+        remedy = did_you_mean(spec.cluster, [*source.columns]) if source.columns else f"add a column {spec.cluster!r}"
+        raise SourceError(Problem(place, "a column of the source", repr(spec.cluster), remedy))
+    names = np.array(["" if value is None or value != value else str(value).strip() for value in column.tolist()])
+    if missing := int((names == "").sum()):
+        remedy = "fill it in, or leave these samples out: one whose cluster is not known may belong to any"
+        raise SourceError(Problem(place, "a value in every row", f"{missing} of {len(names)} rows without", remedy))
+    return names
+
+
+def _clustered(samples: SelectedSamples, column: NDArray[Any], name: str) -> SelectedSamples:
+    _, clusters = np.unique(column, return_inverse=True)
+    pairs = np.unique(np.stack([samples.labels, clusters]), axis=1)
+    of_class = np.bincount(pairs[0], minlength=len(samples.classes))
+    intake = replace(
+        samples.intake, cluster=name, clusters=int(clusters.max()) + 1, clusters_of=tuple(of_class.tolist())
+    )
+    return replace(samples, clusters=clusters.astype(np.int64), intake=intake)
 
 
 def _conflicts(
