@@ -50,6 +50,9 @@ class Costs:
         self.passes[kind] += receipt.forwards
         self.seconds[kind] += receipt.seconds
 
+    def remaining(self, share: float, seconds: float) -> None:
+        """Ignore."""
+
     def note(self, text: str) -> None:
         """Ignore."""
 

@@ -52,6 +52,9 @@ class Stages:
         key = json.loads(receipt.task.measure)["name"] if receipt.task.measure else receipt.task.kind
         self.seconds[key] = self.seconds.get(key, 0.0) + receipt.seconds
 
+    def remaining(self, share: float, seconds: float) -> None:
+        """Ignore."""
+
     def note(self, text: str) -> None:
         """Ignore."""
 

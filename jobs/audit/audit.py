@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from jobs.audit import plan, tables, temperature, unfinished, versions
+from jobs.audit.costs import Speed
 from jobs.audit.early.decide import decide_early
 from jobs.audit.identity import fixed_version, with_published
 from jobs.audit.judging.assemble import groupings
@@ -58,6 +59,9 @@ from services.storage import files, plainjson
 from services.telemetry import counters, logs
 from services.telemetry.redaction import redacted, redacted_tree
 from tracking.bundle.bundle import write_bundle
+
+SPEED = "speed"
+"""What preflight says of a machine and not of a model: kept for the costs, and no part of the bundle."""
 
 _log = logging.getLogger("classwise.audit")
 
@@ -241,6 +245,7 @@ def _preflight(
     paths = {item.spec.name: plan.preflight_path(item.spec, item.digest, context) for item in plans}
     for item in plans:
         if (known := _kept_facts(paths[item.spec.name])) is not None:
+            session.speeds[item.spec.name] = Speed.of(known.pop(SPEED, None))
             facts[item.spec.name] = known
     tasks = [plan.preflight_task(item, context) for item in plans if item.spec.name not in facts]
     for receipt in session.run("preflight", tasks):
@@ -249,8 +254,9 @@ def _preflight(
         if problems:
             session.fault(name, problems)
         else:
-            facts[name] = receipt.facts
             files.write_bytes(paths[name], json.dumps(receipt.facts, allow_nan=False).encode())
+            session.speeds[name] = Speed.of(receipt.facts.pop(SPEED, None))
+            facts[name] = receipt.facts
     for name, fact in facts.items():
         unable = [problem for measure in measures for problem in _unable(name, fact, measure)]
         if unable:

@@ -19,7 +19,7 @@ from services.storage import files
 from services.storage.picks import finished_picks, pick_name
 from services.storage.shards import chain, finished_ranges, missing_ranges, shard_name
 
-PREFLIGHT_VERSION = 2
+PREFLIGHT_VERSION = 3
 """Raised when preflight looks for more, so that models passed before are looked at again."""
 
 PICTURE_VERSION = 1

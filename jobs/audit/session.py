@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 
+from jobs.audit.costs import Remaining, Speed, predicted, scouts_first
 from jobs.fleetfile.mlflow_uri import reads_mlflow
 from jobs.fleetfile.tree import FleetConfig
 from jobs.terminal import stop
@@ -80,6 +82,7 @@ class Session:
         self.faults: dict[str, list[Problem]] = {}
         self.forwards: dict[str, int] = {}
         self.seconds: dict[str, float] = {}
+        self.speeds: dict[str, Speed] = {}
         self._lost: set[str] = set()
         self.used: set[str] = set()
 
@@ -118,16 +121,28 @@ class Session:
         todo = [task for task in tasks if self.alive(task.model.name)]
         with logs.about(stage=stage):
             self._begin(stage, todo, rows)
+            remaining = Remaining(todo, lambda task: predicted(task, self.speeds), time.monotonic())
             receipts = []
-            for result in self._start().run(todo) if todo else ():
+            for result in self._results(todo):
                 stop.check()
                 if isinstance(result, TaskFailure):
                     self._failed(result)
                 else:
                     self._count(result)
+                    self._reporter.remaining(*remaining.done(result, time.monotonic()))
                     receipts.append(result)
             self.check(WorkerError)
         return receipts
+
+    def _results(self, todo: list[ShardTask]) -> Iterator[Receipt | TaskFailure[ShardTask]]:
+        for part in scouts_first(todo):
+            if alive := [task for task in part if self.alive(task.model.name)]:
+                yield from self._start().run(alive)
+
+    def note(self, lines: Iterable[str]) -> None:
+        """Lines for who watches the audit."""
+        for line in lines:
+            self._reporter.note(line)
 
     def take_lost(self) -> set[str]:
         """Models whose logits were deleted before a task could read them, since this was last asked."""

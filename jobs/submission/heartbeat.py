@@ -108,6 +108,10 @@ class ProgressReporter:
         if now >= self._next or self._progress.done == progress.total:
             self._write(now)
 
+    def remaining(self, share: float, seconds: float) -> None:
+        """How far the stage is."""
+        self._inner.remaining(share, seconds)
+
     def note(self, text: str) -> None:
         """Something worth a line."""
         self._inner.note(text)

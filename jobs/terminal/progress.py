@@ -14,17 +14,16 @@ from typing import Protocol, Self
 from rich.console import Console
 from rich.progress import (
     BarColumn,
-    MofNCompleteColumn,
     Progress,
     TaskID,
     TextColumn,
     TimeElapsedColumn,
-    TimeRemainingColumn,
 )
 
 from services.records import Receipt
 from services.telemetry import logs
 
+MINUTE = 60.0
 WIDE = 110
 """Columns from which the bar also names the model at work and shows the time spent."""
 
@@ -42,6 +41,10 @@ class Reporter(Protocol):
         """One shard is done."""
         ...
 
+    def remaining(self, share: float, seconds: float) -> None:
+        """After a shard: the share of the stage's work that is done, and seconds until it ends."""
+        ...
+
     def note(self, text: str) -> None:
         """Something worth a line."""
         ...
@@ -56,6 +59,9 @@ class Quiet:
     def done(self, receipt: Receipt) -> None:
         """Ignore."""
 
+    def remaining(self, share: float, seconds: float) -> None:
+        """Ignore."""
+
     def note(self, text: str) -> None:
         """Ignore."""
 
@@ -63,17 +69,40 @@ class Quiet:
 class Logged:
     """Says by log lines what the session does not already."""
 
+    def __init__(self) -> None:
+        self._minute = Minute(time.monotonic())
+
     def stage(self, name: str, shards: int, models: int) -> None:
-        """Ignore: the session logs it."""
+        """Only the clock: the session logs it."""
+        self._minute = Minute(time.monotonic())
 
     def done(self, receipt: Receipt) -> None:
         """One line a shard, at level debug."""
         details = {"model": receipt.task.model.name, "rows": receipt.rows, "seconds": round(receipt.seconds, 3)}
         logs.event(_log, logging.DEBUG, "shard done", **details)
 
+    def remaining(self, share: float, seconds: float) -> None:
+        """One line a minute."""
+        if self._minute.passed(time.monotonic()):
+            logs.event(_log, logging.INFO, "stage goes on", share=round(share, 3), seconds_left=round(seconds, 1))
+
     def note(self, text: str) -> None:
         """A warning."""
         _log.warning("%s", text)
+
+
+class Minute:
+    """Whether another minute has passed since the last time that it had: pure but for the clock it is given."""
+
+    def __init__(self, now: float) -> None:
+        self._next = now + MINUTE
+
+    def passed(self, now: float) -> bool:
+        """At most once a minute."""
+        if now < self._next:
+            return False
+        self._next = now + MINUTE
+        return True
 
 
 class Rate:
@@ -89,6 +118,12 @@ class Rate:
         return self._images / max(now - self._started, 1e-9)
 
 
+def clock(seconds: float) -> str:
+    """`1:05:20`, `4:07`."""
+    minutes, rest = divmod(max(0, round(seconds)), 60)
+    return f"{minutes}:{rest:02}" if minutes < 60 else f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
+
+
 class Terminal:
     """A bar with models, shards, images a second and time left; on a pipe, a line a stage."""
 
@@ -99,15 +134,14 @@ class Terminal:
         columns = (
             TextColumn("{task.description:<11}"),
             BarColumn(bar_width=16 if wide else 8),
-            MofNCompleteColumn(),
-            TextColumn("shards of {task.fields[models]} models {task.fields[rate]:>7} images/s"),
+            TextColumn("{task.fields[shards]} shards of {task.fields[models]} models {task.fields[rate]:>7} images/s"),
             *((TextColumn("{task.fields[model]:<18}"), TimeElapsedColumn()) if wide else ()),
-            TextColumn("left"),
-            TimeRemainingColumn(compact=True),
+            TextColumn("left {task.fields[left]}"),
         )
         self._progress = Progress(*columns, console=console, transient=False)
         self._task: TaskID | None = None
-        self._rate = Rate(time.monotonic())
+        self._rate, self._minute = Rate(time.monotonic()), Minute(time.monotonic())
+        self._name, self._shards, self._done = "", 0, 0
 
     def __enter__(self) -> Self:
         if self._live:
@@ -122,20 +156,33 @@ class Terminal:
 
     def stage(self, name: str, shards: int, models: int) -> None:
         """Start a new line."""
-        self._rate = Rate(time.monotonic())
+        self._rate, self._minute = Rate(time.monotonic()), Minute(time.monotonic())
+        self._name, self._shards, self._done = name, shards, 0
         if not shards:
             return
         if self._live:
-            self._task = self._progress.add_task(name, total=shards, models=models, rate="", model="")
+            self._task = self._progress.add_task(
+                name, total=1.0, models=models, rate="", model="", shards=f"0/{shards}", left="-:--"
+            )
         else:
             self._console.print(f"{name}: {shards} shards of {models} models", highlight=False)
 
     def done(self, receipt: Receipt) -> None:
-        """Move the bar."""
+        """Count the shard."""
         rate = self._rate.add(receipt, time.monotonic())
+        self._done += 1
         if self._live and self._task is not None:
-            shown = f"{rate:,.0f}" if receipt.rows else ""
-            self._progress.update(self._task, advance=1, rate=shown, model=receipt.task.model.name[:18])
+            shown, shards = f"{rate:,.0f}" if receipt.rows else "", f"{self._done}/{self._shards}"
+            self._progress.update(self._task, shards=shards, rate=shown, model=receipt.task.model.name[:18])
+
+    def remaining(self, share: float, seconds: float) -> None:
+        """Move the bar; without one, a line a minute."""
+        if self._live and self._task is not None:
+            whole = 1.0 if self._done >= self._shards else min(share, 0.999)
+            self._progress.update(self._task, completed=whole, left=clock(seconds))
+        elif not self._live and self._minute.passed(time.monotonic()):
+            text = f"{self._name}: {self._done} of {self._shards} shards, {share:.0%}, {clock(seconds)} left"
+            self._console.print(text, highlight=False)
 
     def note(self, text: str) -> None:
         """Print above the bar."""

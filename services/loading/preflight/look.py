@@ -32,7 +32,8 @@ def preflight(
 
     Facts: `probe` (samples looked at), `clean_accuracy` and `clean_correct` on them, `logits_low`, `logits_high`,
     `batch_difference` (largest absolute difference between one sample alone and in a batch), `repeat_difference`,
-    `stochastic`, `notes` (sentences for the reader), and whatever the loader found.
+    `stochastic`, `notes` (sentences for the reader), `speed` (seconds an image, of a forward pass and of one with its
+    gradient), and whatever the loader found.
     """
     facts: Facts = dict(loaded.facts)
     problems = [*judgement.class_list(loaded.spec, samples.classes), *judgement.empty_classes_note(samples, facts)]
@@ -43,6 +44,7 @@ def preflight(
         problems.append(Problem(loaded.spec.name, "samples with images, to run a network on", "labels alone", remedy))
     else:
         from services.loading.preflight import probing
+        from services.loading.preflight.speed import measured_speed
 
         taken = _take(samples, probe)
         problems += judgement.image_problems(loaded.spec, taken.images)
@@ -50,6 +52,11 @@ def preflight(
         problems += probing.network_problems(
             loaded, taken, facts, device=device, chunk=chunk, single=SINGLE, wider=lambda: _take(samples, WIDER)
         )
+        if not problems:
+            gradients = loaded.differentiable
+            facts["speed"] = measured_speed(
+                loaded.network, taken.images, device=device, batch=batch, gradients=gradients
+            )
     return facts, tuple(dict.fromkeys(problems))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import time
 
 import pytest
 from rich.console import Console
@@ -21,6 +22,7 @@ def tell_all(reporter: Reporter) -> None:
     reporter.stage("preflight", 0, 0)
     reporter.stage("logits", 4, 2)
     reporter.done(receipt("resnet20", 1000))
+    reporter.remaining(0.4, 247.0)
     reporter.note("[note]")
 
 
@@ -42,12 +44,27 @@ def test_a_terminal_shows_shards_models_images_a_second_and_time_left(
 ) -> None:
     monkeypatch.delenv("CI", raising=False)
     last = seen(terminal=True, width=width).replace("\r", "\n").strip().splitlines()[-1]
-    assert re.search(rf"^logits .* 1/4 shards of 2 models +[0-9,]+ images/s{model} left +[-0-9]", last), last
+    assert re.search(rf"^logits .* 1/4 shards of 2 models +[0-9,]+ images/s{model} left +4:07", last), last
 
 
 def test_a_log_of_ci_that_passes_for_a_terminal_stays_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CI", "true")
     assert seen(terminal=True).splitlines() == ["logits: 4 shards of 2 models", "[note]"]
+
+
+def test_without_a_terminal_a_stage_says_a_line_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CI", raising=False)
+    now, page = [0.0], io.StringIO()
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    with Terminal(Console(file=page, width=140, force_terminal=False)) as reporter:
+        reporter.stage("measures", 40, 2)
+        for _ in range(40):
+            now[0] += 7.0
+            reporter.done(receipt("resnet20", 1000))
+            reporter.remaining(now[0] / 280.0, 280.0 - now[0])
+    lines = page.getvalue().splitlines()
+    assert lines[:2] == ["measures: 40 shards of 2 models", "measures: 9 of 40 shards, 22%, 3:37 left"]
+    assert len(lines) == 5
 
 
 def test_quiet_says_nothing(capfd: pytest.CaptureFixture[str]) -> None:

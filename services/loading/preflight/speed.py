@@ -1,0 +1,55 @@
+"""How fast a network is here: seconds an image of a forward pass, and of one with the gradient of the image."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from services.devices import is_out_of_memory, release
+
+FORWARD, GRADIENT = 64, 32
+"""Images timed on a CPU; a GPU is timed on a batch."""
+REPEATS = 2
+"""The fastest counts: what slows one down is no part of the network."""
+
+
+def measured_speed(
+    network: Any, images: NDArray[np.float32], *, device: str, batch: int, gradients: bool
+) -> dict[str, float | None]:
+    """`forward` and `gradient`, seconds an image; None where there are no gradients, or no memory for them."""
+    most = batch if device.startswith("cuda") else FORWARD
+    chunk = torch.from_numpy(images[: min(most, batch)]).to(device)
+
+    def forward() -> None:
+        with torch.no_grad():
+            network(chunk).float().cpu()
+
+    part = chunk if device.startswith("cuda") else chunk[:GRADIENT]
+
+    def gradient() -> None:
+        with torch.enable_grad():
+            x = part.clone().requires_grad_(True)
+            (torch.autograd.grad(network(x).float().sum(), x)[0]).cpu()
+
+    found = {"forward": _fastest(forward, len(chunk), device), "gradient": None}
+    return {**found, "gradient": _fastest(gradient, len(part), device)} if gradients else found
+
+
+def _fastest(run: Callable[[], None], count: int, device: str) -> float | None:
+    """Seconds an image; None where memory runs out or the network refuses."""
+    taken = []
+    try:
+        for _ in range(REPEATS):
+            started = time.perf_counter()
+            run()
+            taken.append(time.perf_counter() - started)
+    except Exception as error:
+        if is_out_of_memory(error):
+            release(device)
+        return None
+    return min(taken) / count
