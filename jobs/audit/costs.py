@@ -113,4 +113,4 @@ def scouts_first(tasks: list[ShardTask]) -> list[list[ShardTask]]:
     for task in tasks:
         (rest if _kind(task) in seen else first).append(task)
         seen.add(_kind(task))
-    return [first, rest] if first and len(rest) >= 2 * len(first) else [tasks]
+    return [first, rest] if first and len(rest) >= 4 * len(first) else [tasks]
