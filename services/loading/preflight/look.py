@@ -18,7 +18,7 @@ PROBE = 256
 """Samples of the probe, stratified in proportion to the classes."""
 CHUNK = 64
 WIDER = 1024
-"""Samples of a second look where the first one suggests another order of colours."""
+"""Samples of a second look where the first one suggests other colours, turned images or wrong labels."""
 SINGLE = 4
 """Samples also passed one by one."""
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from services.errors import ClasswiseError, Problem, one_line
 from services.loading.models.contract import ContractedNetwork
 from services.loading.models.outputs import declared_output_problems, rounding_facts
-from services.loading.preflight import channels, diagnosis, judgement
+from services.loading.preflight import channels, diagnosis, judgement, suspicions
 from services.loading.preflight.forward import failure, run
 from services.loading.protocols import LoadedModel
 
@@ -51,6 +51,8 @@ def network_problems(
         other = diagnosis.normalisation_problems(loaded, probe, logits, device, chunk)
         other = other or channels.channel_problems(loaded, probe, logits, device, chunk, wider)
         problems += judgement.uncertain(spec, "input", other, facts)
+        if not problems:
+            suspicions.note_suspicions(loaded, probe, logits, facts, device, chunk, wider)
     return problems
 
 
