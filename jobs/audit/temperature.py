@@ -22,10 +22,13 @@ from services.measures.great import Great
 from services.measures.measure import Measure
 from services.numerics import calibration
 from services.numerics.great import Activation
-from services.numerics.temperature import ClassCurve, TemperatureNodes
+from services.numerics.temperature import GroupedCurve, TemperatureNodes
 from services.records import CalibrationResult, ShardTask, digest_of
 from services.storage import files
 from services.storage.shards import read_shard, write_shard
+
+GROUPS, MOST_RESAMPLED = 20, 100
+"""Groups that a model's samples are drawn again by; classes up to which they are."""
 
 
 def calibrate(
@@ -47,15 +50,16 @@ def calibrate(
     nodes = grid.nodes(activation, also=config.value)
     curves = _curves(plans, nodes, activation, len(samples.classes), context, session)
     alive = [item for item in plans if item.spec.name in curves]
+    grouped = [curves[item.spec.name] for item in alive]
     calibrated = calibration.calibrate(
         config.policy,
-        [curves[item.spec.name] for item in alive],
+        [curve.whole for curve in grouped],
         grid=grid,
         reference=references([item.spec for item in alive]),
         temperature=config.value,
     )
     if calibrated.temperature is not None:
-        return calibrated
+        return replace(calibrated, resampled=calibration.resampled_range(config.policy, grouped, grid=grid))
     note = f"No temperature could be chosen ({calibrated.reason}); scores are at T = {config.value:g}."
     return replace(calibrated, temperature=config.value, notes=(*calibrated.notes, note))
 
@@ -73,14 +77,16 @@ def _curves(
     n_classes: int,
     context: plan.Context,
     session: Session,
-) -> dict[str, ClassCurve]:
+) -> dict[str, GroupedCurve]:
     paths = {item.spec.name: _path(item, nodes, activation, context) for item in plans}
     session.used |= set(paths.values())
-    kept = {name: _kept(path, nodes) for name, path in paths.items()}
+    kept = {name: _kept(path, nodes, _groups(n_classes)) for name, path in paths.items()}
     curves = {name: curve for name, curve in kept.items() if curve is not None}
-    payload = json.dumps({"nodes": [nodes.low, nodes.octaves, nodes.order], "activation": activation, "k": n_classes})
+    groups = _groups(n_classes)
+    shape = {"nodes": [nodes.low, nodes.octaves, nodes.order], "activation": activation, "k": n_classes}
+    payload = json.dumps({**shape, "groups": groups})
     missing = [item for item in plans if item.spec.name not in curves]
-    parts: dict[str, list[ClassCurve]] = {}
+    parts: dict[str, list[GroupedCurve]] = {}
 
     def tasks_of(item: plan.ModelPlan) -> list[ShardTask]:
         return plan.calibration_tasks(item, context, payload)
@@ -88,26 +94,31 @@ def _curves(
     receipts = tables.on_logits("calibration", tasks_of, missing, context, session, len(missing))
     # In row order, not in the order of completion: sums of floats depend on it in their last bits, and ties on those.
     for receipt in sorted(receipts, key=lambda receipt: receipt.task.start):
-        arrays = receipt.arrays
-        part = ClassCurve(nodes, arrays["sums"], arrays["counts"], arrays["correct"])
+        part = GroupedCurve.from_arrays(receipt.arrays, nodes, groups)
         parts.setdefault(receipt.task.model.name, []).append(part)
     for name, shards in parts.items():
         if session.alive(name):
-            curves[name] = ClassCurve.merge(shards)
+            curves[name] = GroupedCurve.merge(shards)
             _write(paths[name], curves[name])
     return curves
 
 
+def _groups(n_classes: int) -> int:
+    """Groups of samples that are kept apart to be drawn again; with many classes their sums would fill the driver."""
+    return GROUPS if n_classes <= MOST_RESAMPLED else 1
+
+
 def _path(item: plan.ModelPlan, nodes: TemperatureNodes, activation: str, context: plan.Context) -> str:
-    key = digest_of("curve", item.logits.key, [nodes.low, nodes.octaves, nodes.order], activation)
+    key = digest_of("grouped curve", item.logits.key, [nodes.low, nodes.octaves, nodes.order], activation)
     return files.join(context.cache, "curves", key[:2], f"{key}.parquet")
 
 
-def _write(path: str, curve: ClassCurve) -> None:
-    write_shard(path, {"sums": np.ascontiguousarray(curve.sums.T), "counts": curve.counts, "correct": curve.correct})
+def _write(path: str, curve: GroupedCurve) -> None:
+    arrays = curve.arrays()
+    write_shard(path, {**arrays, "sums": np.ascontiguousarray(arrays["sums"].T)})
 
 
-def _kept(path: str, nodes: TemperatureNodes) -> ClassCurve | None:
+def _kept(path: str, nodes: TemperatureNodes, groups: int) -> GroupedCurve | None:
     """Of an earlier audit; damaged sums count as none, for they are soon made again."""
     if not files.exists(path):
         return None
@@ -115,4 +126,4 @@ def _kept(path: str, nodes: TemperatureNodes) -> ClassCurve | None:
         columns = read_shard(path)
     except StorageError:
         return None
-    return ClassCurve(nodes, columns["sums"].T, columns["counts"], columns["correct"])
+    return GroupedCurve.from_arrays({**columns, "sums": columns["sums"].T}, nodes, groups)

@@ -22,7 +22,7 @@ import numpy as np
 from services.numerics.arguments import Floats, check_temperature, fault
 from services.numerics.great import Activation
 from services.numerics.ranks import spearman, spearman_rows
-from services.numerics.temperature import ClassCurve, TemperatureNodes
+from services.numerics.temperature import ClassCurve, GroupedCurve, TemperatureNodes
 from services.records import CalibrationResult, Estimate
 
 Policy = Literal["fixed", "fleet-accuracy", "class-accuracy", "ranking-stability"]
@@ -145,6 +145,34 @@ def calibrate(
     if reason:
         return CalibrationResult(policy, None, reason=reason)
     return _report(_search(policy, curves, search), curves, reference)
+
+
+RESAMPLES = 200
+
+
+def resampled_range(
+    policy: Policy, curves: Sequence[GroupedCurve], *, grid: Grid, seed: int = 0, level: float = 0.95
+) -> tuple[float, float] | None:
+    """Between which temperatures other samples of this size would choose: percentiles of `RESAMPLES` bootstrap draws.
+
+    Groups of samples are drawn with replacement within each class, for all models the same way, for they share their
+    samples; each draw chooses by the coarse grid alone, so ends are known to its step. None where nothing can be drawn
+    (one group), for the policy "fixed", or where fewer than half of the draws define a choice.
+    """
+    if policy == "fixed" or not curves or len(curves[0].groups) < 2:
+        return None
+    coarse, chosen = grid.coarse(), []
+    for number in range(RESAMPLES):
+        drawn = [curve.resampled(np.random.default_rng([seed, number])) for curve in curves]
+        if _too_little(policy, drawn):
+            continue
+        values = _OBJECTIVES[policy](drawn, coarse, grid)
+        if not np.isnan(values).all():
+            chosen.append(float(coarse[np.flatnonzero(values >= np.nanmax(values) - _SAME)[0]]))
+    if len(chosen) < RESAMPLES / 2:
+        return None
+    low, high = np.quantile(chosen, [(1 - level) / 2, (1 + level) / 2], method="inverted_cdf")
+    return float(low), float(high)
 
 
 def _too_little(policy: Policy, curves: Sequence[ClassCurve]) -> str:

@@ -12,7 +12,7 @@ Sums are additive over shards; nothing else travels.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -288,3 +288,78 @@ class ClassCurve:
     def aggregate(self, temperatures: NDArray[Any]) -> Floats:
         """(n,) mean over all samples at `temperatures` (n,)."""
         return np.asarray(self.means(temperatures) @ (self.counts[self.defined] / max(1, self.counts.sum())))
+
+
+@dataclass(frozen=True)
+class GroupedCurve:
+    """The curves of G random groups of one model's samples, from which whole samples are drawn again.
+
+    A group takes each sample by its id alone, so shards may be cut anywhere.
+    """
+
+    groups: tuple[ClassCurve, ...]
+
+    @classmethod
+    def from_logits(
+        cls,
+        logits: Logits,
+        labels: NDArray[np.integer[Any]],
+        ids: Ints,
+        n_classes: int,
+        *,
+        groups: int,
+        nodes: TemperatureNodes,
+        activation: Activation,
+    ) -> GroupedCurve:
+        """The curves of one shard: logits (N, K), labels and ids (N,)."""
+        group = group_of(ids, groups)
+        parts = [group == g for g in range(groups)]
+        return cls(
+            tuple(
+                ClassCurve.from_logits(logits[rows], labels[rows], n_classes, nodes=nodes, activation=activation)
+                for rows in parts
+            )
+        )
+
+    @classmethod
+    def merge(cls, curves: Iterable[GroupedCurve]) -> GroupedCurve:
+        """The curves of all shards together."""
+        return cls(tuple(ClassCurve.merge(parts) for parts in zip(*(curve.groups for curve in curves), strict=True)))
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Groups and classes in one axis: `sums` (T, G K), `counts` and `correct` (G K,)."""
+        return {
+            "sums": np.concatenate([part.sums for part in self.groups], axis=1),
+            "counts": np.concatenate([part.counts for part in self.groups]),
+            "correct": np.concatenate([part.correct for part in self.groups]),
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], nodes: TemperatureNodes, groups: int) -> GroupedCurve:
+        """What `arrays` gave."""
+        sums = np.split(arrays["sums"], groups, axis=1)
+        counts, correct = (np.split(arrays[name], groups) for name in ("counts", "correct"))
+        return cls(tuple(ClassCurve(nodes, *part) for part in zip(sums, counts, correct, strict=True)))
+
+    @property
+    def whole(self) -> ClassCurve:
+        """The curve of all samples."""
+        return ClassCurve.merge(self.groups)
+
+    def resampled(self, draw: np.random.Generator) -> ClassCurve:
+        """The curve of G groups drawn with replacement, in each class by itself."""
+        count, classes = len(self.groups), self.groups[0].counts.size
+        weights = draw.multinomial(count, np.full(count, 1.0 / count), size=classes).T
+        counts, correct = ((weights * self._stacked(name)).sum(axis=0) for name in ("counts", "correct"))
+        sums = np.einsum("gk,gtk->tk", weights, self._stacked("sums"))
+        return ClassCurve(self.groups[0].nodes, sums, counts, correct)
+
+    def _stacked(self, name: str) -> NDArray[Any]:
+        return np.stack([getattr(part, name) for part in self.groups])
+
+
+def group_of(ids: Ints, groups: int) -> Ints:
+    """(N,) the group of each sample: the high bits of its id times the golden ratio (Knuth's multiplicative hash)."""
+    mixed = (np.asarray(ids).astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    mixed ^= mixed >> np.uint64(29)
+    return ((mixed * np.uint64(0xBF58476D1CE4E5B9) >> np.uint64(32)) % np.uint64(groups)).astype(np.int64)

@@ -127,6 +127,7 @@ class CalibrationResult:
         plateau: (low, high) temperatures between which the objective keeps its best value.
         best_share: share of the coarse grid on which it has that value, on this stretch or elsewhere; None where a
             record does not say.
+        resampled: where 95 % of other samples of this size would choose; None where it is not known.
         reference, reference_before: Spearman of the calibrated and of the uncalibrated (T = 1) scores with the declared
             robust accuracies; None when fewer than three models declare one.
         reference_accuracy: the same correlation for clean accuracy alone.
@@ -147,6 +148,7 @@ class CalibrationResult:
     reason: str = ""
     notes: tuple[str, ...] = ()
     best_share: float | None = None
+    resampled: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)

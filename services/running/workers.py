@@ -165,18 +165,20 @@ class Worker:
         return {}, {}
 
     def _calibrate(self, task: ShardTask) -> tuple[dict[str, Any], dict[str, Any]]:
-        from services.numerics.temperature import ClassCurve, TemperatureNodes
+        from services.numerics.temperature import GroupedCurve, TemperatureNodes
 
         payload = json.loads(task.payload)
         shard = read_shard(task.source)
-        curve = ClassCurve.from_logits(
+        curve = GroupedCurve.from_logits(
             shard["logits"],
             shard["label"],
+            shard["id"],
             payload["k"],
+            groups=payload["groups"],
             nodes=TemperatureNodes(*payload["nodes"]),
             activation=payload["activation"],
         )
-        return {}, {"sums": curve.sums, "counts": curve.counts, "correct": curve.correct}
+        return {}, curve.arrays()
 
     def _picture(self, task: ShardTask) -> tuple[dict[str, Any], dict[str, Any]]:
         samples, loaded, measure = self._open(task.samples), self._same_model(task), measure_from(task.measure)

@@ -230,7 +230,11 @@ def calibration_words(calibration: CalibrationResult) -> Iterator[str]:
     if calibration.temperature is None and calibration.policy != "fixed":
         yield f"No temperature was chosen ({calibration.policy}): {calibration.reason or 'undefined'}."
     elif calibration.temperature is not None and calibration.policy != "fixed":
-        yield f"Temperature {calibration.temperature:g} was chosen by {calibration.policy}."
+        others = ""
+        if calibration.resampled is not None:
+            low, high = calibration.resampled
+            others = f"; 95 % of other samples of this size would choose between {low:g} and {high:g}"
+        yield f"Temperature {calibration.temperature:g} was chosen by {calibration.policy}{others}."
 
 
 def _shared_worst(audit: AuditResult) -> Iterator[str]:

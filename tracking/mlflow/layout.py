@@ -255,6 +255,7 @@ def _calibration(audit: AuditResult) -> dict[str, float]:
     calibration = audit.calibration
     values = {
         "temperature": calibration.temperature,
+        **dict(zip(("temperature_low", "temperature_high"), calibration.resampled or (), strict=False)),
         "objective": calibration.objective,
         "reference_correlation": calibration.reference,
         "reference_correlation_before": calibration.reference_before,

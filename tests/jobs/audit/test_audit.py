@@ -285,6 +285,8 @@ def test_the_calibrated_temperature_reaches_the_scores(digits_fleet: dict[str, A
     digits_fleet["temperature"] = {"policy": "class-accuracy", "low": 0.2, "high": 4.0, "step": 0.1, "fine_step": 0.05}
     finished = audit(digits_fleet)
     chosen = finished.result.calibration.temperature
+    low, high = finished.result.calibration.resampled or (4.0, 0.2)
+    assert 0.2 <= low <= high <= 4.0, "where other samples would have chosen"
     assert chosen is not None
     assert finished.result.calibration.plateau is not None
     assert f"T={chosen:g}" in series(finished, "good", "great-softmax").series.title

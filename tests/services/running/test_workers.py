@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -75,12 +76,13 @@ def test_a_derived_shard_holds_the_scores_of_its_logits(worker: Worker, tmp_path
 def test_calibration_returns_sums_and_no_logits(worker: Worker, tmp_path: Path) -> None:
     worker.run(logits_task(tmp_path))
     nodes = TemperatureNodes.covering(0.5, 2.0, activation="sigmoid")
-    payload = f'{{"nodes": [{nodes.low}, {nodes.octaves}, {nodes.order}], "activation": "sigmoid", "k": 10}}'
+    shape = {"nodes": [nodes.low, nodes.octaves, nodes.order], "activation": "sigmoid", "k": 10, "groups": 4}
+    payload = json.dumps(shape)
     task = logits_task(tmp_path, kind="calibrate", source=str(tmp_path / "logits.parquet"), payload=payload)
     receipt = worker.run(task)
     assert receipt.forwards == 0
-    assert receipt.arrays["sums"].shape == (len(nodes.temperatures), 10)
-    assert receipt.arrays["counts"].tolist() == [20] * 10
+    assert receipt.arrays["sums"].shape == (len(nodes.temperatures), 4 * 10)
+    assert receipt.arrays["counts"].reshape(4, 10).sum(axis=0).tolist() == [20] * 10
 
 
 def limited(most: int) -> ModelSpec:
