@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 from pathlib import Path
 
 import typer
@@ -46,9 +47,14 @@ def up(folder: Path, options: argparse.Namespace) -> int:
     _stop_orphans(layout, [part for wave in waves for part in wave])
     for wave in waves:
         due = [part for part in wave if processes.running(layout, part.name) is None]
+        began = time.monotonic()
+        for part in due:
+            typer.echo(f"{part.name:<10} starts")
         started = [(part, processes.start(layout, part)) for part in due]
         for part, process in started:
             processes.wait_ready(layout, part, process)
+            typer.echo(f"{part.name:<10} serves after {time.monotonic() - began:.0f} s")
+    typer.echo("")
     _require_all(layout)
     return status(folder, options)
 

@@ -31,6 +31,11 @@ RAY_PATIENCE = 2.0
 QUEUE_SECONDS = 7 * 24 * 3600
 """How long an audit may wait for its turn; Ray's own limit is 15 minutes."""
 MLFLOW_USER = "classwise"
+SCHEDULES = "CLASSWISE_SCHEDULES"
+TRACKING = ("MLFLOW_TRACKING_URI", "MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD")
+ALONE = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+"""Set to 0, Ray stays on 127.0.0.1 (services/running/loopback.py); worker nodes need `deploy.stack.node` as well."""
+RAY = ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH", ALONE)
 
 
 def waves(layout: Layout) -> list[list[Part]]:
@@ -49,11 +54,12 @@ def variables(layout: Layout) -> dict[str, str]:
         "RAY_API_SERVER_ADDRESS": layout.url("dashboard"),
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN_PATH": str(layout.secret_file("ray.token")),
+        ALONE: "0",
         KEY_PATH: str(layout.secret_file("signing.key")),
         "MLFLOW_TRACKING_URI": layout.url("mlflow"),
         "MLFLOW_TRACKING_USERNAME": MLFLOW_USER,
         "MLFLOW_TRACKING_PASSWORD": layout.secret("mlflow-classwise.password"),
-        "CLASSWISE_SCHEDULES": layout.database("classwise", "schedules"),
+        SCHEDULES: layout.database("classwise", "schedules"),
         "API": layout.url("api"),
         "TOKEN": layout.secret("api.token"),
     }
@@ -121,14 +127,12 @@ def _mlflow(layout: Layout) -> Part:
 
 
 def _head(layout: Layout) -> Part:
-    words = [*_ray(), "--head", "--port", str(layout.ports["gcs"]), "--num-cpus", "0"]
+    words = [*_ray("ray.scripts.scripts"), "--head", "--port", str(layout.ports["gcs"]), "--num-cpus", "0"]
     words += ["--dashboard-host", "127.0.0.1", "--dashboard-port", str(layout.ports["dashboard"])]
     words += ["--ray-client-server-port", str(layout.ports["client"]), "--temp-dir", f"{layout.link}/t"]
     words += ["--dashboard-agent-listen-port", str(layout.ports["head-agent"])]
     words += ["--resources", json.dumps({SLOTS: layout.audits})]
-    tracking = (KEY_PATH, "MLFLOW_TRACKING_URI", "MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD")
-    known = variables(layout)
-    environment = {**_node_environment(layout), **{name: known[name] for name in tracking}}  # audits are driven there
+    environment = {**_environment(), **_submitting(layout), **_chosen(layout, *TRACKING)}  # audits are driven there
     environment["RAY_JOB_START_TIMEOUT_SECONDS"] = str(QUEUE_SECONDS)
     return Part(
         "head",
@@ -142,12 +146,12 @@ def _head(layout: Layout) -> Part:
 def _worker(layout: Layout, number: int) -> Part:
     name = f"worker-{number}"
     node = f"{name}.{secrets.token_hex(4)}"
-    words = [*_ray(), "--address", f"127.0.0.1:{layout.ports['gcs']}", "--num-cpus", str(layout.cpus)]
+    words = [*_ray("deploy.stack.node"), "--address", f"127.0.0.1:{layout.ports['gcs']}", "--num-cpus", str(layout.cpus)]
     words += ["--node-name", node, "--dashboard-agent-listen-port", str(layout.ports[f"{name}-agent"])]
     return Part(
         name,
         words,
-        _node_environment(layout),
+        {**_environment(), **_chosen(layout, *RAY)},
         ready=lambda: node in alive_nodes(layout),
         patience=RAY_PATIENCE,
         needs=("head",),
@@ -157,14 +161,14 @@ def _worker(layout: Layout, number: int) -> Part:
 def _api(layout: Layout) -> Part:
     words = [sys.executable, "-m", "jobs.cli", "serve", str(layout["settings.yaml"]), "--here"]
     words += ["--port", str(layout.ports["api"])]
-    environment = {**_environment(), **_submitting(layout)}
+    environment = {**_environment(), **_submitting(layout), **_chosen(layout, SCHEDULES, *TRACKING)}
     return Part("api", words, environment, ready=lambda: _status(f"{layout.url('api')}/ready") == 200)
 
 
 def _scheduler(layout: Layout) -> Part:
     words = [sys.executable, "-m", "jobs.cli", "schedule", "run", "--address", layout.url("dashboard")]
-    schedules = {"CLASSWISE_SCHEDULES": variables(layout)["CLASSWISE_SCHEDULES"]}
-    return Part("scheduler", words, {**_environment(), **_submitting(layout), **schedules}, ready=lambda: True)
+    environment = {**_environment(), **_submitting(layout), **_chosen(layout, SCHEDULES)}
+    return Part("scheduler", words, environment, ready=lambda: True)
 
 
 def alive_nodes(layout: Layout) -> set[str]:
@@ -181,8 +185,8 @@ def _nodes_url(layout: Layout) -> str:
     return f"{layout.url('dashboard')}/api/v0/nodes"
 
 
-def _ray() -> list[str]:
-    words = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--disable-usage-stats"]
+def _ray(module: str) -> list[str]:
+    words = [sys.executable, "-m", module, "start", "--block", "--disable-usage-stats"]
     return [*words, "--node-ip-address", "127.0.0.1", "--object-store-memory", str(STORE_BYTES)]
 
 
@@ -195,18 +199,14 @@ def _environment() -> dict[str, str]:
     return {**kept, "PATH": path, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "RAY_USAGE_STATS_ENABLED": "0"}
 
 
-def _ray_variables(layout: Layout) -> dict[str, str]:
-    known = variables(layout)
-    return {name: known[name] for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH")}
-
-
 def _submitting(layout: Layout) -> dict[str, str]:
     """What those who submit have, and workers, which run models of others, have not: the key that signs."""
-    return {**_ray_variables(layout), KEY_PATH: variables(layout)[KEY_PATH]}
+    return _chosen(layout, *RAY, KEY_PATH)
 
 
-def _node_environment(layout: Layout) -> dict[str, str]:
-    return {**_environment(), **_ray_variables(layout)}
+def _chosen(layout: Layout, *names: str) -> dict[str, str]:
+    known = variables(layout)
+    return {name: known[name] for name in names}
 
 
 def _ray_token(layout: Layout) -> dict[str, str]:

@@ -160,7 +160,7 @@ def _database(check: str, uri: str, table: str, *, schema: bool) -> Finding:
 
     shown = without_secret(uri)
     try:
-        engine = sa.create_engine(uri, connect_args={"connect_timeout": int(WIRE_SECONDS)})
+        engine = sa.create_engine(uri, connect_args={"connect_timeout": int(WIRE_SECONDS)}, poolclass=sa.pool.NullPool)
         with engine.connect() as connection:
             if not sa.inspect(connection).has_table(table):
                 return Finding(check, "ok", f"{shown} answers; its tables will be made")
@@ -168,8 +168,9 @@ def _database(check: str, uri: str, table: str, *, schema: bool) -> Finding:
                 query = sa.text("select has_table_privilege(:table, 'INSERT')")
                 if not connection.execute(query, {"table": table}).scalar():
                     return Finding(check, "fail", f"{shown}: no right to write", f"grant insert, update on {table}")
-            wrong = _schema(connection.execute(sa.text("select version_num from alembic_version")), uri)
-            return (wrong if schema else None) or Finding(check, "ok", f"{shown} answers and can be written")
+            query = sa.text("select version_num from alembic_version")
+            wrong = _schema(connection.execute(query), uri) if schema else None
+            return wrong or Finding(check, "ok", f"{shown} answers and can be written")
     except (sa.exc.SQLAlchemyError, ImportError) as error:
         return Finding(
             check, "fail", f"{shown}: {_message(error)}", "start it, or correct the URI; classwise[postgres] is needed"
@@ -248,7 +249,9 @@ def schedules(around: CheckContext) -> Iterator[Finding]:
     elif uri.startswith("sqlite"):
         yield _sqlite("schedules", uri, lambda file: None)
     else:
-        yield _database("schedules", uri, "firings", schema=False)
+        from jobs.schedules.rows import FIRINGS
+
+        yield _database("schedules", uri, FIRINGS.name, schema=False)
 
 
 def _message(error: Exception) -> str:

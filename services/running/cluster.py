@@ -27,6 +27,7 @@ from services.errors import ClasswiseError, Problem, ResourceError, WorkerError,
 from services.records import Receipt, ShardTask, TaskFailure
 from services.running.dispatch import REMEDY, Dispatcher, T
 from services.running.headwatch import HeadWatch
+from services.running.loopback import without_other_nodes
 from services.running.ray_metrics import RayMirror
 from services.running.runners import failure
 from services.running.workers import Worker
@@ -350,13 +351,14 @@ def _init(address: str | None) -> None:
     if address:
         ray.init(address=address, **quiet)
         return
-    try:
-        ray.init(include_dashboard=False, **quiet)
-    except Exception as error:
-        if "timed out during startup" not in str(error):
-            raise
-        ray.shutdown()
-        ray.init(include_dashboard=False, **quiet)
+    with without_other_nodes():
+        try:
+            ray.init(include_dashboard=False, **quiet)
+        except Exception as error:
+            if "timed out during startup" not in str(error):
+                raise
+            ray.shutdown()
+            ray.init(include_dashboard=False, **quiet)
 
 
 def _message(error: Exception) -> str:

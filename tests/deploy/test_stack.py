@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -29,8 +30,9 @@ from jobs.submission.signing import KEY_PATH
 from jobs.submission.status import State
 from jobs.terminal import console
 from services.records import Outcome
-from tests.deploy.conftest import ROOT, Stack, script
+from tests.deploy.conftest import ROOT, SCRIPT, Stack, script
 from tests.deploy.manifests import all_manifests
+from tests.listening import others_can_reach
 
 pytestmark = pytest.mark.filterwarnings("default::DeprecationWarning", "default::FutureWarning")
 
@@ -81,6 +83,26 @@ def test_secrets_are_for_their_owner_and_on_no_command_line(stack: Stack) -> Non
     for path in layout["secrets"].iterdir():
         assert path.read_bytes() not in words, path
         assert len(path.read_text()) >= 48
+
+
+def test_no_port_of_the_stack_is_open_to_the_network(stack: Stack) -> None:
+    """Ray's among them, with those of its metrics, agents and nodes."""
+    assert others_can_reach(processes.marked(stack.layout.mark)) == {}
+
+
+def test_up_says_how_far_it_is(stack: Stack) -> None:
+    """Each part when it starts and when it serves, as soon as that is so; the rest is `status`."""
+    command = [SCRIPT, "up", "--dir", str(stack.layout.folder)]
+    assert stack.script("kill", "scheduler").returncode == 0
+    environment = {**os.environ, "PYTHON": sys.executable}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stdout is not None
+        lines = iter(process.stdout.readline, "")
+        assert next(lines).split() == ["scheduler", "starts"]
+        assert re.fullmatch(r"scheduler +serves after \d+ s\n", next(lines))
+        assert next(lines) == "\n" and next(lines).startswith("postgres ")
+        assert "logs: " in "".join(lines)
+    assert process.returncode == 0
 
 
 def _readable(path: Path) -> bool:

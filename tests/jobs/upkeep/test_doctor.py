@@ -15,11 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from torture.servers import Postgres, postgres_binaries
 from typer.testing import CliRunner
 
 from jobs.cli import app
 from jobs.fleetfile.reading import validate_fleet
 from jobs.schedules.place import DEFAULT
+from jobs.schedules.store import Store
 from jobs.upkeep import local, remote
 from jobs.upkeep.doctor import Check, examine, worst_level
 from jobs.upkeep.doctor_cli import context
@@ -295,3 +297,24 @@ def test_schedules_where_there_are_some(tmp_path: Path) -> None:
     down = f"postgresql+psycopg://u:{SECRET}@127.0.0.1:9/x"
     finding = only(remote.schedules(around(schedules=down)))
     assert (finding.level, SECRET in str(finding)) == ("fail", False)
+
+
+@pytest.fixture
+def postgres(tmp_path: Path) -> Iterator[str]:
+    """URI of an empty database."""
+    if (binaries := postgres_binaries()) is None:
+        pytest.skip("PostgreSQL is not installed, or as root without runuser")
+    database = Postgres(binaries, tmp_path / "log")
+    try:
+        database.start()
+        yield database.uri
+    finally:
+        database.close()
+
+
+def test_a_database_of_schedules_is_told_from_an_empty_one(postgres: str) -> None:
+    empty = only(remote.schedules(around(schedules=postgres)))
+    assert empty.level == "ok" and "will be made" in empty.found
+    Store(postgres).close()
+    filled = only(remote.schedules(around(schedules=postgres)))
+    assert filled.level == "ok" and "can be written" in filled.found
