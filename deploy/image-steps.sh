@@ -12,18 +12,34 @@ case $variant in cpu | cuda) ;; *)
   ;;
 esac
 
+CUDA='^(torch|torchvision|triton|cuda-.*|nvidia-.*)$'
+
+# What deploy/requirements.lock names and nothing else, each with its hash. PyTorch's CPU builds have other hashes than the
+# locked ones: they are of the locked versions, and need none of CUDA's libraries.
 install() {
-  local options=()
   "${PYTHON:-python3}" -m venv "$folder"
   "$folder/bin/python" -m pip install --quiet --no-cache-dir "uv>=0.5"
-  if [ "$variant" = cpu ] && [ -n "${TORCH_INDEX:-}" ]; then
-    options+=(--index "$TORCH_INDEX" --index-strategy unsafe-best-match)
+  local add=("$folder/bin/uv" pip install --quiet --no-deps --python "$folder/bin/python") index=()
+  if [ "$variant" = cpu ]; then
+    entries '^(torch|torchvision)$' 1 | sed -n 's/^\([a-z]*==[^ ]*\).*/\1/p' > "$folder/torch.txt"
+    if [ -n "${TORCH_INDEX:-}" ]; then index=(--index "$TORCH_INDEX" --index-strategy unsafe-best-match); fi
+    UV_FIND_LINKS=${PIP_FIND_LINKS:-${UV_FIND_LINKS:-}} "${add[@]}" "${index[@]}" --requirement "$folder/torch.txt"
+    entries "$CUDA" 0 > "$folder/requirements.lock"
+  else
+    entries . 1 > "$folder/requirements.lock"
   fi
-  UV_FIND_LINKS=${PIP_FIND_LINKS:-${UV_FIND_LINKS:-}} "$folder/bin/uv" pip install --quiet \
-    --python "$folder/bin/python" --constraint "$root/constraints.txt" "${options[@]}" \
-    "$root[onnx,postgres,s3,server,service]"
+  env -u UV_FIND_LINKS "${add[@]}" --require-hashes --requirement "$folder/requirements.lock"
+  "${add[@]}" --build-constraint "$root/constraints.txt" "$root"
   # Byte code now: the image's file system is read-only later, and every Ray worker would compile torch again.
   "$folder/bin/python" -m compileall -q -j 0 "$folder/lib" >/dev/null || true # packages ship templates that are no Python
+}
+
+# Entries of the lock whose names fit a pattern (1), or do not (0).
+entries() {
+  awk -v pattern="$1" -v wanted="$2" '
+    /^#/ { next }
+    /^[A-Za-z0-9]/ { name = $1; sub(/(\[[^]]*\])?==.*/, "", name); keep = (name ~ pattern) == wanted }
+    keep' "$root/deploy/requirements.lock"
 }
 
 check() {
@@ -31,22 +47,22 @@ check() {
   "$folder/bin/classwise" --help >/dev/null
   "$folder/bin/ray" --version
   "$folder/bin/mlflow" --version
-  "$folder/bin/python" - "$variant" "$root/constraints.txt" "$folder" <<'PYTHON'
+  "$folder/bin/python" - "$variant" "$folder" <<'PYTHON'
+import re
 import sys
-from importlib.metadata import version
+from importlib.metadata import distributions
 from importlib.util import find_spec
 from pathlib import Path
 
-variant, constraints, folder = sys.argv[1:]
+variant, folder = sys.argv[1:]
 faults = []
-for line in Path(constraints).read_text().splitlines():
-    name, _, wanted = line.partition("==")
-    try:
-        found = version(name).partition("+")[0]
-    except ModuleNotFoundError:
-        continue  # the developers' tools
-    if wanted and found != wanted:
-        faults.append(f"{name}: expected {wanted}, found {found}")
+texts = [path.read_text() for path in (Path(folder) / name for name in ("requirements.lock", "torch.txt")) if path.exists()]
+locked = dict(re.findall(r"^([A-Za-z0-9_.-]+)(?:\[[^]]*\])?==([^\s;\\]+)", "\n".join(texts), re.M))
+own = {"classwise", "pip", "setuptools", "uv", "wheel"}
+found = {re.sub(r"[-_.]+", "-", each.name).lower(): each.version.partition("+")[0] for each in distributions()}
+for name in sorted((locked.keys() | found.keys()) - own):
+    if locked.get(name) != found.get(name):
+        faults.append(f"{name}: expected {locked.get(name, 'nothing')}, found {found.get(name, 'nothing')}")
 for name in ("jobs", "services", "tracking", "psycopg", "s3fs", "boto3", "flask_wtf", "ray.serve", "apscheduler"):
     spec = find_spec(name)
     if spec is None:

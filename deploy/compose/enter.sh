@@ -22,6 +22,11 @@ tracked() {
   export MLFLOW_TRACKING_PASSWORD
 }
 
+scheduled() {
+  CLASSWISE_SCHEDULES=postgresql+psycopg://schedules:$(secret schedules-db)@postgres/classwise
+  export CLASSWISE_SCHEDULES
+}
+
 case ${1:?what to do} in
   mlflow)
     store
@@ -65,18 +70,18 @@ case ${1:?what to do} in
   api)
     cluster
     signed
+    tracked # the dashboard reads MLflow and the schedules
+    scheduled
     exec classwise serve /etc/classwise/settings.yaml --here --host 0.0.0.0 --port 8080
     ;;
   scheduler)
     cluster
     signed
-    CLASSWISE_SCHEDULES=postgresql+psycopg://schedules:$(secret schedules-db)@postgres/classwise
-    export CLASSWISE_SCHEDULES
+    scheduled
     exec classwise schedule run --address http://head:8265
     ;;
   scheduling)
-    CLASSWISE_SCHEDULES=postgresql+psycopg://schedules:$(secret schedules-db)@postgres/classwise
-    export CLASSWISE_SCHEDULES
+    scheduled
     exec classwise schedule health
     ;;
   *)

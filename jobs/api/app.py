@@ -22,6 +22,7 @@ from jobs.api.answers import HealthBody
 from jobs.api.bodies import UnsupportedType
 from jobs.api.changes import ChangeLog
 from jobs.api.hooks import PATH, Receiver, Replayed, Unsigned, hook_routes
+from jobs.api.prometheus import PATH as METRICS
 from jobs.api.prometheus import Measured, add_metrics
 from jobs.api.routes import Service, TooMany, audit_routes
 from jobs.api.settings import Settings
@@ -32,6 +33,7 @@ from jobs.dashboard.sources import Places, Sources
 from jobs.schedules.place import schedules_uri
 from jobs.submission.client import AuditClient
 from jobs.terminal.remembered import Remembered
+from jobs.web.access_log import AccessLog
 from jobs.web.guard import Guard, Rates
 from jobs.web.identity import Identity
 from jobs.web.problems import error_body, refused
@@ -119,6 +121,7 @@ def create_app(settings: Settings, digests: Mapping[str, bytes], client: AuditCl
         callers=settings.callers(),
     )
     app.add_middleware(Measured, metrics=metrics)
+    app.add_middleware(AccessLog, quiet=OPEN_PATHS | {METRICS})
     if settings.trusted_proxies:
         app.add_middleware(ProxyHeadersMiddleware, trusted_hosts=[str(proxy) for proxy in settings.trusted_proxies])
     if settings.identity is not None:  # outermost, where the connection's own address is seen

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from jobs.terminal import console
+from jobs.terminal import console, log_setting
 from services.errors import ConfigError, Problem
 
 _STORAGE = "Folder or URL that audits were written to."
@@ -50,6 +50,7 @@ def serve(
 
         loaded = load_settings(settings)
         if here:
+            log_setting.start_server_logging()
             with suppress(KeyboardInterrupt):  # how a server is stopped
                 serve_here(loaded, host, port)
             return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
@@ -154,17 +155,20 @@ class Service:
         self.followers += 1
 
     async def follow(self, name: str) -> AsyncIterator[str]:
-        """As `AuditClient.follow`, without a thread that waits."""
-        sent = 0
+        """As `AuditClient.follow`, without a thread that waits; an empty line now and then while nothing is printed."""
+        sent, last = 0, time.monotonic()
         try:
             while True:
                 over = (await to_thread.run_sync(self.client.status, name, limiter=self.askers)).state.over
                 text = await to_thread.run_sync(self.client.logs, name, limiter=self.askers)
                 if len(text) > sent:
                     yield text[max(sent, len(text) - self.settings.limits.log) :]
-                    sent = len(text)
+                    sent, last = len(text), time.monotonic()
                 if over:
                     return
+                if time.monotonic() - last > self.settings.limits.silence:
+                    yield "\n"
+                    last = time.monotonic()
                 await asyncio.sleep(0.5)
         finally:
             self.followers -= 1

@@ -68,7 +68,7 @@ def serve_here(settings: Settings, host: str, port: int) -> None:
     import uvicorn
 
     app = build(plain(settings), digests(settings, os.environ))
-    own: dict[str, Any] = {"log_config": None} if logs.is_json() else {}  # else uvicorn's lines are text
+    own: dict[str, Any] = {"log_config": None, "access_log": False}  # lines of our own have callers, and no query
     own |= {"proxy_headers": False, "server_header": False}  # `trusted_proxies` says whose headers are believed
     uvicorn.run(app, host=host, port=port, log_level="info", timeout_graceful_shutdown=5, **own)
 
@@ -106,12 +106,15 @@ def application(arguments: Mapping[str, str]) -> Application:
 def _bound(settings: Settings, replicas: int) -> Application:
     from ray import serve
 
-    data, tokens, log = plain(settings), digests(settings, os.environ), logs.inherited()
+    data, tokens, log = plain(settings), digests(settings, os.environ), logs.inherited() or logs.LogSetting()
 
     def builder() -> FastAPI:  # Ray takes a function for a builder, and any other callable for the application
-        if log is not None:
-            logs.configure(log)
+        logs.configure(log)
         return build(data, tokens)
 
-    api = serve.deployment(serve.ingress(builder)(), name="api", num_replicas=replicas, max_ongoing_requests=64)
+    own: dict[str, Any] = {"enable_access_log": False}  # lines of our own have callers, and no query
+    ingress = serve.ingress(builder)()
+    api = serve.deployment(
+        ingress, name="api", num_replicas=replicas, max_ongoing_requests=64, logging_config=own
+    )
     return api.bind()

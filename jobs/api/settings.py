@@ -46,6 +46,9 @@ class TokenConfig(AccessConfig):
     name: Name = Field(description="Who calls; appears in logs.")
     file: str | None = Field(None, description="A file that holds the token.")
     env: str | None = Field(None, description="A variable that holds the token.")
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = Field(
+        None, description="The SHA-256 of a random token, which then need not be where the API runs."
+    )
 
 
 class PersonConfig(AccessConfig):
@@ -114,6 +117,7 @@ class LimitSettings(Part):
     submissions: int = Field(20, ge=1, description="Audits that wait or run at the same time.")
     models: int = Field(100, ge=1, description="Models of a fleet.")
     followers: int = Field(16, ge=1, description="Concurrent log streams.")
+    silence: float = Field(15.0, gt=0, description="Seconds after which a silent log stream sends an empty line.")
     log: int = Field(1 << 20, ge=1024, description="Characters of a log that are sent, from its end.")
 
 
@@ -186,10 +190,11 @@ def digests(settings: Settings, environment: Mapping[str, str]) -> dict[str, byt
     for index, token in enumerate(settings.tokens):
         where = f"tokens[{index}] ({token.name})"
         text = _text(token, environment)
-        digest = sha256((text or "").encode()).digest()
-        if text is None:
-            problems.append(Problem(where, "one of file and env, that is there", "none", "write the token there"))
-        elif len(text) < TOKEN_LENGTH:
+        digest = bytes.fromhex(token.sha256) if token.sha256 else sha256((text or "").encode()).digest()
+        if (text is None and token.sha256 is None) or len(_places(token)) != 1 or digest in _EXAMPLES:
+            expected, remedy = "one of file, env and sha256, with a token that is there", "write the token there"
+            problems.append(Problem(where, expected, "none", remedy))
+        elif text is not None and len(text) < TOKEN_LENGTH:
             remedy = "make one with: python -c 'import secrets; print(secrets.token_urlsafe(32))'"
             problems.append(Problem(where, f"a token of at least {TOKEN_LENGTH} characters", f"{len(text)}", remedy))
         elif token.name in known or digest in known.values():
@@ -200,13 +205,22 @@ def digests(settings: Settings, environment: Mapping[str, str]) -> dict[str, byt
     return known
 
 
+_EXAMPLES = {bytes(32), sha256(b"").digest()}
+"""Digests of no token: the example's of the manifests, and that of an empty text."""
+
+
+def _places(token: TokenConfig) -> list[str]:
+    return [place for place in (token.file, token.env, token.sha256) if place is not None]
+
+
 def _text(token: TokenConfig, environment: Mapping[str, str]) -> str | None:
-    if (token.file is None) == (token.env is None):
-        return None
+    """The token; None when it is not there."""
     if token.env is not None:
         return environment.get(token.env, "").strip() or None
+    if token.file is None:
+        return None
     try:
-        return Path(os.path.expanduser(token.file or "")).read_text(encoding="utf-8").strip() or None  # noqa: PTH111
+        return Path(os.path.expanduser(token.file)).read_text(encoding="utf-8").strip() or None  # noqa: PTH111
     except (OSError, UnicodeDecodeError):
         return None
 

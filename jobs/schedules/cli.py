@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import datetime
@@ -14,7 +15,7 @@ import typer
 
 from jobs.schedules.place import schedules_uri
 from jobs.submission.cli import Address, Authority, Insecure, client_for, placed, where
-from jobs.terminal import console
+from jobs.terminal import console, log_setting
 from jobs.terminal.options import FleetStorage, Json
 
 if TYPE_CHECKING:
@@ -146,7 +147,9 @@ def run(
         def clients(storage: str) -> AuditClient:
             return client_for(where(address), storage, ca, insecure)
 
-        scheduler = Scheduler(_store(db), clients, note=console.note)
+        log_setting.start_server_logging()
+        log = logging.getLogger("classwise.scheduler")
+        scheduler = Scheduler(_store(db), clients, note=lambda text: log.info("%s", text))
         with suppress(KeyboardInterrupt):  # how a scheduler is stopped
             scheduler.run(poll=poll)
 

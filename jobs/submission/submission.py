@@ -46,12 +46,14 @@ class Submission:
         fleet: the fleet's name.
         key: what distinguishes two audits of one fleet file: a date, a pipeline's run.
         folder: where its files lie.
+        caller: of the API, who asked for it; "" for an operator.
     """
 
     id: str
     fleet: str
     key: str
     folder: str
+    caller: str = ""
 
 
 @dataclass(frozen=True)
@@ -181,7 +183,8 @@ def read_fleet(folder: str, signing_key: bytes = b"") -> tuple[Submission, Fleet
         raise StorageError(Problem(path, "a submitted fleet", actual, remedy))
     require_signed(body, signing_key, where=path, name=folder.rstrip("/").rpartition("/")[2])
     fleet = validate_fleet(body["fleet"], source=path)
-    submission = Submission(str(body.get("id", "")), fleet.config.fleet, str(body.get("key", "")), folder)
+    texts = [str(body.get(name, "")) for name in ("id", "key", "caller")]
+    submission = Submission(texts[0], fleet.config.fleet, texts[1], folder, texts[2])
     return submission, fleet, body.get("allow")
 
 

@@ -18,6 +18,7 @@ from jobs.submission.heartbeat import ProgressReporter
 from jobs.submission.signing import KEY, signing_key
 from jobs.submission.submission import Ending, Submission, link_bundle, read_ending, read_fleet, write_ending
 from jobs.terminal import console, log_setting
+from jobs.terminal.progress import Logged
 from services.errors import (
     ClasswiseError,
     Interrupted,
@@ -28,13 +29,14 @@ from services.errors import (
     one_line,
 )
 from services.records import Outcome
+from services.telemetry import logs
 
 
 def main(folder: str, attempt: str) -> int:
     """Audit and return the exit code."""
     try:
         with console.exits(json=False):
-            log_setting.start_logging()
+            log_setting.start_server_logging()
             _audit(folder, attempt)
     except typer.Exit as ended:
         return ended.exit_code
@@ -50,8 +52,9 @@ def _audit(folder: str, attempt: str) -> None:
         submission, fleet = _admitted(folder)
         from jobs.audit.publish import audit_and_publish
 
-        with console.reporter(quiet=False) as reporter:
-            published = audit_and_publish(fleet, ProgressReporter(reporter, folder, attempt))
+        who = {"caller": submission.caller} if submission.caller else {}
+        with console.apart(), logs.about(submission=submission.id, **who):
+            published = audit_and_publish(fleet, ProgressReporter(Logged(), folder, attempt))
         ending = _ending(attempt, published.result.outcome, published.folder, published.result.audit_id)
         _link(submission, ending, fleet.config.storage, fleet.config.tracking.uri)
     except BaseException as error:

@@ -37,6 +37,12 @@ def start_logging(form: str | None = None, level: str | None = None) -> None:
     logs.configure(setting)
 
 
+def start_server_logging() -> None:
+    """Log what a server does, which has no terminal and no progress: as asked for, else text from level info."""
+    if logs.inherited() is None:
+        start_logging(level="info")
+
+
 def log_setting(form: str | None, level: str | None, environment: Mapping[str, str]) -> LogSetting | None:
     """What the options ask for; CLASSWISE_LOG is a form, a level, or both: ``json``, ``debug``, ``json:debug``.
 

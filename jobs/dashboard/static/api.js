@@ -1,4 +1,5 @@
-// Asks the server, with the token of this tab; asks for a token when there is none, or it is not known.
+// Asks the server, with the token of this tab; asks for a token when there is none, or it is not known. A proxy may have
+// signed the user in: so the server is asked without a token first.
 const KEY = "classwise.token";
 
 export class Refused extends Error {
@@ -45,11 +46,10 @@ const path = (parts, query) => {
 
 export const get = async (parts, query = {}) => {
   for (;;) {
-    if (!known()) await askToken();
     let answer;
     const sent = sessionStorage.getItem(KEY);
     try {
-      answer = await fetch(path(parts, query), { headers: { authorization: `Bearer ${sent}` }, cache: "no-store" });
+      answer = await fetch(path(parts, query), { headers: sent ? { authorization: `Bearer ${sent}` } : {}, cache: "no-store" });
     } catch {
       throw new Refused(0, [{ where: "server", expected: "an answer", found: "none", remedy: "Is it still running? The page goes on as soon as it answers." }]);
     }
@@ -58,7 +58,7 @@ export const get = async (parts, query = {}) => {
     if (answer.status === 401) {
       if (sessionStorage.getItem(KEY) === sent) {
         forget();
-        await askToken("The server does not know this token.");
+        await askToken(sent ? "The server does not know this token." : "");
       }
       continue;
     }
