@@ -7,6 +7,7 @@ import json
 import os
 import zipfile
 from collections.abc import Callable, Iterator
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -318,3 +319,31 @@ def test_identity_without_trusted_proxies_is_a_mistake(team: Settings) -> None:
     people = {"callers": [{"name": "*"}]}
     with pytest.raises(ValueError, match="trusted_proxies"):
         Settings.model_validate({**plain(team), "identity": people})
+
+
+# --- tokens by digest -------------------------------------------------------------------------------------------
+
+
+def test_a_token_may_be_known_by_its_digest_alone(team: Settings) -> None:
+    token = "elsewhere-" + "0123456789abcdef" * 2
+    entry = {"name": "ci", "sha256": sha256(token.encode()).hexdigest(), "may": ["read"]}
+    settings = Settings.model_validate({**plain(team), "tokens": [entry]})
+    client = TestClient(build(plain(settings), digests(settings, {})))
+    assert client.get("/v1/audits", headers={"authorization": f"Bearer {token}"}).status_code == 200
+    assert client.get("/v1/audits", headers={"authorization": f"Bearer {entry['sha256']}"}).status_code == 401
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"sha256": "0" * 64},
+        {"sha256": sha256(b"").hexdigest()},
+        {"sha256": "1" * 64, "env": "OURS"},
+        {"file": "/nowhere", "env": "OURS"},
+        {},
+    ],
+)
+def test_a_digest_of_no_token_and_two_places_of_one_are_refused(team: Settings, entry: dict[str, str]) -> None:
+    settings = Settings.model_validate({**plain(team), "tokens": [{"name": "ci", **entry}]})
+    with pytest.raises(ConfigError, match="one of file, env and sha256"):
+        digests(settings, os.environ)

@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ import pytest
 import uvicorn
 
 from jobs.api.local_dashboard import local_app
+from jobs.api.serve import build
+from jobs.api.settings import Settings, digests, plain
 from jobs.dashboard.places import places_of
 
 from .conftest import AUDITS, FLEET, HOSTILE, ID, TOKEN, Audit
@@ -24,7 +27,14 @@ PHONE = {"width": 400, "height": 800, "deviceScaleFactor": 1, "mobile": True}
 def address(base: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The dashboard, served."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    config = uvicorn.Config(local_app(places_of(str(base), None, None), TOKEN), port=0, log_level="critical")
+    with serving(local_app(places_of(str(base), None, None), TOKEN)) as url:
+        yield url
+
+
+@contextmanager
+def serving(app: Any) -> Iterator[str]:
+    """The address of an application, while it is served."""
+    config = uvicorn.Config(app, port=0, log_level="critical", proxy_headers=False)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
     thread.start()
@@ -365,3 +375,36 @@ def test_numbers_are_written_as_the_report_writes_them(page: Page) -> None:
     ]
     plain = [{"value": e.value, "low": e.low, "high": e.high, "reason": e.reason} for e in estimates]
     assert ask("interval", plain) == [interval(each) for each in estimates]
+
+
+def test_a_user_whom_a_proxy_has_signed_in_is_asked_for_no_token(
+    browser: Any, base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.setenv("CI_TOKEN", TOKEN)
+    people = [{"name": "*@example.org", "may": ["read"]}]
+    settings = Settings.model_validate(
+        {
+            "storage": str(base),
+            "tokens": [{"name": "ci", "env": "CI_TOKEN"}],
+            "trusted_proxies": ["127.0.0.1"],
+            "identity": {"header": "X-Auth-Email", "callers": people},
+        }
+    )
+    app = build(plain(settings), digests(settings, {"CI_TOKEN": TOKEN}))
+
+    async def proxy(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            scope = {**scope, "headers": [*scope["headers"], (b"x-auth-email", b"eve@example.org")]}
+        await app(scope, receive, send)
+
+    browser.get_log("browser")
+    with serving(proxy) as url:
+        browser.get(url)
+        page = Page(browser, url)
+        page.until("[...document.querySelectorAll('main td, main th')].some(e => e.textContent.includes('robust'))")
+        assert page.js("return document.getElementById('gate').open") is False
+        assert page.js("return document.getElementById('leave').hidden") is True
+        page.go("#/schedules", "Schedules")
+        browser.get("about:blank")
+    assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []

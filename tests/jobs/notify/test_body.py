@@ -27,7 +27,7 @@ def test_conditions_are_outcomes_and_always(result: AuditResult, outcome: Outcom
 
 
 def test_worse_holds_when_the_comparison_flagged_something(result: AuditResult) -> None:
-    flagged = Comparison("robust", "two", "one", "", "", alpha=0.05, comparisons=10, worse=1, better=0)
+    flagged = Comparison("robust", "two", "one", "", "", alpha=0.05, comparisons=9, worse=1, better=0, not_comparable=0)
     assert applies(("worse",), result, flagged) == ["worse"]
     assert applies(("worse",), result, replace(flagged, worse=0)) == [] == applies(("worse",), result, None)
 
