@@ -51,7 +51,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.enviro
 
 FIXTURES = {
     "ray": {"ray_head", "stack", "cluster"},
-    "server": {"ray_head", "stack", "postgres", "server", "served"},
+    "server": {"ray_head", "stack", "backends", "postgres", "server", "served"},
     "browser": {"browser"},
     "fleet": {"once", "migrated_store"},
 }

@@ -16,7 +16,14 @@ from typing import Any
 
 import pytest
 
-from deploy.stack.layout import Layout, existing
+from deploy.stack import processes
+from deploy.stack.layout import Layout, existing, made
+from deploy.stack.parts import variables, waves
+from jobs.audit.publish import audit_and_publish
+from jobs.fleetfile.reading import validate_fleet
+from jobs.schedules.scheduler import new_schedule, now_utc
+from jobs.schedules.store import Store
+from jobs.terminal import console
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "deploy" / "local-stack.sh"
@@ -86,3 +93,41 @@ def stack_fleet(stack: Stack, digit_weights: dict[str, str]) -> dict[str, Any]:
         "storage": str(stack.layout["storage"]),
         "resources": {"runner": "ray", "workers": 2, "cpus": 1, "shard": 100, "batch": 100},
     }
+
+
+@pytest.fixture(scope="session")
+def backends(digit_weights: dict[str, str]) -> Iterator[Layout]:
+    """PostgreSQL and MLflow of a stack, without Ray, with a schedule and a logged audit."""
+    home = Path(tempfile.mkdtemp(prefix="cw-test-", dir="/tmp"))
+    home.chmod(0o755)
+    layout = made(home / "stack", workers=1, cpus=1, audits=1)
+    started: list[subprocess.Popen[bytes]] = []
+    parts = [part for wave in waves(layout) for part in wave if part.name in ("postgres", "mlflow")]
+    try:
+        for part in parts:
+            started.append(processes.start(layout, part))
+            processes.wait_ready(layout, part, started[-1])
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in variables(layout).items():
+                if name.startswith("MLFLOW_"):
+                    patch.setenv(name, value)
+            _fill(layout, digit_weights["good"])
+        yield layout
+    finally:
+        for part in reversed(parts):
+            processes.stop(layout, part)
+        for process in started:
+            process.wait(30)
+        shutil.rmtree(home)
+
+
+def _fill(layout: Layout, weights: str) -> None:
+    uri = f"factory:services.training.architectures:small_cnn?width=8&weights={weights}"
+    data: dict[str, Any] = {"fleet": "digits", "models": [{"name": "good", "uri": uri}], "measures": ["clean"]}
+    data |= {"samples": {"uri": "sklearn:digits?split=test"}, "storage": str(layout["storage"])}
+    fleet = validate_fleet({**data, "resources": {"runner": "local", "workers": 1}})
+    with console.reporter(quiet=True) as reporter:
+        audit_and_publish(fleet, reporter)
+    store = Store(variables(layout)["CLASSWISE_SCHEDULES"])
+    store.add(new_schedule("nightly", fleet, "30 2 * * *", zone="Europe/Berlin", now=now_utc()))
+    store.close()

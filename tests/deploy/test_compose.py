@@ -83,7 +83,7 @@ ROLES = {
     "prepare": ["python", "MLFLOW_AUTH_ADMIN_PASSWORD", "MLFLOW_TRACKING_PASSWORD", "AWS_SECRET_ACCESS_KEY"],
     "head": ["ray", "MLFLOW_TRACKING_PASSWORD", "CLASSWISE_SIGNING_KEY_PATH"],
     "worker": ["ray"],
-    "api": ["classwise", "CLASSWISE_SIGNING_KEY_PATH"],
+    "api": ["classwise", "CLASSWISE_SIGNING_KEY_PATH", "CLASSWISE_SCHEDULES", "MLFLOW_TRACKING_PASSWORD"],
     "scheduler": ["classwise", "CLASSWISE_SCHEDULES", "CLASSWISE_SIGNING_KEY_PATH"],
 }
 
@@ -121,3 +121,20 @@ def test_the_settings_are_valid_and_say_what_compose_mounts() -> None:
     assert "torchscript" not in settings.allow.models and not settings.allow.unpickling
     for each in (SERVICES[name] for name in ("api", "head", "worker")):
         assert [volume.endswith(":ro") for volume in each["volumes"]] == [False, True]
+
+
+def test_the_storage_volume_belongs_to_who_writes_it() -> None:
+    """A volume that Docker makes gets the owner of the image's folder at its place."""
+    dockerfile = (DEPLOY / "Dockerfile").read_text()
+    owned = re.findall(r"install -d -o (\d+) -g (\d+) (\S+)", dockerfile)
+    for name, each in OURS.items():
+        named = [volume.split(":")[1] for volume in each.get("volumes", []) if volume.split(":")[0] in COMPOSE["volumes"]]
+        assert all((*each["user"].split(":"), path) in owned for path in named), name
+
+
+def test_logs_are_rotated_and_temporary_files_bounded() -> None:
+    for name, each in SERVICES.items():
+        assert each["logging"]["driver"] == "local" and int(each["logging"]["options"]["max-file"]) > 1, name
+        assert each["logging"]["options"]["max-size"].endswith("m"), name
+    for name, each in OURS.items():
+        assert len(each["tmpfs"]) == 2 and all(re.search(r"[,:]size=\d+[gm]", mount) for mount in each["tmpfs"]), name

@@ -29,7 +29,8 @@ def test_the_dockerfile_installs_with_the_script_alone() -> None:
     copied = {words.split()[-2] for name, words in instructions(BUILD) if name == "COPY"}
     copied |= {word for name, words in instructions(BUILD) if name == "COPY" for word in words.split()[:-1]}
     packages = {path.parent.name for path in ROOT.glob("*/__init__.py")} - {"benchmarks"}
-    assert packages | {"pyproject.toml", "constraints.txt", "README.md", "deploy/image-steps.sh"} == copied
+    files = {"pyproject.toml", "constraints.txt", "README.md", "deploy/image-steps.sh", "deploy/requirements.lock"}
+    assert packages | files == copied
     ignored = (ROOT / "deploy" / "Dockerfile.dockerignore").read_text().split()
     assert ignored[0] == "*" and {line[1:] for line in ignored if line.startswith("!")} == copied
 
@@ -68,5 +69,9 @@ def test_the_steps_make_an_environment_that_can_do_everything(tmp_path: Path) ->
     process = subprocess.run([STEPS, "check", tmp_path / "venv", variant], capture_output=True, text=True, env=kept)
     assert process.returncode == 0, process.stdout + process.stderr
     assert "as it should be" in process.stdout
+    strange = [tmp_path / "venv" / "bin" / "uv", "pip", "install", "--quiet", "--python", tmp_path / "venv" / "bin" / "python"]
+    subprocess.run([*strange, "--no-deps", "colorama==0.4.6"], check=True, env=kept)
+    more = subprocess.run([STEPS, "check", tmp_path / "venv", variant], capture_output=True, text=True, env=kept)
+    assert more.returncode == 1 and more.stdout.strip() == "colorama: expected nothing, found 0.4.6"
     wrong = subprocess.run([STEPS, "check", tmp_path / "venv", other], capture_output=True, text=True, env=kept)
     assert wrong.returncode == 1 and f"torch: expected a build for {other}" in wrong.stdout
