@@ -146,7 +146,13 @@ def _head(layout: Layout) -> Part:
 def _worker(layout: Layout, number: int) -> Part:
     name = f"worker-{number}"
     node = f"{name}.{secrets.token_hex(4)}"
-    words = [*_ray("deploy.stack.node"), "--address", f"127.0.0.1:{layout.ports['gcs']}", "--num-cpus", str(layout.cpus)]
+    words = [
+        *_ray("deploy.stack.node"),
+        "--address",
+        f"127.0.0.1:{layout.ports['gcs']}",
+        "--num-cpus",
+        str(layout.cpus),
+    ]
     words += ["--node-name", node, "--dashboard-agent-listen-port", str(layout.ports[f"{name}-agent"])]
     return Part(
         name,

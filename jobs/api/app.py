@@ -19,6 +19,7 @@ from starlette.exceptions import HTTPException
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from jobs.api.answers import HealthBody
+from jobs.api.backlog import Backlog
 from jobs.api.bodies import UnsupportedType
 from jobs.api.changes import ChangeLog
 from jobs.api.hooks import PATH, Receiver, Replayed, Unsigned, hook_routes
@@ -110,7 +111,7 @@ def create_app(settings: Settings, digests: Mapping[str, bytes], client: AuditCl
     app.include_router(dashboard_routes(Sources(places, client)))
     app.include_router(page_routes())
     _add_health(app, client)
-    metrics = add_metrics(app, client, places.schedules)
+    metrics = add_metrics(app, client, places.schedules, Backlog(settings.storage, tracked=settings.tracking.enabled))
     app.add_middleware(
         Guard,
         digests=digests,

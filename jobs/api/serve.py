@@ -114,7 +114,5 @@ def _bound(settings: Settings, replicas: int) -> Application:
 
     own: dict[str, Any] = {"enable_access_log": False}  # lines of our own have callers, and no query
     ingress = serve.ingress(builder)()
-    api = serve.deployment(
-        ingress, name="api", num_replicas=replicas, max_ongoing_requests=64, logging_config=own
-    )
+    api = serve.deployment(ingress, name="api", num_replicas=replicas, max_ongoing_requests=64, logging_config=own)
     return api.bind()

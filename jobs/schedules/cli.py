@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
-from dataclasses import asdict
-from datetime import datetime
+from dataclasses import asdict, replace
+from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,7 +19,7 @@ from jobs.terminal import console, log_setting
 from jobs.terminal.options import FleetStorage, Json
 
 if TYPE_CHECKING:
-    from jobs.schedules.schedule import Firing, Schedule
+    from jobs.schedules.schedule import Firing, Overlap, Schedule
     from jobs.schedules.store import Store
     from jobs.submission.client import AuditClient
 
@@ -49,17 +49,60 @@ def add(
     """Add a schedule."""
     with console.exits(json=False):
         from jobs.fleetfile.reading import load_fleet, overridden
-        from jobs.schedules.schedule import Overlap
         from jobs.schedules.scheduler import new_schedule, now_utc
-        from services.errors import ConfigError, Problem
 
         fleet = placed(overridden(load_fleet(fleet_file), storage=storage), None)
-        if overlap not in set(Overlap):
-            raise ConfigError(Problem("--overlap", "skip or queue", repr(overlap)))
         named = name or fleet.config.fleet
-        schedule = new_schedule(named, fleet, cron, zone=zone, overlap=Overlap(overlap), now=now_utc())
+        schedule = new_schedule(named, fleet, cron, zone=zone, overlap=_overlap(overlap), now=now_utc())
         _store(db).add(schedule)
         console.say(_line(schedule))
+
+
+@app.command()
+def update(
+    name: Name,
+    fleet_file: Annotated[
+        Path | None, typer.Option("--fleet-file", metavar="FILE", help="Take the fleet from this file, as it is now.")
+    ] = None,
+    cron: Annotated[str | None, typer.Option(help=_CRON)] = None,
+    zone: Annotated[str | None, typer.Option(help="Time zone, such as Europe/Berlin.")] = None,
+    overlap: Annotated[str | None, typer.Option(help="While an audit of the fleet runs: skip or queue.")] = None,
+    storage: FleetStorage = None,
+    db: Database = None,
+) -> None:
+    """Change what is named; the rest, its firings and whether it is paused stay."""
+    with console.exits(json=False):
+        from jobs.fleetfile.reading import load_fleet, overridden, validate_fleet
+        from jobs.schedules.scheduler import new_schedule, now_utc
+
+        store = _store(db)
+        known = store.schedule(name)
+        fleet = load_fleet(fleet_file) if fleet_file else validate_fleet(known.content, source=name)
+        if fleet_file or storage:
+            fleet = placed(overridden(fleet, storage=storage), None)
+        changed = new_schedule(
+            name,
+            fleet,
+            cron or known.cron,
+            zone=zone or known.zone,
+            overlap=_overlap(overlap) if overlap else known.overlap,
+            now=now_utc(),
+        )
+        store.update(replace(changed, paused=True, next_at=None) if known.paused else changed)
+        console.say(_line(store.schedule(name)))
+
+
+@app.command()
+def forget(
+    days: Annotated[float, typer.Option(min=1, help="Firings that ended longer ago than that.")],
+    db: Database = None,
+) -> None:
+    """Remove old firings from the record, but the latest of each schedule; audits are `classwise prune`'s."""
+    with console.exits(json=False):
+        from jobs.schedules.scheduler import now_utc
+
+        gone = _store(db).forget(now_utc() - timedelta(days=days))
+        console.say(f"{gone} {'firing' if gone == 1 else 'firings'} removed")
 
 
 @app.command(name="list")
@@ -166,6 +209,15 @@ def health(
 
         at = require_alive(_store(db), now_utc(), seconds=seconds, anywhere=anywhere)
         console.say(f"at work at {at:%Y-%m-%dT%H:%M:%SZ}")
+
+
+def _overlap(text: str) -> Overlap:
+    from jobs.schedules.schedule import Overlap
+    from services.errors import ConfigError, Problem
+
+    if text not in set(Overlap):
+        raise ConfigError(Problem("--overlap", "skip or queue", repr(text)))
+    return Overlap(text)
 
 
 def _store(db: str | None) -> Store:

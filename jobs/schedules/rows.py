@@ -80,6 +80,20 @@ ONE_RUNNING = sa.Index(
 )
 
 
+def row_of(schedule: Schedule) -> dict[str, Any]:
+    """The columns of a schedule."""
+    return {
+        "name": schedule.name,
+        "fleet": schedule.fleet,
+        "content": json.dumps(schedule.content, allow_nan=False),
+        "cron": schedule.cron,
+        "zone": schedule.zone,
+        "overlap": schedule.overlap.value,
+        "paused": schedule.paused,
+        "next_at": schedule.next_at,
+    }
+
+
 def insert_firing(link: sa.Connection, schedule: Schedule, due_at: datetime, missed: int) -> None:
     row = {
         "schedule": schedule.name,

@@ -7,7 +7,6 @@ of two can do, and a partial unique index lets one firing of a fleet run.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
@@ -28,6 +27,7 @@ from jobs.schedules.rows import (
     firing_of,
     insert_firing,
     read_rows,
+    row_of,
     schedule_of,
 )
 from jobs.schedules.schedule import Firing, FiringState, Schedule
@@ -78,22 +78,23 @@ class Store:
         Raises:
             ConfigError: its name is taken.
         """
-        row = {
-            "name": schedule.name,
-            "fleet": schedule.fleet,
-            "content": json.dumps(schedule.content, allow_nan=False),
-            "cron": schedule.cron,
-            "zone": schedule.zone,
-            "overlap": schedule.overlap.value,
-            "paused": schedule.paused,
-            "next_at": schedule.next_at,
-        }
         try:
             with self._begin() as link:
-                link.execute(SCHEDULES.insert().values(row))
+                link.execute(SCHEDULES.insert().values(row_of(schedule)))
         except IntegrityError:
             remedy = "remove it first, or take another name"
             raise ConfigError(Problem("--name", "a new name", f"{schedule.name!r} again", remedy)) from None
+
+    def update(self, schedule: Schedule) -> None:
+        """Put a schedule in the place of the one of its name; its firings stay, and one that waits or runs goes on.
+
+        Raises:
+            ConfigError: there is none of that name.
+        """
+        self.schedule(schedule.name)
+        with self._begin() as link:
+            link.execute(SCHEDULES.update().where(SCHEDULES.c.name == schedule.name).values(row_of(schedule)))
+            link.execute(FAULTS.delete().where(FAULTS.c.schedule == schedule.name))
 
     def schedules(self) -> list[Schedule]:
         """All, by name; one that cannot be read is among them, with its fault."""
@@ -181,6 +182,13 @@ class Store:
         with self._begin() as link:
             text = link.execute(sa.select(FIRINGS.c.content).where(FIRINGS.c.id == firing.id)).scalar_one()
         return content_of(text)
+
+    def forget(self, before: datetime) -> int:
+        """Remove firings that ended before a time, but the latest of each schedule; returns how many."""
+        latest = sa.select(sa.func.max(FIRINGS.c.id)).group_by(FIRINGS.c.schedule)
+        old = (FIRINGS.c.ended_at < before) & FIRINGS.c.id.not_in(latest)
+        with self._begin() as link:
+            return int(link.execute(FIRINGS.delete().where(old)).rowcount)
 
     # --- the scheduler -------------------------------------------------------------------------------------------
 

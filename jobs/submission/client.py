@@ -21,26 +21,25 @@ from pathlib import Path
 from typing import Any
 
 from jobs.fleetfile.reading import Fleet, load_fleet, validate_fleet
-from jobs.submission.backend import AlreadySubmitted, Backend, JobInfo
+from jobs.submission.backend import AlreadySubmitted, Backend
 from jobs.submission.dispatcher import Dispatcher
-from jobs.submission.endings import Endings
 from jobs.submission.local_jobs import LocalJobs
 from jobs.submission.queue import Queue, Waiting
 from jobs.submission.ray_jobs import RayJobs
 from jobs.submission.signing import signing_key
-from jobs.submission.status import AuditStatus, State, recorded, settle, waiting_status
+from jobs.submission.standing import Standing
+from jobs.submission.status import AuditStatus, State, waiting_status
 from jobs.submission.submission import (
     Ending,
     checked_id,
     folder_in,
     is_there,
-    known_in,
     submission_of,
     write_ending,
     write_fleet,
 )
 from services.errors import Crashed, NotFinished, Problem, Pruned, ServiceError, StorageError, UnknownAudit
-from services.records import AuditResult, Outcome
+from services.records import AuditResult
 from services.storage import files
 from tracking.bundle.bundle import BUNDLE, read_bundle
 
@@ -87,9 +86,7 @@ class AuditClient:
         self._backend = backend_for(backend, storage=storage) if isinstance(backend, str) else backend
         self._storage = storage
         self._environment = dict(environment or {})
-        self._offline = offline
-        self._endings = Endings()
-        self._queue = Queue(storage) if storage else None
+        self._standing = Standing(self._backend, storage, offline=offline)
 
     @property
     def address(self) -> str:
@@ -116,7 +113,7 @@ class AuditClient:
         """
         loaded = _loaded(fleet)
         submission = submission_of(loaded, key)
-        status = self._look(submission.id, submission.folder)
+        status = self._standing.one(submission.id, submission.folder)
         if status is not None and not status.resumable:
             return status
         write_fleet(submission, loaded, self._signing_key(), allow)
@@ -150,7 +147,7 @@ class AuditClient:
             ConfigError, StorageError: as `submit`.
         """
         submission = submission_of(fleet, key)
-        status = self._look(submission.id, submission.folder)
+        status = self._standing.one(submission.id, submission.folder)
         if status is not None and not status.resumable:
             return status
         write_fleet(submission, fleet, self._signing_key(), allow, caller)
@@ -168,7 +165,7 @@ class AuditClient:
             UnknownAudit: neither the job server nor the storage knows the id.
         """
         checked_id(name)
-        current = self._look(name, folder or (folder_in(self._storage, name) if self._storage else ""))
+        current = self._standing.one(name, folder or (folder_in(self._storage, name) if self._storage else ""))
         if current is None:
             remedy = "classwise list shows those of the cluster; name the storage for one that the cluster forgot"
             raise UnknownAudit(Problem(name, f"an audit submitted to {self.address}", "none", remedy))
@@ -266,9 +263,10 @@ class AuditClient:
         status = self.status(name)
         if status.state.over:
             return status
-        if self._queue is not None and (waiting := self._queue.find(name)) is not None:
+        queue = self._standing.queue
+        if queue is not None and (waiting := queue.find(name)) is not None:
             write_ending(status.folder, Ending(waiting.attempt, "stopped"))  # its driver would end at once
-            self._queue.remove(name)
+            queue.remove(name)
             status = self.status(name)
         if not status.state.over:
             self._backend.stop(name)
@@ -276,18 +274,7 @@ class AuditClient:
 
     def list(self, fleet: str = "") -> list[AuditStatus]:
         """All audits that the job server knows, and those in the client's storage; the latest first."""
-        infos, answers = self._jobs()
-        waiting = {each.id: each for each in self._queue.all()} if self._queue is not None else {}
-        if self._storage:
-            home = {name: folder_in(self._storage, name) for name in known_in(self._storage)}
-        else:
-            home = {name: info.metadata.get("classwise.folder", "") for name, info in infos.items()}
-        statuses = [
-            self._settled(name, folder, infos.get(name), waiting.get(name), listed=True, answers=answers)
-            for name, folder in home.items()
-        ]
-        chosen = [status for status in statuses if status is not None and fleet in ("", status.fleet)]
-        return sorted(chosen, key=lambda status: (status.started, status.id), reverse=True)
+        return [status for status in self._standing.all() if fleet in ("", status.fleet)]
 
     def active(self) -> set[str]:
         """Ids of the audits that wait or run, within the client's storage: one request, whatever has run before."""
@@ -295,11 +282,11 @@ class AuditClient:
 
     def active_callers(self) -> dict[str, str]:
         """The same, with who asked for each; "" when that is not known."""
-        home = folder_in(self._storage, "x-0123456789abcdef").rpartition("/")[0] if self._storage else ""
-        waiting = {each.id: each.caller for each in self._queue.all()} if self._queue is not None else {}
-        jobs = [info for info in self._jobs()[0].values() if not info.phase.over]
-        own = [info for info in jobs if info.metadata.get("classwise.folder", "").startswith(home)]
-        return waiting | {info.id: info.metadata.get("classwise.caller", "") for info in own}
+        return self._standing.active_callers()
+
+    def job_server_answers(self) -> bool:
+        """Whether audits can be followed; `offline` clients do not say so by an error."""
+        return self._standing.answers()
 
     def check_storage(self) -> None:
         """Whether results can be read: the storage, where one is named, answers; the job server is not asked.
@@ -328,62 +315,13 @@ class AuditClient:
         if problems:
             raise ServiceError(problems)
 
-    def _look(self, name: str, folder: str) -> AuditStatus | None:
-        answers = True
-        try:
-            info = self._backend.info(name)
-        except ServiceError:  # what has its outcome keeps it, whether or not there is a job server just now
-            if not self._offline and (not folder or not _is_final(self._endings.read(folder, ""))):
-                raise
-            info, answers = None, not self._offline
-        if not folder and info is not None:
-            folder = info.metadata.get("classwise.folder", "")
-        waiting = self._queue.find(name) if self._queue is not None else None
-        return self._settled(name, folder, info, waiting, answers=answers)
-
-    def _jobs(self) -> tuple[dict[str, JobInfo], bool]:
-        """The job server's jobs by id, and whether it answered."""
-        try:
-            return {info.id: info for info in self._backend.infos()}, True
-        except ServiceError:
-            if not self._offline:
-                raise
-            return {}, False
-
-    def _settled(
-        self,
-        name: str,
-        folder: str,
-        info: JobInfo | None,
-        waiting: Waiting | None,
-        *,
-        listed: bool = False,
-        answers: bool = True,
-    ) -> AuditStatus | None:
-        """In a list what an attempt once said is not looked at again; asked for one audit, its folder always is."""
-        attempt = info.attempt if info is not None and listed else ""
-        ending = self._endings.read(folder, attempt) if folder else None
-        if waiting is not None and not _has_begun(waiting, info, ending):
-            return waiting_status(waiting, folder)
-        if not answers:
-            return recorded(name, folder, ending) if ending is not None or is_there(folder) else None
-        reachable = ending is not None or info is None or not info.phase.over or is_there(folder)
-        return settle(name, folder, info, ending, reachable=reachable)
-
     def _waiting_room(self) -> Queue:
-        if self._queue is None:
+        if self._standing.queue is None:
             raise StorageError(Problem("storage", "the storage that holds the queue", "none", "name one"))
-        return self._queue
+        return self._standing.queue
 
     def _signing_key(self) -> bytes:
         return signing_key({**os.environ, **self._environment})
-
-
-def _has_begun(waiting: Waiting, info: JobInfo | None, ending: Ending | None) -> bool:
-    """Whether a job or an ending says more than that the audit waits."""
-    if ending is not None and ending.attempt == waiting.attempt:
-        return True
-    return info is not None and (not info.phase.over or info.attempt == waiting.attempt)
 
 
 def _loaded(fleet: Fleet | Mapping[str, Any] | str | Path) -> Fleet:
@@ -392,8 +330,3 @@ def _loaded(fleet: Fleet | Mapping[str, Any] | str | Path) -> Fleet:
     if isinstance(fleet, Mapping):
         return validate_fleet(dict(fleet))
     return load_fleet(fleet)
-
-
-def _is_final(ending: Ending | None) -> bool:
-    """Whether submitting the audit again would not start it again."""
-    return ending is not None and ending.state == "finished" and ending.outcome is not Outcome.ERROR

@@ -64,6 +64,8 @@ class Dispatcher:
     def look(self) -> int:
         """Take out what has begun and hand over what may; returns how many still wait."""
         entries = self._queue.all()
+        attempts = {entry.attempt for entry in entries}
+        self._failed = {attempt: wait for attempt, wait in self._failed.items() if attempt in attempts}
         if not entries:
             return 0
         infos = {info.id: info for info in self._backend.infos()}

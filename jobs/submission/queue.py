@@ -94,13 +94,13 @@ class Queue:
 
     def find(self, submission: str) -> Waiting | None:
         """The entry of a submission; None when it does not wait."""
-        name = next((name for name in self._names() if _id(name) == submission), None)
+        name = next((name for name in self._names() if submission_in(name) == submission), None)
         return self._read(name) if name is not None else None
 
     def remove(self, submission: str) -> None:
         """Take a submission out of the queue, with every entry of it."""
         for name in self._names():
-            if _id(name) == submission:
+            if submission_in(name) == submission:
                 with suppress(StorageError, FileNotFoundError):  # another took it out
                     files.remove(files.join(self._home, name))
 
@@ -121,7 +121,8 @@ class Queue:
         return self._known[name]
 
 
-def _id(name: str) -> str:
+def submission_in(name: str) -> str:
+    """The submission of an entry, by its file's name; "" for other files."""
     matched = _NAME.fullmatch(name)
     return matched[4] if matched else ""
 

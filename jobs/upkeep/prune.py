@@ -17,6 +17,9 @@ from typing import Any, Literal
 
 from jobs.audit.tables import USED
 from jobs.comparison.accepted import read_accepted
+from jobs.submission.queue import HOME as QUEUE
+from jobs.submission.queue import submission_in
+from jobs.upkeep.ended import entries_to_go, is_at_work, submissions_to_go
 from services.errors import StorageError
 from services.records import SCHEMA_VERSION
 from services.storage import files, plainjson
@@ -32,9 +35,9 @@ FRESH_SECONDS = 3_600.0
 """Tables that were used within that time are not removed for want of room: an audit may be reading them."""
 MERGED = "0-merged.json"
 _LEFTOVER = re.compile(r"^\..*\.(part|probe)$")
-_HOMES = ("cache", "audits", "submissions", "training")
+_HOMES = (QUEUE, "cache", "audits", "submissions", "training")
 
-Kind = Literal["bundle", "unfinished audit", "table", "temporary file"]
+Kind = Literal["bundle", "unfinished audit", "table", "temporary file", "submission", "queue entry"]
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,7 @@ class Rules:
         cache_days: tables not used for so long go.
         cache_bytes: then the least recently used go until the cache is as small.
         even_unsynced: bundles that were uploaded nowhere may go as well.
+        submission_days: submissions that ended so long ago go, unless their bundle is there.
     """
 
     keep_last: int | None = None
@@ -55,6 +59,7 @@ class Rules:
     cache_days: float | None = None
     cache_bytes: int | None = None
     even_unsynced: bool = False
+    submission_days: float | None = None
 
 
 @dataclass(frozen=True)
@@ -100,6 +105,7 @@ def plan_prune(base: str, rules: Rules, now: float) -> PrunePlan:
     """
     remove: list[Item] = []
     kept: list[tuple[str, str]] = []
+    waiting: set[str] = set()
     for home in _HOMES:
         entries = list(files.walk(files.join(base, home)))
         remove += _leftovers(home, entries, now)
@@ -108,6 +114,12 @@ def plan_prune(base: str, rules: Rules, now: float) -> PrunePlan:
             remove, kept = remove + bundles, kept + held
         elif home == "cache":
             remove += _tables(base, entries, rules, now)
+        elif home == "submissions":
+            ended = submissions_to_go(base, entries, waiting, rules.submission_days, rules.fleet, now)
+            remove += [Item("submission", path, size, why) for path, size, why in ended]
+        elif home == QUEUE:
+            waiting = {submission_in(entry.path) for entry in entries}
+            remove += [Item("queue entry", path, size, why) for path, size, why in entries_to_go(base, entries, now)]
     return PrunePlan(tuple(remove), tuple(kept))
 
 
@@ -126,6 +138,8 @@ def carry_out(plan: PrunePlan, base: str, now: float) -> list[Item]:
                 continue
             files.remove(files.join(base, item.path, BUNDLE))  # first: without it no command takes it for complete
             known[fleet] = [remaining for remaining in names if remaining != name]
+        elif item.kind == "submission" and is_at_work(base, item.path.partition("/")[2], now):
+            continue  # it was submitted again since
         files.remove(files.join(base, item.path))
         gone.append(item)
     _merge_uses(base, {item.path.removeprefix("cache/") for item in gone}, now)

@@ -29,8 +29,8 @@ SIZES = {
     "tib": 2**40,
 }
 ONLY_LEFTOVERS = (
-    "no rule (--keep-last, --keep-days, --cache-days, --cache-size): only leftovers go, "
-    "temporary files and audits without a bundle that are older than a day"
+    "no rule (--keep-last, --keep-days, --cache-days, --cache-size, --submission-days): only leftovers go, "
+    "temporary files, audits without a bundle and queue entries of nothing that are older than a day"
 )
 SHOWN = 40
 """Lines of what goes; the rest is counted."""
@@ -45,6 +45,9 @@ def prune(
     cache_size: Annotated[
         str, typer.Option(metavar="SIZE", help="Then the least recently used, down to 20GB, 500MB ...")
     ] = "",
+    submission_days: Annotated[
+        float | None, typer.Option(min=1, help="Remove submissions that ended so long ago and have no bundle any more.")
+    ] = None,
     even_unsynced: Annotated[
         bool, typer.Option("--even-unsynced", help="Also bundles that are not in MLflow.")
     ] = False,
@@ -61,7 +64,7 @@ def prune(
             raise ConfigError(Problem("STORAGE", "the folder of a storage", storage, "name where audits are"))
         now = time.time()
         size = parsed_size(cache_size) if cache_size else None
-        rules = Rules(keep_last, keep_days, fleet, cache_days, size, even_unsynced)
+        rules = Rules(keep_last, keep_days, fleet, cache_days, size, even_unsynced, submission_days)
         plan = plan_prune(storage, rules, now)
         removing = bool(plan.remove) and not dry_run
         if removing and not yes:

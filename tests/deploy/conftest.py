@@ -130,4 +130,5 @@ def _fill(layout: Layout, weights: str) -> None:
         audit_and_publish(fleet, reporter)
     store = Store(variables(layout)["CLASSWISE_SCHEDULES"])
     store.add(new_schedule("nightly", fleet, "30 2 * * *", zone="Europe/Berlin", now=now_utc()))
+    store.beat("a-host", now_utc())
     store.close()

@@ -1,4 +1,4 @@
-"""Reads manifests and checks them against published schemas: Kubernetes' own, and KubeRay's as in kuberay.json."""
+"""Reads manifests and checks them against published schemas: Kubernetes' own, and those of KubeRay and others here."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from referencing.jsonschema import DRAFT202012
 
 VERSION = "1.34"
 FOLDER = Path(__file__).resolve().parents[2] / "deploy" / "kubernetes"
+OTHERS = {"ray.io/v1": "kuberay", "gateway.networking.k8s.io/v1": "crds", "monitoring.coreos.com/v1": "crds"}
+"""Files with the schemas of other kinds than Kubernetes' own."""
 CORE = {
     "podtemplatespec": "PodTemplateSpec",
     "resourcerequirements": "ResourceRequirements",
@@ -38,20 +40,23 @@ def all_manifests() -> list[tuple[str, dict[str, Any]]]:
 
 def check(manifest: dict[str, Any]) -> None:
     """Raise when a manifest has a field that its kind has not, lacks one, or has one of another type."""
-    if not str(manifest["apiVersion"]).startswith("ray.io/"):
+    source = OTHERS.get(manifest["apiVersion"])
+    if source is None:
         kubernetes_validate.validate(manifest, VERSION, strict=True)
         return
-    assert manifest["apiVersion"] == "ray.io/v1" and set(manifest) == {"apiVersion", "kind", "metadata", "spec"}
-    schema = {"$ref": f"kuberay#/$defs/{manifest['kind']}"}
+    assert set(manifest) == {"apiVersion", "kind", "metadata", "spec"}
+    schema = {"$ref": f"{source}#/$defs/{manifest['kind']}"}
     jsonschema.Draft202012Validator(schema, registry=_registry()).validate(manifest["spec"])
 
 
 @cache
 def _registry() -> Registry[Any]:
-    kuberay = json.loads((Path(__file__).parent / "kuberay.json").read_text())
+    own = {name: json.loads((Path(__file__).parent / f"{name}.json").read_text()) for name in set(OTHERS.values())}
     home = resources.files("kubernetes_validate") / "kubernetes-json-schema" / f"v{VERSION}.0-local-strict"
     kubernetes = json.loads((home / "_definitions.json").read_text())
-    held: list[tuple[str, Resource[Any]]] = [("kuberay", DRAFT202012.create_resource(kuberay))]
+    held: list[tuple[str, Resource[Any]]] = [
+        (name, DRAFT202012.create_resource(schema)) for name, schema in own.items()
+    ]
     for name, definition in CORE.items():
         part = {"$ref": f"{kubernetes['$id']}#/$defs/io.k8s.api.core.v1.{definition}"}
         held.append((f"kubernetes:{name}", DRAFT202012.create_resource(part)))

@@ -1,4 +1,4 @@
-"""How each shipped deployment starts its API: command, environment and files as its own file says, read and not repeated.
+"""How each shipped deployment starts its API: command, environment and files are read from its own file.
 
 Names that only exist there (`postgres`, `mlflow`, `/run/secrets`) are replaced by what there is here.
 """

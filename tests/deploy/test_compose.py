@@ -128,7 +128,9 @@ def test_the_storage_volume_belongs_to_who_writes_it() -> None:
     dockerfile = (DEPLOY / "Dockerfile").read_text()
     owned = re.findall(r"install -d -o (\d+) -g (\d+) (\S+)", dockerfile)
     for name, each in OURS.items():
-        named = [volume.split(":")[1] for volume in each.get("volumes", []) if volume.split(":")[0] in COMPOSE["volumes"]]
+        named = [
+            volume.split(":")[1] for volume in each.get("volumes", []) if volume.split(":")[0] in COMPOSE["volumes"]
+        ]
         assert all((*each["user"].split(":"), path) in owned for path in named), name
 
 

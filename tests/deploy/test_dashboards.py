@@ -1,4 +1,4 @@
-"""The dashboard of every shipped deployment shows schedules and the leaderboard: its API reads both stores, for real."""
+"""The dashboard of every shipped deployment shows schedules and the leaderboard: its API reads both stores."""
 
 from __future__ import annotations
 

@@ -69,7 +69,14 @@ def test_the_steps_make_an_environment_that_can_do_everything(tmp_path: Path) ->
     process = subprocess.run([STEPS, "check", tmp_path / "venv", variant], capture_output=True, text=True, env=kept)
     assert process.returncode == 0, process.stdout + process.stderr
     assert "as it should be" in process.stdout
-    strange = [tmp_path / "venv" / "bin" / "uv", "pip", "install", "--quiet", "--python", tmp_path / "venv" / "bin" / "python"]
+    strange = [
+        tmp_path / "venv" / "bin" / "uv",
+        "pip",
+        "install",
+        "--quiet",
+        "--python",
+        tmp_path / "venv" / "bin" / "python",
+    ]
     subprocess.run([*strange, "--no-deps", "colorama==0.4.6"], check=True, env=kept)
     more = subprocess.run([STEPS, "check", tmp_path / "venv", variant], capture_output=True, text=True, env=kept)
     assert more.returncode == 1 and more.stdout.strip() == "colorama: expected nothing, found 0.4.6"

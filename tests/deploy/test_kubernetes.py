@@ -7,6 +7,7 @@ import json
 import shlex
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,12 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from jobs.api.settings import Settings
+from jobs.api.admission import admitted
+from jobs.api.bodies import fleet_data
+from jobs.api.settings import LimitSettings, Settings, digests
 from jobs.cli import app
 from jobs.submission.ray_jobs import SLOTS
+from services.errors import ConfigError
 from tests.deploy.manifests import FOLDER, all_manifests, check, pods
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,6 +33,7 @@ SECRETS = {
     "classwise-tracking",
     "classwise-schedules",
     "classwise-storage",
+    "classwise-redis",
 } | {"classwise-signing"}
 NAMED = [pytest.param(each, id=f"{name}:{each['kind']}") for name, each in MANIFESTS]
 WITH_PODS = [pytest.param(each, id=f"{name}:{each['kind']}") for name, each in MANIFESTS if list(pods(each))]
@@ -38,7 +43,7 @@ WITH_PODS = [pytest.param(each, id=f"{name}:{each['kind']}") for name, each in M
 def test_a_manifest_is_valid_and_in_the_namespace(manifest: dict[str, Any]) -> None:
     check(manifest)
     where = manifest["metadata"].get("namespace", "")
-    assert where == ("" if manifest["kind"] == "Namespace" else "classwise")
+    assert where == ("" if manifest["kind"] in ("Namespace", "PriorityClass") else "classwise")
 
 
 def test_all_three_kinds_of_kuberay_are_there() -> None:
@@ -87,7 +92,8 @@ def test_a_pod_has_no_right_that_it_does_not_need(manifest: dict[str, Any]) -> N
             secret = [each for each in container.get("env", []) if "TOKEN" in each["name"] and "value" in each]
             assert all(each["name"].endswith("_PATH") for each in secret)
         mounted = {mount["name"] for container in pod["containers"] for mount in container["volumeMounts"]}
-        assert mounted == {volume["name"] for volume in pod["volumes"]}
+        claimed = {each["metadata"]["name"] for each in manifest["spec"].get("volumeClaimTemplates", [])}
+        assert mounted == {volume["name"] for volume in pod["volumes"]} | claimed
 
 
 def test_every_secret_and_map_is_made_or_explained() -> None:
@@ -185,4 +191,129 @@ def test_the_cluster_grows_from_nothing_and_audits_take_turns() -> None:
 def test_kustomize_puts_them_together() -> None:
     built = subprocess.run(["kubectl", "kustomize", str(FOLDER)], capture_output=True, text=True, check=True)
     kinds = sorted(each["kind"] for each in yaml.safe_load_all(built.stdout))
-    assert kinds.count("NetworkPolicy") == 3 and kinds.count("Deployment") == 2 and "RayCluster" in kinds
+    assert kinds.count("NetworkPolicy") == 7 and kinds.count("Deployment") == 2 and "RayCluster" in kinds
+
+
+# --- what an operator asks for ----------------------------------------------------------------------------------
+
+
+def one(file: str, kind: str) -> dict[str, Any]:
+    (manifest,) = (each for name, each in MANIFESTS if (name, each["kind"]) == (file, kind))
+    return manifest
+
+
+@pytest.mark.parametrize("manifest", WITH_PODS)
+def test_a_pod_is_ranked_bounded_and_quick_to_start(manifest: dict[str, Any]) -> None:
+    """A priority that there is, room on the node's disk that is asked for and limited, no walk over a whole volume."""
+    classes = {each["metadata"]["name"] for _, each in MANIFESTS if each["kind"] == "PriorityClass"}
+    for pod in pods(manifest):
+        assert pod["priorityClassName"] in classes
+        if "fsGroup" in pod["securityContext"]:
+            assert pod["securityContext"]["fsGroupChangePolicy"] == "OnRootMismatch"
+        for container in pod["containers"]:
+            resources = container["resources"]
+            assert resources["requests"]["ephemeral-storage"] and resources["limits"]["ephemeral-storage"]
+        for volume in pod["volumes"]:
+            assert "emptyDir" not in volume or volume["emptyDir"]["sizeLimit"], volume
+
+
+def templates(value: Any) -> Iterator[dict[str, Any]]:
+    """Every template of pods in an object."""
+    if isinstance(value, dict):
+        if isinstance(value.get("spec"), dict) and "containers" in value["spec"]:
+            yield value
+        for inner in value.values():
+            yield from templates(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from templates(inner)
+
+
+def test_no_autoscaler_of_nodes_takes_a_node_of_rays_away() -> None:
+    ray = [each for _, each in MANIFESTS if each["apiVersion"] == "ray.io/v1"]
+    nodes = [each for each in templates(ray) if each["spec"]["containers"][0]["name"].startswith("ray-")]
+    assert len(nodes) == 7
+    for each in nodes:
+        annotations = each["metadata"]["annotations"]
+        assert annotations["cluster-autoscaler.kubernetes.io/safe-to-evict"] == "false"
+
+
+def test_a_head_that_is_lost_comes_back_with_what_it_knew() -> None:
+    options = one("raycluster.yaml", "RayCluster")["spec"]["gcsFaultToleranceOptions"]
+    service = one("redis.yaml", "Service")
+    assert options["redisAddress"] == f"redis://{service['metadata']['name']}:6379"
+    reference = options["redisPassword"]["valueFrom"]["secretKeyRef"]
+    (pod,) = pods(one("redis.yaml", "StatefulSet"))
+    assert reference == {"name": "classwise-redis", "key": "password"}
+    assert pod["volumes"] == [{"name": "password", "secret": {"secretName": "classwise-redis", "defaultMode": 0o440}}]
+    assert "password" not in " ".join(pod["containers"][0]["command"])
+
+
+def test_budgets_and_spread_are_of_pods_that_there_are() -> None:
+    (deployment,) = (each for name, each in MANIFESTS if name == "api.yaml" and each["kind"] == "Deployment")
+    labels = deployment["spec"]["template"]["metadata"]["labels"]
+    (pod,) = pods(deployment)
+    for each in pod["topologySpreadConstraints"]:
+        assert each["labelSelector"]["matchLabels"].items() <= labels.items()
+    budget = one("api.yaml", "PodDisruptionBudget")["spec"]
+    assert budget["selector"]["matchLabels"].items() <= labels.items()
+    assert 0 < budget["minAvailable"] < deployment["spec"]["replicas"]
+
+
+def test_what_comes_in_goes_out_and_is_watched_is_named() -> None:
+    policies = {each["metadata"]["name"]: each["spec"] for _, each in MANIFESTS if each["kind"] == "NetworkPolicy"}
+    assert policies["deny-all"] == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
+    outward = policies["outward"]["egress"][0]
+    assert outward["to"] == [{"ipBlock": {"cidr": "0.0.0.0/0", "except": ["169.254.0.0/16"]}}]
+    labelled = [
+        each for each in templates([m for _, m in MANIFESTS]) if "classwise.org/outward" in str(each["metadata"])
+    ]
+    assert labelled and not [each for each in labelled if each["spec"]["containers"][0]["name"] == "ray-worker"]
+    for name in ("api", "ray-nodes"):
+        sources = [str(each.get("from")) for each in policies[name]["ingress"]]
+        assert any("'monitoring'" in each for each in sources), name
+    ports = {
+        container["name"]: {port["name"]: port["containerPort"] for port in container.get("ports", [])}
+        for file, each in MANIFESTS
+        for pod in pods(each)
+        for container in pod["containers"]
+        if file in ("raycluster.yaml", "api.yaml")
+    }
+    monitors = [each["spec"] for _, each in MANIFESTS if each["kind"] == "PodMonitor"]
+    assert [each["podMetricsEndpoints"][0]["port"] for each in monitors] == ["http", "metrics"]
+    assert ports["api"]["http"] == 8080 and "metrics" in ports["ray-worker"]
+
+
+def test_a_followed_log_is_not_cut_off_by_the_gateway() -> None:
+    (rule,) = one("api.yaml", "HTTPRoute")["spec"]["rules"]
+    assert rule["timeouts"] == {"request": "0s", "backendRequest": "0s"}
+    assert not [each for _, each in MANIFESTS if each["kind"] == "Ingress"]
+    assert LimitSettings().silence < 60  # what proxies wait for at least
+
+
+def test_no_token_of_a_caller_is_where_audits_run() -> None:
+    for name in ("raycluster.yaml", "rayservice.yaml", "rayjob.yaml"):
+        assert "classwise-api-tokens" not in (FOLDER / name).read_text()
+    settings = Settings.model_validate(yaml.safe_load(one("rayservice.yaml", "ConfigMap")["data"]["settings.yaml"]))
+    assert all(token.sha256 and not token.file for token in settings.tokens)
+    with pytest.raises(ConfigError):  # the example is no token
+        digests(settings, {})
+
+
+def test_kueue_may_hold_a_rayjob() -> None:
+    labels = one("rayjob.yaml", "RayJob")["metadata"]["labels"]
+    assert labels == {"kueue.x-k8s.io/queue-name": "classwise", "kueue.x-k8s.io/priority-class": "classwise"}
+    assert one("rayjob.yaml", "RayJob")["spec"]["shutdownAfterJobFinishes"] is True  # else its quota stays taken
+
+
+def test_a_fleet_of_200_models_on_64_gpus_is_admitted() -> None:
+    settings = Settings.model_validate(yaml.safe_load(one("base.yaml", "ConfigMap")["data"]["settings.yaml"]))
+    models = [{"name": f"m{n:03}", "uri": f"export:/srv/classwise/models/{n:03}.pt2"} for n in range(200)]
+    fleet = {"fleet": "all", "models": models, "samples": {"uri": "imagefolder:/srv/classwise/data/test"}}
+    fleet |= {"measures": ["clean", "great", "pgd"], "resources": {"workers": 64, "gpus": 1, "cpus": 4}}
+    body = json.dumps(fleet)
+    assert len(body) < settings.limits.body
+    admitted_fleet = admitted(fleet_data(body.encode(), "application/json"), settings)
+    assert admitted_fleet.config.resources.workers == 64 and admitted_fleet.config.resources.gpus == 1
+    groups = one("raycluster.yaml", "RayCluster")["spec"]["workerGroupSpecs"]
+    assert {each["groupName"]: each["maxReplicas"] for each in groups}["gpu"] == 64

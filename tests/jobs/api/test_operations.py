@@ -90,6 +90,12 @@ def test_scrapes_at_one_moment_ask_the_job_server_once_and_tell_the_same() -> No
             time.sleep(0.3)
             return []
 
+        def job_server_answers(self) -> bool:
+            return True
+
+        def check_storage(self) -> None:
+            pass
+
     metrics = ApiMetrics(cast(AuditClient, Slow()))
     with ThreadPoolExecutor(2) as pool:
         items = list(pool.map(lambda _: metrics.text(), range(2)))

@@ -24,7 +24,6 @@ from jobs.notify.delivery import TOTAL_SECONDS, Attempt, deliver, pause_after
 from jobs.notify.notify import name_of, read_deliveries
 from jobs.notify.signing import DELIVERY, HEADER, verify
 from services.errors import ConfigError
-
 from tests.jobs.comparison.conftest import Notes, audit, measured
 
 SECRET = "a secret of the tests"

@@ -34,6 +34,6 @@ def test_what_was_signed_verifies_and_no_other_text_does(body: bytes, secret: st
 
 
 def test_a_receiver_needs_the_standard_library_alone() -> None:
-    code = "import sys; import jobs.notify.signing; print([n for n in sys.modules if n in ('pydantic', 'torch', 'requests')])"
+    code = "import sys, jobs.notify.signing; print(sorted({'pydantic', 'torch', 'requests'} & set(sys.modules)))"
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert process.stdout == "[]\n"

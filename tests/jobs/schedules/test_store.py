@@ -140,3 +140,41 @@ def test_a_schedule_is_checked_when_it_is_added(make_fleet: Callable[..., Fleet]
             made(name)
     with pytest.raises(ConfigError, match="comes due some day"):
         made(cron="0 0 30 2 *")
+
+
+def test_an_update_keeps_firings_and_what_is_not_named(uri: str, make_fleet: Callable[..., Fleet]) -> None:
+    store = Store(uri)
+    night = new_schedule("night", make_fleet(), "30 2 * * *", zone="Europe/Berlin", now=NOW)
+    store.add(night)
+    store.set_fault("night", "broken")
+    assert store.claim(night, NOW, 0, LATER)
+    changed = new_schedule("night", make_fleet("other"), "0 5 * * *", overlap=Overlap.QUEUE, now=NOW)
+    store.update(changed)
+    assert store.schedules() == [changed]
+    assert [firing.fleet for firing in store.firings()] == ["shop"]
+    with pytest.raises(ConfigError, match="did you mean 'night'"):
+        store.update(replace(changed, name="nigth"))
+    store.close()
+
+
+def test_old_firings_go_but_the_latest_of_each_schedule_and_those_that_run(
+    uri: str, make_fleet: Callable[..., Fleet]
+) -> None:
+    store = Store(uri)
+    for name in ("a", "b"):
+        known = new_schedule(name, make_fleet(name), "0 * * * *", now=NOW)
+        store.add(known)
+        for hour in range(3):
+            store.fire(known, NOW + timedelta(hours=hour))
+    first, second, *_ = store.firings(schedule="a")
+    for firing in (first, second, *store.firings(schedule="b")):
+        assert store.start(firing, f"{firing.fleet}-0123456789abcdef")
+        running = next(each for each in store.firings(FiringState.RUNNING) if each.id == firing.id)
+        assert store.end(running, FiringState.DONE, LATER, outcome=Outcome.PASS)
+    assert store.forget(LATER) == 0
+    assert store.forget(LATER + timedelta(seconds=1)) == 4
+    assert [(each.schedule, each.state) for each in store.firings()] == [
+        ("a", FiringState.WAITING),
+        ("b", FiringState.DONE),
+    ]
+    store.close()

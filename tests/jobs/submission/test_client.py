@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -32,7 +33,7 @@ def test_one_fleet_and_key_is_one_audit_and_its_outcome_is_told(
     assert {status.id for status in others} == {first.id}
     text = "".join(local_client.follow(first.id, poll=0.05))
     assert text == local_client.logs(first.id)
-    assert text.count("measures: 3 shards of 1 models") == 1 and "digits: fail" in text
+    assert len(re.findall(r"stage begins \[.*stage=measures shards=3 models=1", text)) == 1 and "digits: fail" in text
     ended = local_client.wait(first.id, timeout=60)
     assert (ended.state, ended.outcome, ended.exit_code) == (State.FINISHED, Outcome.FAIL, 1)
     assert len(list((tmp_path / "runs" / "audits" / "digits").iterdir())) == 1

@@ -116,6 +116,24 @@ def test_an_entry_stays_until_its_audit_has_begun(client: AuditClient, head: Hea
     assert client.dispatcher().look() == 0 and len(head.started) == 2
 
 
+def test_nothing_is_kept_of_a_refused_audit_that_was_cancelled(client: AuditClient, head: Head, tmp_path: Path) -> None:
+    def refuse(name: str) -> None:
+        raise ServiceError(Problem("test", "room", "none"))
+
+    head.before_start = refuse
+    dispatcher = client.dispatcher()
+    names = [client.enqueue(fleet(tmp_path, f"f{number}")).id for number in range(3)]
+
+    def kept() -> int:
+        return sum(len(value) for value in vars(dispatcher).values() if isinstance(value, dict))
+
+    before = kept()
+    assert dispatcher.look() == 3 and kept() == before + 3
+    for name in names:
+        assert client.request_stop(name).state is State.STOPPED
+    assert dispatcher.look() == 0 and kept() == before
+
+
 def test_one_that_began_and_was_forgotten_is_not_begun_again(client: AuditClient, head: Head, tmp_path: Path) -> None:
     accepted = client.enqueue(fleet(tmp_path, "f"))
     write_ending(accepted.folder, Ending(accepted.attempt, "finished", Outcome.FAIL, bundle="b"))

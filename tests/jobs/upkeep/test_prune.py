@@ -21,6 +21,8 @@ from jobs.audit.audit import run_audit
 from jobs.cli import app
 from jobs.comparison.accepted import Acceptance, Accepted
 from jobs.fleetfile.reading import validate_fleet
+from jobs.submission.queue import Queue
+from jobs.submission.submission import Ending, Submission, folder_in, write_ending
 from jobs.terminal.progress import Quiet
 from jobs.upkeep.prune import DAY, Rules, carry_out, plan_prune
 from jobs.upkeep.prune_cli import parsed_size, shown_size
@@ -224,7 +226,7 @@ def test_a_storage_is_listed_once_and_each_bundle_costs_the_same(base: str, monk
         requested.clear()
         rules = Rules(keep_last=1)
         plan = plan_prune(home, rules, NOW.timestamp())
-        assert len(plan.remove) == count - 1 and (requested["walk"], requested["listing"]) == (4, 0)
+        assert len(plan.remove) == count - 1 and (requested["walk"], requested["listing"]) == (5, 0)
         assert len(carry_out(plan, home, NOW.timestamp())) == count - 1
         totals.append(requested.total())
     assert totals[1] < 2 * totals[0], totals
@@ -359,6 +361,79 @@ def test_without_rules_it_says_that_only_leftovers_go(tmp_path: Path) -> None:
     bundle(str(tmp_path), "f", 1)
     bare = CliRunner().invoke(app, ["prune", str(tmp_path), "--fleet", "f"])
     assert bare.exit_code == 0 and "in all 0 items" in bare.stdout
-    assert "no rule (--keep-last, --keep-days, --cache-days, --cache-size): only leftovers go" in bare.stdout
+    assert (
+        "no rule (--keep-last, --keep-days, --cache-days, --cache-size, --submission-days): only leftovers go"
+        in bare.stdout
+    )
     assert "no rule" not in CliRunner().invoke(app, ["prune", str(tmp_path), "--keep-last", "1", "--dry-run"]).stdout
     assert json.loads(CliRunner().invoke(app, ["prune", str(tmp_path), "--json"]).stdout)["removed"] == []
+
+
+# --- submissions and the queue ----------------------------------------------------------------------------------
+
+
+def submission(base: str, name: str, days: float, ending: Ending | None) -> Path:
+    """A submission to which nothing was written for so many days."""
+    folder = folder_in(base, name)
+    files.write_bytes(files.join(folder, "fleet.json"), b"{}")
+    if ending is not None:
+        write_ending(folder, ending)
+    for path in Path(folder).iterdir():
+        os.utime(path, (NOW.timestamp() - days * DAY,) * 2)
+    return Path(folder)
+
+
+def named(fleet: str, number: int) -> str:
+    return f"{fleet}-{number:016x}"
+
+
+def test_submissions_go_once_their_bundle_has_and_never_before(tmp_path: Path) -> None:
+    base = str(tmp_path)
+    there = files.join(base, "audits", "f", bundle(base, "f", 100))
+    gone = files.join(base, "audits", "f", "20260101T000000Z-0a1b2c3d-00000000")
+    ended = {
+        1: ("finished", there, 100, False),
+        2: ("finished", gone, 100, True),
+        3: ("finished", gone, 10, False),
+        4: ("stopped", "", 100, True),
+        5: ("running", "", 100, True),
+    }
+    for number, (state, at, days, _) in ended.items():
+        outcome = Outcome.PASS if state == "finished" else None
+        when = (NOW - timedelta(days=days)).isoformat()
+        submission(base, named("f", number), days, Ending("a", state, outcome, at, at=when))  # type: ignore[arg-type]
+    submission(base, named("f", 6), 100, None)
+    submission(base, named("g", 7), 100, Ending("a", "stopped"))
+    assert pruned(base) == set()
+    wanted = {named("f", number) for number, (*_, goes) in ended.items() if goes} | {named("f", 6)}
+    assert pruned(base, submission_days=90.0, fleet="f") == wanted
+    assert pruned(base, submission_days=90.0) == {named("g", 7)}
+    assert {path.name for path in (tmp_path / "submissions").iterdir()} == {named("f", 1), named("f", 3)}
+
+
+def test_what_waits_in_the_queue_stays_and_entries_of_nothing_go(tmp_path: Path) -> None:
+    base, queue = str(tmp_path), Queue(str(tmp_path))
+    for number, there in ((1, True), (2, False), (3, False)):
+        waiting = Submission(named("f", number), "f", "", folder_in(base, named("f", number)))
+        if there:
+            submission(base, waiting.id, 100, None)
+        queue.put(waiting)
+    files.write_bytes(files.join(base, "queue", ".0099-x.json.part"), b"half")
+    for path in (tmp_path / "queue").iterdir():
+        fresh = named("f", 3) in path.name
+        os.utime(path, (NOW.timestamp() - (0.5 if fresh else 2) * DAY,) * 2)
+    gone = pruned(base, submission_days=90.0)
+    assert len(gone) == 2 and ".0099-x.json.part" in gone and any(named("f", 2) in name for name in gone)
+    assert {each.id for each in Queue(base).all()} == {named("f", 1), named("f", 3)}
+    assert [path.name for path in (tmp_path / "submissions").iterdir()] == [named("f", 1)]
+
+
+def test_one_that_was_submitted_again_after_the_plan_stays(tmp_path: Path) -> None:
+    base = str(tmp_path)
+    for number in (1, 2, 3):
+        submission(base, named("f", number), 100, Ending("a", "stopped"))
+    plan = plan_prune(base, Rules(submission_days=90.0), NOW.timestamp())
+    assert len(plan.remove) == 3
+    Queue(base).put(Submission(named("f", 1), "f", "", folder_in(base, named("f", 1))))
+    write_ending(folder_in(base, named("f", 2)), Ending("b", "running", at=NOW.isoformat()))
+    assert [item.path for item in carry_out(plan, base, NOW.timestamp())] == [f"submissions/{named('f', 3)}"]

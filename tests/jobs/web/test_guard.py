@@ -33,7 +33,9 @@ def test_each_token_is_its_own_caller_and_none_is_nobody(inner: Any) -> None:
     assert client.get("/x").status_code == 401 and client.get("/open").text.split()[0] == "nobody"
 
 
-@pytest.mark.parametrize("header", ["Bearer", "bearer ", "Bearer token-of-a extra", "Token token-of-a", "Bearer token-of-A"])
+@pytest.mark.parametrize(
+    "header", ["Bearer", "bearer ", "Bearer token-of-a extra", "Token token-of-a", "Bearer token-of-A"]
+)
 def test_what_is_no_known_token_is_none(inner: Any, header: str) -> None:
     assert guarded(inner).get("/x", headers={"authorization": header}).status_code == 401
 
