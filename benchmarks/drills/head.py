@@ -27,6 +27,7 @@ class Outage:
 
     ready: int
     submitted: int
+    accepted: str
     earlier: str
     up: float
     answers: float
@@ -49,13 +50,17 @@ def head(layout: Layout) -> int:
     outage = _outage(layout, api, store, name, before)
     firing = _firing(store, name)
     again = api.submit(fleet(layout, name, workers=2, steps=STEPS), firing.key).json()
-    wait_until(lambda: api.audit(firing.submission)["state"] not in ("queued", "running"), 600)
+    both = (firing.submission, outage.accepted)
+    wait_until(lambda: not any(api.audit(each)["state"] in ("queued", "running") for each in both), 600)
+    meanwhile = api.audit(outage.accepted)
     ended, after = api.audit(firing.submission), _shards(layout)
     redone = [path for path, when in kept.items() if after.get(path) != when]
 
     faults = _unexpected(outage)
     if again["id"] != firing.submission or ended["outcome"] != "pass":
         faults.append(f"the audit did not go on to its end: {ended['state']} {ended['outcome']}")
+    if meanwhile["outcome"] != "pass":
+        faults.append(f"what was accepted meanwhile did not pass: {meanwhile['state']} {meanwhile['outcome']}")
     if redone:
         faults.append(f"{len(redone)} finished shards were done again")
     if {part: processes.running(layout, part) for part in SURVIVORS} != alive:
@@ -71,6 +76,7 @@ def head(layout: Layout) -> int:
         "the API was ready after": f"{outage.answers:.0f} s",
         "the scheduler had recorded its firing as lost after": f"{outage.lost:.0f} s",
         "submitted again, the audit ended": f"{ended['state']}, {ended['outcome']}",
+        "what was accepted meanwhile ended": f"{meanwhile['state']}, {meanwhile['outcome']}",
         "the same processes all along": ", ".join(SURVIVORS),
     }
     return report("head", rows, faults)
@@ -81,7 +87,7 @@ def _outage(layout: Layout, api: Api, store: Store, name: str, before: str) -> O
     killed = time.monotonic()
     wait_until(lambda: api.ready() == 503, 30)  # an answer of the job server counts for a few seconds
     ready = api.ready()
-    submitted = api.submit(fleet(layout, f"{name}-meanwhile"), "k").status_code
+    sent = api.submit(fleet(layout, f"{name}-meanwhile"), "k")
     earlier = str(api.result(before).get("outcome"))
     command = [str(ROOT / "deploy" / "local-stack.sh"), "up", "--dir", str(layout.folder)]
     subprocess.run(command, check=True, capture_output=True)
@@ -91,11 +97,11 @@ def _outage(layout: Layout, api: Api, store: Store, name: str, before: str) -> O
     wait_until(lambda: _firing(store, name).state is FiringState.LOST, 120)
     lost = time.monotonic() - killed
     state = api.audit(_firing(store, name).submission)["state"]
-    return Outage(ready, submitted, earlier, up, answers, lost, state)
+    return Outage(ready, sent.status_code, str(sent.json().get("id")), earlier, up, answers, lost, state)
 
 
 def _unexpected(outage: Outage) -> list[str]:
-    wanted, actual = (503, 503, "pass", "crashed"), (outage.ready, outage.submitted, outage.earlier, outage.state)
+    wanted, actual = (503, 202, "pass", "crashed"), (outage.ready, outage.submitted, outage.earlier, outage.state)
     return [] if actual == wanted else [f"expected {wanted}, found {actual}"]
 
 

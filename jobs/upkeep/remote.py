@@ -226,6 +226,8 @@ def _can_write(session: Any, experiments: str, experiment: str) -> Finding:
     answer = session.get(f"{experiments}/get-by-name", params=named, timeout=WIRE_SECONDS)
     if answer.status_code in (401, 403):
         return Finding("mlflow", "fail", f"refused ({answer.status_code})", SIGN_IN)
+    if not experiment and answer.status_code in (200, 404):  # nobody logs to Default
+        return Finding("mlflow", "ok", "signed in; a fleet file says which experiment it must write to")
     if answer.status_code == 404:
         return Finding("mlflow", "ok", f"signed in; experiment {named['experiment_name']} will be made")
     described = _json(answer).get("experiment", {})

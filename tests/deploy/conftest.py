@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -98,20 +99,28 @@ def stack_fleet(stack: Stack, digit_weights: dict[str, str]) -> dict[str, Any]:
 @pytest.fixture(scope="session")
 def backends(digit_weights: dict[str, str]) -> Iterator[Layout]:
     """PostgreSQL and MLflow of a stack, without Ray, with a schedule and a logged audit."""
+    with running_backends(digit_weights["good"]) as layout:
+        yield layout
+
+
+@contextmanager
+def running_backends(weights: str) -> Iterator[Layout]:
+    """The same, for a test that spoils them."""
     home = Path(tempfile.mkdtemp(prefix="cw-test-", dir="/tmp"))
     home.chmod(0o755)
     layout = made(home / "stack", workers=1, cpus=1, audits=1)
     started: list[subprocess.Popen[bytes]] = []
-    parts = [part for wave in waves(layout) for part in wave if part.name in ("postgres", "mlflow")]
+    parts = backend_parts(layout)
     try:
         for part in parts:
             started.append(processes.start(layout, part))
             processes.wait_ready(layout, part, started[-1])
-        with pytest.MonkeyPatch.context() as patch:
-            for name, value in variables(layout).items():
-                if name.startswith("MLFLOW_"):
-                    patch.setenv(name, value)
-            _fill(layout, digit_weights["good"])
+        audited(layout, weights)
+        store = Store(variables(layout)["CLASSWISE_SCHEDULES"])
+        fleet = validate_fleet(fleet_data(layout, weights))
+        store.add(new_schedule("nightly", fleet, "30 2 * * *", zone="Europe/Berlin", now=now_utc()))
+        store.beat("a-host", now_utc())
+        store.close()
         yield layout
     finally:
         for part in reversed(parts):
@@ -121,14 +130,23 @@ def backends(digit_weights: dict[str, str]) -> Iterator[Layout]:
         shutil.rmtree(home)
 
 
-def _fill(layout: Layout, weights: str) -> None:
+def backend_parts(layout: Layout) -> list[processes.Part]:
+    return [part for wave in waves(layout) for part in wave if part.name in ("postgres", "mlflow")]
+
+
+def fleet_data(layout: Layout, weights: str, **more: Any) -> dict[str, Any]:
+    """A fleet that is audited here, and logged to the stack's MLflow."""
     uri = f"factory:services.training.architectures:small_cnn?width=8&weights={weights}"
     data: dict[str, Any] = {"fleet": "digits", "models": [{"name": "good", "uri": uri}], "measures": ["clean"]}
     data |= {"samples": {"uri": "sklearn:digits?split=test"}, "storage": str(layout["storage"])}
-    fleet = validate_fleet({**data, "resources": {"runner": "local", "workers": 1}})
-    with console.reporter(quiet=True) as reporter:
-        audit_and_publish(fleet, reporter)
-    store = Store(variables(layout)["CLASSWISE_SCHEDULES"])
-    store.add(new_schedule("nightly", fleet, "30 2 * * *", zone="Europe/Berlin", now=now_utc()))
-    store.beat("a-host", now_utc())
-    store.close()
+    return {**data, "resources": {"runner": "local", "workers": 1}, **more}
+
+
+def audited(layout: Layout, weights: str, **more: Any) -> str:
+    """Audit it; the folder of the bundle."""
+    known = variables(layout)
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("MLFLOW_TRACKING_URI", "MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD"):
+            patch.setenv(name, known[name])
+        with console.reporter(quiet=True) as reporter:
+            return audit_and_publish(validate_fleet(fleet_data(layout, weights, **more)), reporter).folder
