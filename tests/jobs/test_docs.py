@@ -159,3 +159,17 @@ def test_the_tests_that_hold_an_interpretation_exist() -> None:
         name for path in (ROOT / "tests").rglob("test_*.py") for name in re.findall(r"def (test_\w+)", path.read_text())
     }
     assert len(named) > 40 and named <= written
+
+
+def test_every_test_that_a_finding_is_held_by_exists() -> None:
+    section = text_of("security.md").partition("## What a review found")[2].partition("\n## ")[0]
+    rows = [
+        line for line in section.splitlines() if line.startswith("| ") and not line.startswith(("| finding", "|---"))
+    ]
+    assert len(rows) >= 24
+    for row in rows:
+        file, named = "", re.findall(r"`([\w/]*(?:\.py)?)::(test_\w+)`", row)
+        assert named, row
+        for path, test in named:
+            file = path or file
+            assert re.search(rf"^(async )?def {test}\(", (ROOT / file).read_text(), re.MULTILINE), f"{file}::{test}"
