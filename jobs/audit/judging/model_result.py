@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from jobs.audit.gallery import keep_gallery
 from jobs.audit.judging.assemble import Grouping, series_results
-from jobs.audit.judging.attributes import fairness_results, projection_results
+from jobs.audit.judging.attributes import PREDICTED, fairness_results, projection_results
 from jobs.audit.judging.claims import refuted_results
 from jobs.audit.judging.confusions import cells, confusion_results, matrices
 from jobs.audit.judging.gates import worst
@@ -18,6 +18,7 @@ from jobs.audit.probes import ProbeSeen
 from jobs.audit.scores import read_scores
 from jobs.comparison.compare import Kept
 from jobs.fleetfile.reading import Fleet
+from services.loading.preflight.judgement import order_notes
 from services.loading.protocols import Samples
 from services.records import (
     GateResult,
@@ -91,6 +92,8 @@ def model_result(item: ModelPlan, index: int, judge_with: Judge) -> ModelResult:
     notes = [note for result in series if result.grouping == "class" for note in result.notes]
     notes += [note for result in refuted if result.grouping == "class" for note in result.notes]
     notes += [note for result in fairness for note in result.notes]
+    if PREDICTED in units:
+        notes += order_notes(units["label"], units[PREDICTED], classes)
     result = ModelResult(
         spec=shown_spec(item.spec),
         digest=item.digest,

@@ -73,6 +73,7 @@ SCHEMES: Registry[ModelScheme] = Registry(
         "export": "services.loading.models.schemes.export:SCHEME",
         "factory": "services.loading.models.schemes.factory:SCHEME",
         "logits": "services.loading.models.schemes.logits:SCHEME",
+        "memory": "services.loading.models.schemes.memory:SCHEME",
         "mlflow": "services.loading.models.schemes.mlflow:SCHEME",
         "onnx": "services.loading.models.schemes.onnx:SCHEME",
         "robustbench": "services.loading.models.schemes.robustbench:SCHEME",

@@ -22,6 +22,7 @@ ACCURACY_TOLERANCE = 0.02
 GUESSING = 1e-2
 """Level of the test against guessing, and the risk that a network twice as good as guessing is refused."""
 SHOWN = 5
+COMPARE_ORDERS = "compare the model's class order with the samples'"
 
 Labels = NDArray[np.integer[Any]]
 
@@ -158,14 +159,26 @@ def _order_problem(
     """Another class order, where it is certain; where it is possible, or the declared accuracy denies it, a note."""
     if order.certainty is Certainty.NONE:
         return None
-    shown = zip(order.moved[:SHOWN], order.to[:SHOWN], strict=True)
-    pairs = ", ".join(f"{classes[k]} as {classes[j]}" for k, j in shown)
-    actual = f"{len(order.moved)} classes predicted consistently as another: {pairs}"
+    actual = moved_classes(order, classes)
     if order.certainty is Certainty.CERTAIN and not _declared_denies(spec, order, count):
         remedy = "the model was trained with another class order: give the samples its order with ?classes="
         return Problem(f"{spec.name} (predictions)", "the samples' class order", actual, remedy)
-    note(facts, f"{actual}; compare the model's class order with the samples'")
+    note(facts, f"{actual}; {COMPARE_ORDERS}")
     return None
+
+
+def moved_classes(order: ClassOrder, classes: tuple[str, ...]) -> str:
+    """Which classes another order moves, in words."""
+    shown = zip(order.moved[:SHOWN], order.to[:SHOWN], strict=True)
+    pairs = ", ".join(f"{classes[k]} as {classes[j]}" for k, j in shown)
+    return f"{len(order.moved)} classes predicted consistently as another: {pairs}"
+
+
+def order_notes(labels: Labels, predicted: Labels, classes: tuple[str, ...]) -> list[str]:
+    """What all samples say of the class order, where the few of preflight could not tell; -1 predicts nothing."""
+    known = predicted >= 0
+    order = class_order(labels[known], predicted[known], len(classes))
+    return [] if order.certainty is Certainty.NONE else [f"{moved_classes(order, classes)}; {COMPARE_ORDERS}"]
 
 
 def _declared_denies(spec: ModelSpec, order: ClassOrder, count: int) -> bool:

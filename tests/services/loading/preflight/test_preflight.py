@@ -344,3 +344,24 @@ def test_a_table_of_logits(tmp_path: Path) -> None:
     assert "the samples' labels, found 90 of 90 that differ" in str(
         preflight(load_model(spec), samples, device="cpu")[1][0]
     )
+
+
+def test_all_samples_tell_of_a_swap_that_a_few_do_not() -> None:
+    """Of a weak network with two classes swapped: 25 samples a class leave preflight silent, 100 a class do not."""
+    draw = np.random.default_rng(4)
+    names = tuple("abcdefghij")
+    swapped = np.array([1, 0, *range(2, 10)])
+
+    def answers(each: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        labels = np.repeat(np.arange(10), each)
+        seen = np.where(draw.random(len(labels)) < 0.6, labels, draw.integers(0, 10, len(labels)))
+        return labels, swapped[seen]
+
+    labels, predicted = answers(100)
+    (note,) = judgement.order_notes(labels, predicted, names)
+    assert note.startswith(
+        "2 classes predicted consistently as another: a as b, b as a; compare the model's class order"
+    )
+    unknown = np.where(np.arange(1000) % 7 == 0, -1, predicted)
+    assert judgement.order_notes(labels, unknown, names) == [note], "what was not measured says nothing"
+    assert judgement.order_notes(labels, swapped[predicted], names) == []
