@@ -58,7 +58,18 @@ FIXTURES = {
 """Marks, and the fixtures that give them to the tests that use one."""
 MODULES = {"ray": "ray", "subprocess": "process"}
 """What a file of tests imports, and the mark of all its tests."""
-FOLDERS = {"fleet": ("deploy", "hostile", "jobs/audit", "jobs/notebook", "jobs/training", "torture", "tracking/mlflow", "upgrade")}
+FOLDERS = {
+    "fleet": (
+        "deploy",
+        "hostile",
+        "jobs/audit",
+        "jobs/notebook",
+        "jobs/training",
+        "torture",
+        "tracking/mlflow",
+        "upgrade",
+    )
+}
 """Marks of all tests below a folder."""
 
 
