@@ -30,7 +30,6 @@ app = typer.Typer(
     name="classwise",
     help="Audit fleets of image classifiers class by class. Exit codes: 0 pass, 1 fail, 2 error, 3 undecided.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
@@ -57,8 +56,22 @@ Decide = Annotated[str | None, typer.Option(help="full, or early: measure as man
 Track = Annotated[bool, typer.Option("--track/--no-track", help="Log to MLflow now, or later with classwise sync.")]
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        typer.echo(f"classwise {version('classwise')}")
+        raise typer.Exit
+
+
 @app.callback()
-def started(log_format: log_setting.Format = None, log_level: log_setting.Level = None) -> None:
+def started(
+    log_format: log_setting.Format = None,
+    log_level: log_setting.Level = None,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
     """Audit fleets of image classifiers class by class. Exit codes: 0 pass, 1 fail, 2 error, 3 undecided."""
     with console.exits(json=False):
         log_setting.start_logging(log_format, log_level)
@@ -76,7 +89,7 @@ def audit(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Audit a fleet: scores, intervals, verdict, bundle, report, MLflow."""
+    """Audit a fleet of models. Ends in a verdict, a bundle, a report and MLflow runs."""
     with console.exits(json), output.junit_kept(junit), output.sarif_kept(sarif, fleet_file):
         from jobs.fleetfile.reading import load_fleet, overridden
 
@@ -95,7 +108,7 @@ def demo(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Train three small digit classifiers, audit them, and show where to look. No download, no server."""
+    """Train three small networks and audit them. No download, no server."""
     with console.exits(json):
         from jobs.demo import run_demo
 
@@ -114,7 +127,7 @@ def train(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Train a sweep of method x architecture x data set x seed, and audit what comes out."""
+    """Train a sweep, and audit what comes out. Method x architecture x data set x seed."""
     with console.exits(json):
         from jobs.training import command
 
@@ -123,7 +136,7 @@ def train(
 
 @app.command()
 def validate(job_file: JobFile, audit: Template = None, json: Json = False) -> None:
-    """Check a fleet file and its sources without running a model, or a sweep file up to its first epoch."""
+    """Check a fleet or sweep file. Its sources are read, but no model runs; of a sweep, all before the first epoch."""
     with console.exits(json):
         from jobs.fleetfile.yamlfile import has_key
 
@@ -142,7 +155,7 @@ def validate(job_file: JobFile, audit: Template = None, json: Json = False) -> N
 def schema(
     sweep: Annotated[bool, typer.Option("--sweep", help="The schema of sweep files instead.")] = False,
 ) -> None:
-    """Print the JSON Schema of the fleet file or of the sweep file, for editors."""
+    """Print the JSON Schema of the files. For editors."""
     with console.exits(json=False):
         from jobs.fleetfile.reading import json_schema
         from jobs.training.sweepfile import sweep_schema
@@ -152,7 +165,7 @@ def schema(
 
 @app.command()
 def show(bundle: Bundle, json: Json = False) -> None:
-    """Print the verdict table of a finished audit, or the trials of a finished sweep."""
+    """Print a finished audit or sweep."""
     with console.exits(json):
         from tracking.bundle.training_bundle import is_sweep
 
@@ -172,7 +185,7 @@ def sync(
         str | None, typer.Option(help="MLflow server; default: that of the audit or sweep.")
     ] = None,
 ) -> None:
-    """Upload a bundle or a sweep to MLflow, when it could not be reached before."""
+    """Upload to MLflow what could not be. A bundle or a sweep."""
     with console.exits(json=False):
         from jobs.upkeep.sync import sync_bundle
 

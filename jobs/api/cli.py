@@ -22,7 +22,7 @@ def dashboard(
     tracking_uri: Annotated[str | None, typer.Option(help=_URI)] = None,
     schedules: Annotated[str | None, typer.Option(metavar="URI", help=_DB)] = None,
 ) -> None:
-    """Show fleets, audits, models and running jobs in the browser; for this machine only, until Ctrl-C."""
+    """Show all of it in the browser. Fleets, audits, models, running jobs; for this machine only, until Ctrl-C."""
     with console.exits(json=False):
         try:
             from jobs.api.local_dashboard import serve_local
@@ -43,7 +43,7 @@ def serve(
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")] = 8080,
     replicas: Annotated[int, typer.Option(min=1, max=64, help="Copies of the API on Ray Serve.")] = 1,
 ) -> None:
-    """Serve the REST API: on the Ray cluster of RAY_ADDRESS through Ray Serve, or from this process."""
+    """Serve the REST API. On the Ray cluster of RAY_ADDRESS through Ray Serve, or from this process."""
     with console.exits(json=False):
         from jobs.api.serve import serve_here, serve_on_ray
         from jobs.api.settings import load_settings

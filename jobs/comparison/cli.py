@@ -36,7 +36,7 @@ def accept(
     storage: Home = "classwise-runs",
     json: Json = False,
 ) -> None:
-    """Make an audit the accepted audit of its fleet: what later audits are compared with."""
+    """Make an audit the accepted one. Later audits of its fleet are compared with it."""
     with console.exits(json):
         from dataclasses import asdict
 
@@ -59,7 +59,7 @@ def compare(
     storage: Home = "classwise-runs",
     json: Json = False,
 ) -> None:
-    """Compare two audits of a fleet on the samples of both; writes nothing.
+    """Compare two audits of a fleet. On the samples of both; writes nothing.
 
     Exit codes: 0 nothing is worse, 1 something is, 3 nothing could be compared, 2 error.
     """
@@ -91,7 +91,7 @@ def notify(
     everyone: Annotated[bool, typer.Option("--all", help="Also those that were notified before.")] = False,
     json: Json = False,
 ) -> None:
-    """Notify the webhooks of an audit that were not reached before. Exits 2 when one still is not."""
+    """Notify webhooks not reached before. Exits 2 when one still is not."""
     with console.exits(json):
         from dataclasses import asdict
 
@@ -119,7 +119,7 @@ def promote(
     bundle: Annotated[str, typer.Argument(help="Folder or URL of a bundle.")],
     tracking_uri: Annotated[str | None, typer.Option(help="MLflow server; default: that of the audit.")] = None,
 ) -> None:
-    """Move the aliases that an audit's fleet file asks for, when MLflow could not be reached then."""
+    """Move aliases that were not moved. Those the audit's fleet file asks for, when MLflow could not be reached then."""
     with console.exits(json=False):
         from jobs.comparison.promote import promote as move
         from jobs.fleetfile.mlflow_uri import tracking_uri as uri_of

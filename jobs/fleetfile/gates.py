@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from jobs.fleetfile.parts import Part
+from services.measures.threats import key_as_written
 from services.metrics import METRICS
 from services.records import Threshold
 
@@ -14,6 +15,10 @@ from services.records import Threshold
 def _metric_name(value: Any) -> Any:
     """`falsified` is what 0.1.0 called `refuted`."""
     return "refuted" if value == "falsified" else value
+
+
+def _series_key(value: Any) -> Any:
+    return key_as_written(value) if isinstance(value, str) else value
 
 
 if TYPE_CHECKING:
@@ -25,7 +30,9 @@ else:
 class GateConfig(Part):
     """A condition on which a model ships, judged on the bound and not on the estimate."""
 
-    measure: str = Field(description="Key of a series: clean, great, pgd20/linf-0.03137 ...")
+    measure: Annotated[str, BeforeValidator(_series_key)] = Field(
+        description="Key of a series: clean, great, pgd20/linf-8/255 ..."
+    )
     metric: MetricName
     grouping: str = "class"
     at_least: float | None = None

@@ -48,7 +48,7 @@ def leaderboard(
     html: Page = None,
     json: Annotated[bool, typer.Option("--json", help="Print the boards as JSON on standard output.")] = False,
 ) -> None:
-    """Rank audited models from their MLflow runs: score, Pareto front, worst class, intervals."""
+    """Rank audited models from MLflow. Score, Pareto front, worst class, intervals."""
     with console.exits(json):
         from rich.console import Console
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="schedule",
-    help="Audit fleets by the clock: cron expressions with a time zone, kept in SQLite or PostgreSQL.",
+    help="Audit fleets by the clock. Cron expressions with a time zone, kept in SQLite or PostgreSQL.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -70,7 +70,7 @@ def update(
     storage: FleetStorage = None,
     db: Database = None,
 ) -> None:
-    """Change what is named; the rest, its firings and whether it is paused stay."""
+    """Change what is named. The rest, its firings and whether it is paused stay."""
     with console.exits(json=False):
         from jobs.fleetfile.reading import load_fleet, overridden, validate_fleet
         from jobs.schedules.scheduler import new_schedule, now_utc
@@ -97,7 +97,7 @@ def forget(
     days: Annotated[float, typer.Option(min=1, help="Firings that ended longer ago than that.")],
     db: Database = None,
 ) -> None:
-    """Remove old firings from the record, but the latest of each schedule; audits are `classwise prune`'s."""
+    """Remove old firings. The latest of each schedule stays; audits are `classwise prune`'s."""
     with console.exits(json=False):
         from jobs.schedules.scheduler import now_utc
 
@@ -136,7 +136,7 @@ def history(
 
 @app.command()
 def pause(name: Name, db: Database = None) -> None:
-    """Let a schedule rest; what comes due meanwhile is not made up for."""
+    """Let a schedule rest. What comes due meanwhile is not made up for."""
     with console.exits(json=False):
         _store(db).set_paused(name, True, None)
         console.say(f"{name}: paused")
@@ -157,7 +157,7 @@ def resume(name: Name, db: Database = None) -> None:
 
 @app.command()
 def remove(name: Name, db: Database = None) -> None:
-    """Remove a schedule; its firings stay on record, and an audit that runs goes on."""
+    """Remove a schedule. Its firings stay on record, and an audit that runs goes on."""
     with console.exits(json=False):
         _store(db).remove(name)
         console.say(f"{name}: removed")
@@ -165,7 +165,7 @@ def remove(name: Name, db: Database = None) -> None:
 
 @app.command(name="run-now")
 def run_now(name: Name, db: Database = None) -> None:
-    """Let a schedule fire now, beside its times; the scheduler starts it, by the schedule's rule of overlap."""
+    """Let a schedule fire now. The scheduler starts it, by the schedule's rule of overlap."""
     with console.exits(json=False):
         from jobs.schedules.scheduler import now_utc
 
@@ -182,7 +182,7 @@ def run(
     ca: Authority = None,
     insecure: Insecure = False,
 ) -> None:
-    """Run the scheduler until it is stopped; audits that run go on, and the next scheduler follows them."""
+    """Run the scheduler until it is stopped. Audits that run go on, and the next scheduler follows them."""
     with console.exits(json=False):
         from jobs.schedules.scheduler import Scheduler
 
@@ -203,7 +203,7 @@ def health(
     anywhere: Annotated[bool, typer.Option("--anywhere", help="Also those of other hosts.")] = False,
     db: Database = None,
 ) -> None:
-    """Exit with 0 when the scheduler of this host is at work, else with 2: a probe for Kubernetes and systemd."""
+    """Probe the scheduler of this host. Exits 0 when it is at work, else 2; for Kubernetes and systemd."""
     with console.exits(json=False):
         from jobs.schedules.scheduler import now_utc, require_alive
 

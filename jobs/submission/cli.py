@@ -46,7 +46,7 @@ def submit(
     wait: Wait = False,
     json: Json = False,
 ) -> None:
-    """Submit an audit to a Ray cluster; the same fleet file and key is one audit."""
+    """Submit an audit to a Ray cluster. The same fleet file and key is one audit."""
     with console.exits(json):
         from jobs.fleetfile.reading import load_fleet, overridden
 
@@ -65,7 +65,7 @@ def status(
     insecure: Insecure = False,
     json: Json = False,
 ) -> None:
-    """Say how a submitted audit stands; exits with its outcome's code, 4 when it crashed, 0 while it runs."""
+    """Say how a submitted audit stands. Exits with its outcome's code, 4 when it crashed, 0 while it runs."""
     with console.exits(json):
         _finish(client_for(address, storage, ca, insecure).status(audit), json)
 
@@ -101,7 +101,7 @@ def stop(
     insecure: Insecure = False,
     json: Json = False,
 ) -> None:
-    """Stop a submitted audit; its finished shards are kept, and submitting it again goes on from them."""
+    """Stop a submitted audit. Its finished shards are kept, and submitting it again goes on from them."""
     with console.exits(json):
         stopped = client_for(address, storage, ca, insecure).cancel(audit)
         _say(stopped, json)
@@ -116,7 +116,7 @@ def result(
     wait: Wait = False,
     json: Json = False,
 ) -> None:
-    """Print the verdict of a submitted audit and exit with its outcome's code; 4 when it crashed."""
+    """Print a submitted audit's verdict. Exits with its outcome's code, 4 when it crashed."""
     with console.exits(json):
         from jobs.audit.publish import read_published
 

@@ -29,7 +29,7 @@ def doctor(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Look whether audits can run here: versions, resources, storage, Ray, MLflow. Exits 2 when something is broken."""
+    """Look whether audits can run here. Versions, resources, storage, Ray, MLflow; exits 2 when something is broken."""
     with console.exits(json):
         from jobs.upkeep.doctor import all_checks, examine, worst_level
 

@@ -55,7 +55,7 @@ def prune(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     json: Json = False,
 ) -> None:
-    """Remove old bundles, unused cache tables and leftovers. Never the newest audit of a fleet or an accepted one."""
+    """Remove old bundles and unused tables. Never the newest audit of a fleet or an accepted one."""
     with console.exits(json):
         from jobs.upkeep.prune import Rules, carry_out, plan_prune
         from services.storage.files import is_missing

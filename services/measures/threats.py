@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
@@ -71,6 +72,17 @@ def check_pixel_units(what: str, values: tuple[float, ...]) -> None:
 def radius_key(norm: Norm, radius: float) -> str:
     """``linf-0.03137``: how a radius stands in the key of a series."""
     return f"{norm.lower()}-{radius:.5f}"
+
+
+WRITTEN = re.compile(r"(.{1,200}/(?:linf|l2|l1)-)(\d{1,4}(?:\.\d{1,12})?)(?:/(\d{1,6}))?")
+
+
+def key_as_written(text: str) -> str:
+    """A key with its radius as people write it, ``pgd20/linf-8/255`` or ``cw/l2-0.5``, as the series has it."""
+    written = WRITTEN.fullmatch(text)
+    if written is None or (divisor := int(written[3] or 1)) == 0:
+        return text
+    return f"{written[1]}{float(written[2]) / divisor:.5f}"
 
 
 def radius_title(norm: Norm, radius: float) -> str:

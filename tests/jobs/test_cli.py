@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -190,6 +191,17 @@ def test_validate_opens_sources_and_runs_nothing(fleet_file: Path) -> None:
 
 def test_schema_is_json_that_describes_the_file() -> None:
     assert json.loads(run("schema").stdout)["properties"]["fleet"]["type"] == "string"
+
+
+def test_the_list_of_commands_is_whole_at_80_columns() -> None:
+    """Nothing of it ends in three dots: a command's first sentence says all that its line can."""
+    for command in ([], ["schedule"]):
+        shown = CliRunner().invoke(app, [*command, "--help"], terminal_width=80).output
+        assert [line for line in shown.split("Commands:")[1].splitlines() if line.endswith("...")] == []
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    assert CliRunner().invoke(app, ["--version"]).output == f"classwise {version('classwise')}\n"
 
 
 def test_every_option_has_help() -> None:
