@@ -119,7 +119,7 @@ def promote(
     bundle: Annotated[str, typer.Argument(help="Folder or URL of a bundle.")],
     tracking_uri: Annotated[str | None, typer.Option(help="MLflow server; default: that of the audit.")] = None,
 ) -> None:
-    """Move aliases that were not moved. Those the audit's fleet file asks for, when MLflow could not be reached then."""
+    """Move aliases that were not moved. Those of the audit's fleet file, when MLflow could not be reached then."""
     with console.exits(json=False):
         from jobs.comparison.promote import promote as move
         from jobs.fleetfile.mlflow_uri import tracking_uri as uri_of
