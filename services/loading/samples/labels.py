@@ -17,7 +17,7 @@ MOST_CLASSES = 100_000
 def checked_labels(
     raw: NDArray[Any], classes: tuple[str, ...] | None, *, count: int, where: str
 ) -> tuple[NDArray[np.int64], tuple[str, ...]]:
-    """Return labels (N,) int64 in [0, K) and the K class names.
+    """Return labels (N,) int64 in [0, K) and the K class names; labels (N, 1) are labels (N,).
 
     Text labels are looked up in `classes` (or in their own sorted set); whole numbers index it. Without class names
     K is the largest label plus one and the names are the numbers.
@@ -25,6 +25,8 @@ def checked_labels(
     Raises:
         SourceError: one-hot or floating labels, a wrong number of them, negative ones, or ones beyond K; with counts.
     """
+    if raw.shape == (count, 1):
+        raw = raw[:, 0]
     problems = [*_shape_problems(raw, count, where), *_class_problems(classes, where)]
     if not problems and raw.dtype.kind in "US":
         return _from_text(raw.astype(str), classes, where)

@@ -1,6 +1,7 @@
 """`npz:FILE?scale=1|255&layout=NHWC|NCHW&classes=a,b`: arrays `images`, `labels`, optional `classes`, group columns.
 
-An auditor who was given logits has no images: without `images` the file serves `logits:` models alone.
+Archives of several splits, as MedMNIST (`test_images`) and Keras (`x_test`) write them, take `&split=test`. An auditor
+who was given logits has no images: without `images` the file serves `logits:` models alone.
 """
 
 from __future__ import annotations
@@ -14,16 +15,18 @@ from numpy.typing import NDArray
 from services.errors import Problem, SourceError, one_line
 from services.loading.fingerprint import existing, file_kind, sha256
 from services.loading.samples.source import Source
+from services.loading.samples.splits import SPLITS
 from services.loading.samples.stores import LabelsOnly, Store, array_store
 from services.loading.uris import SourceUri, names, one_of
+from services.registry import did_you_mean
 from services.storage.archives import NPZ_DAMAGE
 
 
 def open_npz(uri: SourceUri, *, allowed_factories: tuple[str, ...]) -> Source:
     """Open a NumPy archive; uint8 images stay uint8 in memory. Object arrays are refused: nothing is unpickled."""
-    options = uri.options(scale=one_of("1", "255"), layout=one_of("NHWC", "NCHW"), classes=names)
+    options = uri.options(scale=one_of("1", "255"), layout=one_of("NHWC", "NCHW"), classes=names, split=str)
     path = existing(uri.path(), uri.text)
-    arrays = read_npz(path, uri.text)
+    arrays = _of_split(read_npz(path, uri.text), options.get("split"), uri.text)
     _require(arrays, ("labels",), uri.text)
     labels, listed, images = arrays.pop("labels"), arrays.pop("classes", None), arrays.pop("images", None)
     store: Store = LabelsOnly(len(labels), sha256(path), uri.text)
@@ -37,6 +40,38 @@ def open_npz(uri: SourceUri, *, allowed_factories: tuple[str, ...]) -> Source:
         )
     classes = options.get("classes") or (None if listed is None else tuple(str(name) for name in listed.tolist()))
     return Source(store, labels, classes, arrays)
+
+
+PARTS = {"images": "images", "x": "images", "labels": "labels", "y": "labels"}
+"""What MedMNIST and Keras call images and labels before or after the name of a split."""
+
+
+def _of_split(arrays: dict[str, NDArray[Any]], split: str | None, where: str) -> dict[str, NDArray[Any]]:
+    """The arrays of one split under their plain names; an archive without splits as it is.
+
+    Raises:
+        SourceError: several splits and none is asked for, or not the one asked for.
+    """
+    by_split: dict[str, dict[str, NDArray[Any]]] = {}
+    for name, array in arrays.items():
+        head, _, tail = name.casefold().partition("_")
+        for of, part in ((head, tail), (tail, head)):
+            if of in SPLITS and part in PARTS:
+                by_split.setdefault(SPLITS[of], {})[PARTS[part]] = array
+    if "labels" in arrays or not by_split:
+        if split is None:
+            return arrays
+        found = ", ".join(sorted(arrays)) or "nothing"
+        raise SourceError(Problem(f"{where} (split)", "arrays such as test_images or x_test", found, "leave split out"))
+    only = next(iter(by_split))
+    wanted = SPLITS.get(split.casefold(), split) if split else only if len(by_split) == 1 else ""
+    if wanted in by_split:
+        return by_split[wanted]
+    listed = ", ".join(f"{len(part.get('labels', ()))} of {name}" for name, part in by_split.items())
+    if split is None:
+        remedy = f"add {'&' if '?' in where else '?'}split={'test' if 'test' in by_split else only}"
+        raise SourceError(Problem(where, "samples of one split", listed, remedy))
+    raise SourceError(Problem(f"{where} (split)", f"samples of {split}", listed, did_you_mean(split, list(by_split))))
 
 
 def read_npz(path: Path, where: str) -> dict[str, NDArray[Any]]:

@@ -86,3 +86,47 @@ def test_a_saved_set_of_another_split_is_not_taken_for_the_test_split(tmp_path: 
     saved.save_to_disk(str(tmp_path / "one"))
     with pytest.raises(SourceError, match=r"samples of test, found train; add \?split=train"):
         open_samples(SampleSpec(f"hf:{tmp_path / 'one'}"))
+
+
+def archive(folder: Path, layout: str, splits: tuple[str, ...] = ("train", "val", "test")) -> str:
+    """An archive as MedMNIST or Keras write it: n + 4 images of the n-th split, all of one label that tells it."""
+    arrays = {}
+    for n, split in enumerate(splits):
+        images = np.random.default_rng(n).integers(0, 256, (n + 4, 6, 6), dtype=np.uint8)
+        labels = np.full((n + 4, 1), n)
+        labels[0] = 3
+        named = (f"{split}_images", f"{split}_labels") if layout == "medmnist" else (f"x_{split}", f"y_{split}")
+        arrays |= dict(zip(named, (images, labels), strict=True))
+    np.savez(folder / "data.npz", **arrays)
+    return f"npz:{folder / 'data.npz'}"
+
+
+@pytest.mark.parametrize("layout", ["medmnist", "keras"])
+@pytest.mark.parametrize(("split", "n"), [("test", 2), ("val", 1), ("validation", 1), ("train", 0)])
+def test_one_split_of_an_archive_is_read(tmp_path: Path, layout: str, split: str, n: int) -> None:
+    samples = open_samples(SampleSpec(f"{archive(tmp_path, layout)}?split={split}"))
+    assert samples.labels.tolist() == [3] + [n] * (n + 3), "labels (N, 1) are labels (N,)"
+    expected = np.random.default_rng(n).integers(0, 256, (n + 4, 6, 6), dtype=np.uint8) / np.float32(255)
+    np.testing.assert_array_equal(samples.images(0, n + 4)[:, 0], expected)
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("", r"expected samples of one split, found 4 of train, 5 of validation, 6 of test; add \?split=test"),
+        ("?split=tets", r"expected samples of tets, found 4 of train, .*did you mean 'test'"),
+    ],
+)
+def test_splits_of_an_archive_are_asked_about(tmp_path: Path, query: str, words: str) -> None:
+    with pytest.raises(SourceError, match=words):
+        open_samples(SampleSpec(archive(tmp_path, "keras") + query))
+
+
+def test_an_archive_of_one_split_needs_no_answer(tmp_path: Path) -> None:
+    assert len(open_samples(SampleSpec(archive(tmp_path, "medmnist", ("test",))))) == 4
+    np.savez(tmp_path / "plain.npz", images=np.arange(48, dtype=np.uint8).reshape(3, 4, 4), labels=[0, 1, 1])
+    assert len(open_samples(SampleSpec(f"npz:{tmp_path / 'plain.npz'}"))) == 3
+    with pytest.raises(
+        SourceError, match="arrays such as test_images or x_test, found images, labels; leave split out"
+    ):
+        open_samples(SampleSpec(f"npz:{tmp_path / 'plain.npz'}?split=test"))
