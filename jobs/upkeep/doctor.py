@@ -81,6 +81,7 @@ def all_checks() -> tuple[Check, ...]:
     return (
         Check("python", local.python),
         Check("packages", local.packages),
+        Check("imports", local.imports, SLOW_SECONDS),
         Check("cores", local.cores),
         Check("memory", local.memory),
         Check("shared memory", local.shared_memory),

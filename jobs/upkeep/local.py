@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import locale
 import os
 import platform
@@ -16,6 +17,7 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 
 from jobs.upkeep.findings import SLOW_SECONDS, CheckContext, Finding, Level
+from services.errors import one_line
 from services.storage import files
 
 GIB = 2**30
@@ -63,6 +65,49 @@ def packages(around: CheckContext) -> Iterator[Finding]:
     if not wrong:
         shown = ", ".join(f"{name} {version(name)}" for name in ("torch", "ray", "mlflow"))
         yield Finding("packages", "ok", f"{len(needed)} in their ranges; {shown}")
+
+
+OPTIONAL = {
+    "torchvision": "torchvision: models and samples, timm:, robustbench:",
+    "timm": "timm: models",
+    "robustbench": "robustbench: models and samples",
+    "onnxruntime": "onnx: models",
+    "datasets": "hf: samples",
+    "s3fs": "storage on S3",
+    "psycopg": "PostgreSQL",
+}
+"""Packages that some sources need, and which."""
+IMPORTS = """
+import importlib, importlib.util, json, sys, warnings
+warnings.simplefilter("ignore")
+broken = {}
+for name in sys.argv[1:]:
+    try:
+        importlib.util.find_spec(name) is None or importlib.import_module(name)
+    except Exception as error:
+        broken[name] = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+print(json.dumps(broken))
+"""
+
+
+def imports(around: CheckContext) -> Iterator[Finding]:
+    """Installed packages that do not import: torchvision of another torch, say, which an audit would meet halfway."""
+    command = [sys.executable, "-c", IMPORTS, *OPTIONAL]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=SLOW_SECONDS, check=False)
+    try:
+        broken = json.loads(run.stdout.strip().splitlines()[-1])
+    except (IndexError, ValueError):
+        actual = one_line(RuntimeError(run.stderr.strip()[-300:] or f"exit status {run.returncode}"))
+        yield Finding("imports", "fail", f"importing {', '.join(OPTIONAL)} ends Python: {actual}", "install them again")
+        return
+    for words in dict.fromkeys(broken.values()):
+        name, *others = (name for name in broken if broken[name] == words)
+        needed = "; ".join(OPTIONAL[each] for each in (name, *others))
+        remedy = f"install {name} to match torch {version('torch')}; needed for {needed}"
+        beside = f" (nor do {', '.join(others)})" if others else ""
+        yield Finding(name, "warn", f"installed, but does not import{beside}: {words}", remedy)
+    if not broken:
+        yield Finding("imports", "ok", "what is installed of " + ", ".join(OPTIONAL))
 
 
 def cores(around: CheckContext) -> Iterator[Finding]:

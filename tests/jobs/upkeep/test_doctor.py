@@ -133,6 +133,33 @@ def test_versions_out_of_range_are_named_with_the_range(monkeypatch: pytest.Monk
     assert items[1].found == "not installed"
 
 
+def test_packages_that_are_there_and_do_not_import_are_named_by_their_cause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """0.1.0: a broken torchvision passed, and the audit blamed another package."""
+    for name, text in {
+        "torchvision": "raise RuntimeError('operator torchvision::nms does not exist')",
+        "timm": "import torchvision",
+        "datasets": "raise ImportError('no arrow')",
+        "psycopg": "",
+    }.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(local, "OPTIONAL", dict.fromkeys(("torchvision", "timm", "datasets", "psycopg", "absent"), "x"))
+    broken, other = local.imports(around())
+    assert (broken.check, broken.level, other.check) == ("torchvision", "warn", "datasets")
+    assert broken.found == (
+        "installed, but does not import (nor do timm): RuntimeError: operator torchvision::nms does not exist"
+    )
+    assert broken.remedy.startswith("install torchvision to match torch 2.")
+    (tmp_path / "psycopg.py").write_text("import os; os._exit(3)")
+    assert [(finding.check, finding.level) for finding in local.imports(around())] == [("imports", "fail")]
+    (tmp_path / "psycopg.py").write_text("")
+    (tmp_path / "torchvision.py").write_text("")
+    (tmp_path / "datasets.py").write_text("")
+    assert only(local.imports(around())).level == "ok"
+
+
 def test_byte_code_that_is_not_written_is_worth_a_word() -> None:
     assert [f.level for f in local.python(around())] == ["ok"]
     items = list(local.python(around(environment={"PYTHONDONTWRITEBYTECODE": "1"})))
