@@ -154,17 +154,29 @@ def validate(job_file: JobFile, audit: Template = None, json: Json = False) -> N
 @app.command()
 def schema(
     sweep: Annotated[bool, typer.Option("--sweep", help="The schema of sweep files instead.")] = False,
+    result: Annotated[bool, typer.Option("--result", help="The schema of what --json prints of an audit.")] = False,
 ) -> None:
     """Print the JSON Schema of the files. For editors."""
     with console.exits(json=False):
         from jobs.fleetfile.reading import json_schema
         from jobs.training.sweepfile import sweep_schema
 
+        if result:
+            from jobs.audit.publish import result_schema
+
+            console.print_json(result_schema())
+            return
         console.print_json(sweep_schema() if sweep else json_schema())
 
 
 @app.command()
-def show(bundle: Bundle, json: Json = False) -> None:
+def show(
+    bundle: Bundle,
+    json: Json = False,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="Print Markdown: for the summary of a CI run or a pull request.")
+    ] = False,
+) -> None:
     """Print a finished audit or sweep."""
     with console.exits(json):
         from tracking.bundle.training_bundle import is_sweep
@@ -175,7 +187,7 @@ def show(bundle: Bundle, json: Json = False) -> None:
             command.show(bundle, json)
         from jobs.audit.publish import read_published
 
-        output.finish(read_published(bundle), json)
+        output.finish(read_published(bundle), json, markdown)
 
 
 @app.command()

@@ -65,10 +65,14 @@ def _says_error(write: Callable[[tuple[Problem, ...]], None]) -> Iterator[None]:
         raise
 
 
-def finish(published: Published, json: bool) -> None:
+def finish(published: Published, json: bool, markdown: bool = False) -> None:
     """Print the verdict and exit with the outcome's code."""
     result = published.result
-    if json:
+    if markdown:
+        from tracking.report.markdown import markdown as summary
+
+        console.say(summary(result))
+    elif json:
         from jobs.audit.publish import as_json
 
         console.print_json(as_json(published))

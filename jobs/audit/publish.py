@@ -107,6 +107,13 @@ def as_json(published: Published) -> dict[str, Any]:
     return {"folder": published.folder, "look": list(published.where_to_look), "comparison": compared, **body}
 
 
+def result_schema() -> dict[str, Any]:
+    """JSON Schema of `as_json`."""
+    schema = TypeAdapter(AuditResult).json_schema(mode="serialization")
+    own = {"folder": {"type": "string"}, "look": {"type": "array", "items": {"type": "string"}}, "comparison": {}}
+    return {**schema, "title": "classwise audit --json", "properties": {**own, **schema["properties"]}}
+
+
 def _write_pages(fleet: Fleet, result: AuditResult, folder: str, reporter: Reporter) -> None:
     """The report, with the fleet's earlier audits for its trends, and the fleet's figures."""
     from tracking.figures.save import write_figures

@@ -16,6 +16,7 @@ from xml.etree import ElementTree
 
 import pytest
 import yaml
+from jsonschema import Draft202012Validator
 from PIL import Image
 from typer.main import get_command
 from typer.testing import CliRunner
@@ -59,11 +60,16 @@ def test_exit_codes_tell_pass_fail_and_undecided_apart(fleet_file: Path) -> None
     models = [model for model in yaml.safe_load(fleet_file.read_text())["models"] if model["name"] == "good"]
     first = json.loads(run("audit", str(write(fleet_file, models=models)), "--json").stdout)
     estimate = first["models"][0]["series"][0]["metrics"]["aggregate"]["value"]
+    schema = json.loads(run("schema", "--result").stdout)
+    Draft202012Validator.check_schema(schema)
     for at_least, code, outcome in ((0.05, 0, "pass"), (0.9999, 1, "fail"), (estimate, 3, "undecided")):
         ran = run("audit", str(write(fleet_file, gates=gate(at_least))), "--json")
         body = json.loads(ran.stdout)
         assert (ran.exit_code, body["outcome"]) == (code, outcome)
         assert Path(body["folder"]).is_dir()
+        assert list(Draft202012Validator(schema).iter_errors(body)) == [] and set(body) == set(schema["properties"])
+        shown = run("show", body["folder"], "--markdown")
+        assert shown.exit_code == code and f" {outcome} |" in shown.stdout
 
 
 def test_junit_has_a_case_a_gate(fleet_file: Path, tmp_path: Path) -> None:
