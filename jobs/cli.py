@@ -21,7 +21,7 @@ from jobs.comparison import cli as overtime
 from jobs.leaderboard.cli import leaderboard
 from jobs.schedules import cli as schedules
 from jobs.submission import cli as service
-from jobs.terminal import console, log_setting
+from jobs.terminal import console, log_setting, own_modules
 from jobs.upkeep.doctor_cli import doctor
 from jobs.upkeep.prune_cli import prune
 from services.errors import Interrupted
@@ -91,6 +91,7 @@ def audit(
 ) -> None:
     """Audit a fleet of models. Ends in a verdict, a bundle, a report and MLflow runs."""
     with console.exits(json), output.junit_kept(junit), output.sarif_kept(sarif, fleet_file):
+        own_modules.find_here()
         from jobs.fleetfile.reading import load_fleet, overridden
 
         fleet = overridden(load_fleet(fleet_file), storage=storage, runner=runner, track=track, decide=decide)
@@ -129,6 +130,7 @@ def train(
 ) -> None:
     """Train a sweep, and audit what comes out. Method x architecture x data set x seed."""
     with console.exits(json):
+        own_modules.find_here()
         from jobs.training import command
 
         command.train(sweep_file, audit, storage=storage, runner=runner, track=track, json=json, quiet=quiet)
@@ -138,6 +140,7 @@ def train(
 def validate(job_file: JobFile, audit: Template = None, json: Json = False) -> None:
     """Check a fleet or sweep file. Its sources are read, but no model runs; of a sweep, all before the first epoch."""
     with console.exits(json):
+        own_modules.find_here()
         from jobs.fleetfile.yamlfile import has_key
 
         if has_key(job_file, "sweep"):

@@ -17,6 +17,12 @@ from services.loading.uris import SourceUri, local_path, scalar
 from services.registry import did_you_mean
 from services.telemetry.redaction import without_values
 
+WHERE = (
+    "run the command in the folder that holds it, or set PYTHONPATH; workers of a cluster that is running need it "
+    "installed"
+)
+"""Where modules are looked for."""
+
 
 def factory_name(uri: SourceUri) -> tuple[str, str]:
     """The module and function of `scheme:MODULE:FUNC`."""
@@ -35,14 +41,12 @@ def factory(uri: SourceUri, allowed: tuple[str, ...]) -> Callable[..., Any]:
     module, name = factory_name(uri)
     if not any(fnmatchcase(module, pattern) for pattern in allowed):
         actual = f"{module!r}"
-        remedy = f"add {module!r} to allowed_factories if you trust its code"
+        remedy = f"add {module!r} to the fleet's factories if you trust its code"
         raise SourceError(Problem(uri.text, f"a module that matches {', '.join(allowed) or 'nothing'}", actual, remedy))
     try:
         imported = import_module(module)
     except ImportError as error:
-        raise SourceError(
-            Problem(uri.text, f"an importable module {module!r}", str(error), "check the path")
-        ) from error
+        raise SourceError(Problem(uri.text, f"an importable module {module!r}", str(error), WHERE)) from error
     function = getattr(imported, name, None)
     if not callable(function):
         known = [key for key, value in vars(imported).items() if callable(value) and not key.startswith("_")]
@@ -78,7 +82,7 @@ def source_hash(uri: SourceUri) -> Iterator[tuple[str, str]]:
     yield "function", f"{module}:{name}"
     origin = find_source(module)
     if origin is None:
-        raise SourceError(Problem(uri.text, f"a module {module!r} on the import path", "none"))
+        raise SourceError(Problem(uri.text, f"a module {module!r} on the import path", "none", WHERE))
     root = origin.parent
     inside = (root / "__init__.py").is_file()
     files = (file for file in root.rglob("*") if "__pycache__" not in file.parts) if inside else [origin]

@@ -148,7 +148,7 @@ def test_generator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     allowed = ("synth",)
     samples = open_samples(SampleSpec("generator:synth:draw?n=6"), allowed_factories=allowed)
     assert (len(samples), samples.classes, samples.shape) == (6, ("a", "b"), (1, 2, 2))
-    with pytest.raises(SourceError, match="add 'synth' to allowed_factories"):
+    with pytest.raises(SourceError, match="add 'synth' to the fleet's factories"):
         open_samples(SampleSpec("generator:synth:draw?n=6"))
     with pytest.raises(SourceError, match=r"returns \(images, labels\[, classes\]\), found ndarray"):
         open_samples(SampleSpec("generator:synth:draw?n=6&kind=alone"), allowed_factories=allowed)
