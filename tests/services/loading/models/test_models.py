@@ -57,7 +57,7 @@ def test_a_factory_without_weights_is_the_same_everywhere_and_leaves_the_random_
 @pytest.mark.parametrize(
     ("uri", "message"),
     [
-        ("factory:os.path:join", r"matches services.training.\*, found 'os.path'; add 'os.path' to the fleet's factories"),
+        ("factory:os.path:join", r"matches services.training.\*, found 'os.path'; add 'os.path' to the fleet"),
         ("factory:services.training.architectures:small_cn", "did you mean 'small_cnn'"),
         ("factory:services.training.nowhere:f", "an importable module"),
         ("factory:services.training.architectures", "factory:MODULE:FUNCTION"),
