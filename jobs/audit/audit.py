@@ -36,7 +36,7 @@ from jobs.fleetfile.radii import radius_problems
 from jobs.fleetfile.reading import Fleet
 from jobs.fleetfile.tree import FleetConfig
 from jobs.terminal import stop
-from jobs.terminal.progress import Reporter
+from jobs.terminal.progress import Counted, Reporter
 from services.errors import ClasswiseError, ConfigError, Interrupted, PreflightError, Problem, SourceError
 from services.loading.models.source import fingerprint
 from services.loading.protocols import Samples
@@ -88,16 +88,17 @@ def run_audit(
         Interrupted: a stop was asked for.
         DeadlinePassed: `resources.deadline` did.
     """
+    counted = Counted(reporter)
     try:
         limit = stop.within(fleet.config.resources.deadline)
         with limit, logs.about(fleet=fleet.config.fleet), mlflow_sources(fleet.config):
-            finished = _run(fleet, reporter, runner or (lambda: runner_for(fleet.config)))
+            finished = _run(fleet, counted, runner or (lambda: runner_for(fleet.config)))
             if not publishing:
                 unfinished.end(finished.folder)
             return finished
     except KeyboardInterrupt:
-        remedy = "run the same command again; it goes on from the finished shards"
-        raise Interrupted(Problem("audit", "to finish", "a request to stop", remedy)) from None
+        found = "a request to stop" + (f"; {counted.kept}" if counted.kept else "")
+        raise Interrupted(Problem("audit", "to finish", found, "run the same command to resume")) from None
 
 
 def _run(fleet: Fleet, reporter: Reporter, factory: RunnerFactory) -> Finished:

@@ -66,6 +66,37 @@ class Quiet:
         """Ignore."""
 
 
+class Counted:
+    """Tells another reporter, and remembers how far the stage is."""
+
+    def __init__(self, reporter: Reporter) -> None:
+        self._reporter = reporter
+        self._name, self._shards, self._done = "", 0, 0
+
+    @property
+    def kept(self) -> str:
+        """What a stop leaves: ``18 of 72 shards of pgd20 are kept``; "" before any stage."""
+        return f"{self._done} of {self._shards} shards of {self._name} are kept" if self._shards else ""
+
+    def stage(self, name: str, shards: int, models: int) -> None:
+        """Count from nothing."""
+        self._name, self._shards, self._done = name, shards, 0
+        self._reporter.stage(name, shards, models)
+
+    def done(self, receipt: Receipt) -> None:
+        """Count the shard."""
+        self._done += 1
+        self._reporter.done(receipt)
+
+    def remaining(self, share: float, seconds: float) -> None:
+        """Tell the other."""
+        self._reporter.remaining(share, seconds)
+
+    def note(self, text: str) -> None:
+        """Tell the other."""
+        self._reporter.note(text)
+
+
 class Logged:
     """Says by log lines what the session does not already."""
 

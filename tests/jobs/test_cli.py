@@ -270,7 +270,8 @@ def test_a_signal_stops_cleanly_and_the_next_run_goes_on(
     process.send_signal(stop)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
-    assert json.loads(out)["error"] == "Interrupted"
+    body = json.loads(out)
+    assert body["error"] == "Interrupted" and "to resume" in str(body["problems"])
     assert "Traceback" not in err
     assert not list((tmp_path / "runs").rglob("bundle.json"))
     write(fleet_file, measures=["clean"])

@@ -67,7 +67,7 @@ def test_a_stopped_audit_goes_on_from_its_shards(
         local_client.wait(name, timeout=0.1)
     stopped = local_client.cancel(name)
     assert (stopped.state, stopped.outcome, stopped.exit_code) == (State.STOPPED, None, 130)
-    assert "goes on from the finished shards" in str(stopped.problems[0])
+    assert "run the same command to resume" in str(stopped.problems[0])
     kept = modified(shards(tmp_path / "runs"))
     with pytest.raises(NotFinished, match="submit it again"):
         local_client.result(name)

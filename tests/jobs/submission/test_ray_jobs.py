@@ -95,7 +95,7 @@ def test_stop_keeps_shards_and_gives_the_workers_back(
     wait_until(lambda: len(shards(tmp_path / "runs")) >= 1, 90)
     stopped = client.cancel(name)
     assert (stopped.state, stopped.exit_code) == (State.STOPPED, 130)
-    assert "goes on from the finished shards" in str(stopped.problems[0])
+    assert "run the same command to resume" in str(stopped.problems[0])
     kept = modified(shards(tmp_path / "runs"))
     again = client.submit(fleet)
     assert again.id == name and again.attempt != stopped.attempt
