@@ -41,7 +41,7 @@ KEPT_FAILURES = 500
 FIRINGS = 10
 """Firings of each schedule that are listed."""
 
-PRESETS = ("classes", "prbench")
+PRESETS = ("classes", "robust", "prbench")
 """Of the leaderboard."""
 
 

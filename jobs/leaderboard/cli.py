@@ -14,7 +14,7 @@ _FILTER = "Only models of this value: dataset, architecture, method, seed, threa
 _METRIC = "Rank by this instead of the preset: acc, ar, pr ..., a series such as great-softmax, or NAME=SERIES."
 _WEIGHT = "Weight of a metric in the score; 1 for those of the preset, 0 for the others."
 _SERIES = "Read a metric of the preset from this series: ar=autoattack/linf-0.03137."
-_PRESET = "prbench: accuracy, robustness, generalisation errors, time. classes: accuracy and the worst class."
+_PRESET = "robust: accuracy, robustness, generalisation; prbench: training time too; classes: accuracy, worst class."
 
 Uri = Annotated[str | None, typer.Option("--tracking-uri", help="MLflow store; default: MLFLOW_TRACKING_URI.")]
 Experiments = Annotated[list[str] | None, typer.Option("--experiment", metavar="NAME", help="Only this experiment.")]
@@ -34,7 +34,7 @@ def leaderboard(
     tracking_uri: Uri = None,
     experiment: Experiments = None,
     filter_: Filters = None,
-    preset: Annotated[str, typer.Option(help=_PRESET)] = "prbench",
+    preset: Annotated[str, typer.Option(help=_PRESET)] = "robust",
     metric: Metrics = None,
     series: Series = None,
     weight: Weights = None,

@@ -4,7 +4,7 @@ import { get } from "./api.js";
 import { cell as pointOf, dots, figure } from "./charts.js";
 import { count, cut, el, estimate, filters, limits, list, name, number, section, select, table } from "./dom.js";
 
-const PRESETS = [["classes", "accuracy and the worst class"], ["prbench", "accuracy, robustness, generalisation, time"]];
+const PRESETS = [["classes", "accuracy and the worst class"], ["robust", "accuracy, robustness, generalisation"], ["prbench", "accuracy, robustness, generalisation, time"]];
 const asEstimate = (found) => Array.isArray(found) ? { value: found[0], low: found[1], high: found[2], reason: "" } : { value: null, low: null, high: null, reason: String(found) };
 
 const scored = (score) => ranking.wide(score)
