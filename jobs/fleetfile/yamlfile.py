@@ -255,7 +255,10 @@ def _siblings(path: Path_, tree: Any) -> list[str]:
     for part in path[:-1]:
         if not isinstance(part, int) and tree is not None:
             tree = _part_model(tree.model_fields[part].annotation) if part in tree.model_fields else None
-    return [] if tree is None else [field.alias or name for name, field in tree.model_fields.items()]
+    if tree is None:
+        return []
+    refused = getattr(tree, "REFUSED", ())
+    return [field.alias or name for name, field in tree.model_fields.items() if name not in refused]
 
 
 def _part_model(annotation: Any) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from string import Formatter
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
@@ -54,6 +54,9 @@ MAX_COMBINATIONS = 10 * MAX_TRIALS
 
 class RecipeConfig(Part, Recipe):
     """How networks are trained; only the fields that are given count, so that one recipe overrides another."""
+
+    REFUSED: ClassVar = tuple(ELSEWHERE)
+    """Fields of a recipe that a sweep has elsewhere: no message offers them."""
 
     @field_validator(*ELSEWHERE, mode="before")
     @classmethod
@@ -134,6 +137,8 @@ def _one_of(*known: str) -> BeforeValidator:
 
 class MapperRecipeConfig(Part, MapperRecipe):
     """How mappers are trained."""
+
+    REFUSED: ClassVar = MAPPERS_ELSEWHERE
 
     @field_validator(*MAPPERS_ELSEWHERE, mode="before")
     @classmethod

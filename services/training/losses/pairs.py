@@ -97,7 +97,9 @@ def filtered_terms(
         return loss, clean
     objective, left = by_divergence(reference[rows]), budget.steps - first
     at = ascended(network, at[rows], objective, budget.step, left, low[rows], high[rows])
-    return loss.index_add(0, rows, beta * divergence(clean[rows], network(at))), clean
+    beside = batch.images[rows] if len(rows) == 1 else at[:0]  # a batch norm of 1 x 1 maps needs two values
+    robust = network(torch.cat([beside, at]))[len(beside) :]
+    return loss.index_add(0, rows, beta * divergence(clean[rows], robust)), clean
 
 
 def hurt(clean: Tensor, probed: Tensor, labels: Tensor) -> Tensor:
@@ -117,7 +119,14 @@ def draw_losses(network: nn.Module, batch: Batch, kind: Kind, radius: float, cou
 
 
 def tail_loss(network: nn.Module, batch: Batch, kind: Kind, radius: float, count: int, tail: float) -> Tensor:
-    """Mean over samples of the exact empirical CVaR of their draws; only draws with weight are differentiated."""
+    """Mean over samples of the exact empirical CVaR of their draws.
+
+    Where a draw's loss depends on no other and on no chance, draws are ranked without gradients and only those with
+    weight are differentiated; else all pass together in training mode, for others would be the worst ones otherwise.
+    """
+    if not _row_by_row(network):
+        losses = draw_losses(network, batch, kind, radius, count)
+        return (cvar_weights(losses.detach(), tail) * losses).sum(1).mean()
     images = draws(batch.images, kind, radius, count, batch.generator)
     labels = batch.labels.repeat_interleave(count)
     with evaluating(network), torch.no_grad():
@@ -126,6 +135,12 @@ def tail_loss(network: nn.Module, batch: Batch, kind: Kind, radius: float, count
     rows = torch.nonzero(weights)[:, 0]
     kept = cross_entropies(network(images[rows]), labels[rows])
     return (weights[rows] * kept).sum() / len(batch.labels)
+
+
+def _row_by_row(network: nn.Module) -> bool:
+    """Whether an image's logits in training mode are those of evaluation mode, whatever else is in the batch."""
+    kinds = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd)
+    return not any(isinstance(module, kinds) or "drop" in type(module).__name__.lower() for module in network.modules())
 
 
 def worst_distribution(losses: Tensor, judged: Tensor, labels: Tensor, classes: int, tau: float) -> Tensor:

@@ -20,8 +20,8 @@ class Filtered(Method):
 
     After `probe` of the attack's steps a sample is filtered if its cross-entropy is below that of the clean image
     (`by="loss"`), or if the probability of its label exceeds that of every other class by `margin` (`by="lead"`). It is
-    attacked no further and its divergence is left out. The others go on to the last step. With `by="lead"` and `margin`
-    1 nothing is filtered and the loss is that of TRADES.
+    attacked no further and its divergence is left out. The others go on to the last step; one that goes on alone
+    passes with its clean image. With `by="lead"` and `margin` 1 nothing is filtered and the loss is that of TRADES.
 
     Source: Chen & Lee, "Data filtering for efficient adversarial training", Pattern Recognition 2024, named by
     PRBench (Table 2). Of the paper only the abstract was to be had: it removes adversarial examples that are "less
@@ -30,7 +30,7 @@ class Filtered(Method):
     batch after one step and filters all samples or none, here each sample is compared. The rule by lead is our own.
     """
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     name: Literal["filtered-trades"] = "filtered-trades"
     base: Trades = Trades()
     by: Literal["loss", "lead"] = "loss"

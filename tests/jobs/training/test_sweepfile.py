@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -246,3 +247,14 @@ def test_validation_imports_neither_torch_nor_ray_nor_mlflow(tmp_path: Path) -> 
     )
     ran = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("place", ["recipe", "mappers"])
+def test_an_unknown_field_of_a_recipe_is_answered_with_fields_that_a_sweep_takes(place: str) -> None:
+    misspelt = {"epochz": 3}
+    with pytest.raises(ConfigError) as caught:
+        validate_sweep(
+            small(recipe=misspelt) if place == "recipe" else small(mappers=[{"kind": "gan", "recipe": misspelt}])
+        )
+    (told,) = [str(problem) for problem in caught.value.problems if "epochz" in str(problem)]
+    assert "epochs" in told and not re.search(r"\b(seed|device|precision|channels_last|holdout)\b", told), told
