@@ -104,6 +104,30 @@ def audit(
 
 
 @app.command()
+def plan(
+    fleet_file: FleetFile,
+    storage: Storage = None,
+    runner: Runner = None,
+    decide: Decide = None,
+    price: Annotated[
+        float | None, typer.Option(help="Of an hour of a GPU (of a worker without one), instead of resources.price.")
+    ] = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Say what an audit would cost and what its samples can decide: passes, time, hours, money. Measures nothing."""
+    with console.exits(json):
+        from jobs.fleetfile.reading import load_fleet, overridden
+
+        fleet = overridden(load_fleet(fleet_file), storage=storage, runner=runner, decide=decide, price=price)
+        from jobs.audit.audit import forecast_audit
+
+        with console.reporter(quiet or json) as reporter:
+            found, facts = forecast_audit(fleet, reporter)
+        output.planned(fleet, found, facts, json)
+
+
+@app.command()
 def demo(
     storage: Annotated[str, typer.Option(help="Where to put the demo's models and results.")] = "classwise-runs",
     json: Json = False,
@@ -137,7 +161,14 @@ def train(
 
 
 @app.command()
-def validate(job_file: JobFile, audit: Template = None, json: Json = False) -> None:
+def validate(
+    job_file: JobFile,
+    audit: Template = None,
+    cost: Annotated[
+        bool, typer.Option("--cost", help="Also look at every model, and say what the audit would cost.")
+    ] = False,
+    json: Json = False,
+) -> None:
     """Check a fleet or sweep file. Its sources are read, but no model runs; of a sweep, all before the first epoch."""
     with console.exits(json):
         own_modules.find_here()
@@ -151,7 +182,7 @@ def validate(job_file: JobFile, audit: Template = None, json: Json = False) -> N
         from jobs.audit.generated import validate_sources
         from jobs.fleetfile.reading import load_fleet
 
-        output.valid(load_fleet(job_file), validate_sources, json)
+        output.valid(load_fleet(job_file), validate_sources, json, cost=cost)
 
 
 @app.command()

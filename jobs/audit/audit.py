@@ -18,7 +18,9 @@ from typing import Any
 import numpy as np
 
 from jobs.audit import plan, tables, temperature, unfinished, versions
-from jobs.audit.costs import Speed
+from jobs.audit.costs.forecast import Forecast, forecast
+from jobs.audit.costs.forecast_words import cost_words
+from jobs.audit.costs.speeds import Speed
 from jobs.audit.early.decide import decide_early
 from jobs.audit.identity import fixed_version, with_published
 from jobs.audit.judging.assemble import groupings
@@ -114,6 +116,7 @@ def _run(fleet: Fleet, reporter: Reporter, factory: RunnerFactory) -> Finished:
         specs, digests = _identify(config, session)
         plans = [plan.plan_model(spec, digests[spec.name], (), context) for spec in specs if session.alive(spec.name)]
         facts = _preflight(plans, fleet.measures, context, session)
+        session.note(cost_words(_forecast(fleet, plans, context, session)))
         tables.note_use(tables.folders_of(plans, context), context, audit_id)
         tables.fill_logits(plans, context, session)
         alive = [item for item in plans if session.alive(item.spec.name)]
@@ -182,6 +185,35 @@ def validate_sources(fleet: Fleet) -> SampleFacts:
     return _sample_facts(redacted(config.samples.uri), samples)
 
 
+def forecast_audit(
+    fleet: Fleet, reporter: Reporter, *, runner: RunnerFactory | None = None
+) -> tuple[Forecast, SampleFacts]:
+    """What an audit would cost: looks at every model as an audit does, and measures nothing else.
+
+    Raises:
+        ClasswiseError: as `run_audit` before anything long is started.
+    """
+    config = fleet.config
+    factory = runner or (lambda: runner_for(config))
+    with logs.about(fleet=config.fleet), mlflow_sources(config):
+        samples = _opened(fleet)
+        context = _context(config, samples)
+        with Session(factory, reporter, stop_on_fault=config.on_model_fault == "stop") as session:
+            specs, digests = _identify(config, session)
+            alive = [spec for spec in specs if session.alive(spec.name)]
+            plans = [plan.plan_model(spec, digests[spec.name], (), context) for spec in alive]
+            _preflight(plans, fleet.measures, context, session)
+            found = _forecast(fleet, plans, context, session)
+    return found, _sample_facts(redacted(config.samples.uri), samples)
+
+
+def _forecast(fleet: Fleet, plans: Sequence[plan.ModelPlan], context: plan.Context, session: Session) -> Forecast:
+    """Of the models that are in order; a temperature that is still to be chosen costs nothing."""
+    alive = [item for item in plans if session.alive(item.spec.name)]
+    whole = [plan.plan_model(item.spec, item.digest, fleet.measures, context) for item in alive]
+    return forecast(fleet, whole, context, session.speeds)
+
+
 def _opened(fleet: Fleet) -> Samples:
     """The samples; where they are at fault, or radii against them, the other sources are looked at all the same."""
     config = fleet.config
@@ -216,6 +248,7 @@ def _context(config: FleetConfig, samples: Samples) -> plan.Context:
         config.seed,
         0 if config.gallery == "none" else config.gallery,
         early=config.decide == "early",
+        classes=len(samples.classes),
         once=None if samples.clusters is None else one_of_each(samples.clusters, config.seed),
     )
 

@@ -14,6 +14,7 @@ from services.errors import Problem, StorageError
 from services.records import SampleFacts
 
 if TYPE_CHECKING:
+    from jobs.audit.costs.forecast import Forecast
     from jobs.audit.publish import Published
     from jobs.fleetfile.reading import Fleet
 
@@ -81,10 +82,28 @@ def finish(published: Published, json: bool, markdown: bool = False) -> None:
     raise typer.Exit(result.outcome.exit_code)
 
 
-def valid(fleet: Fleet, check: Callable[[Fleet], SampleFacts], json: bool) -> None:
-    """Check the sources and say what the fleet is, and what change of a model its samples can decide."""
+def planned(fleet: Fleet, found: Forecast, facts: SampleFacts, json: bool) -> None:
+    """Print what an audit would cost, and what its samples can decide."""
+    from jobs.audit.costs.forecast_words import as_json, autoattack_words, cost_words, model_words
+    from jobs.audit.judging.decidable import smallest_gaps, too_few
+    from jobs.comparison.non_inferiority import smallest_margins
+
+    decides = [*smallest_gaps(fleet, facts), *smallest_margins(fleet, facts), *too_few(fleet, facts)]
+    if json:
+        console.print_json({**as_json(found), "decides": decides})
+        return
+    console.say("\n".join([*model_words(found), *cost_words(found), *autoattack_words(found), *decides]))
+
+
+def valid(fleet: Fleet, check: Callable[[Fleet], SampleFacts], json: bool, *, cost: bool = False) -> None:
+    """Check the sources and say what the fleet is, and what change of a model its samples can decide.
+
+    Args:
+        cost: look at the models, too, and say what the audit would cost.
+    """
     with console.apart():
         facts = check(fleet)
+        costs = _costs(fleet) if cost else {}
         from jobs.audit.judging.decidable import too_few
         from jobs.comparison.non_inferiority import smallest_margins
         from services.records.intake import intake_notes
@@ -95,11 +114,22 @@ def valid(fleet: Fleet, check: Callable[[Fleet], SampleFacts], json: bool) -> No
         models = [model.name for model in fleet.config.models]
         known = {"valid": True, "models": models, "samples": facts.count, "shape": shape, "series": series}
         unread, left_out = facts.intake.unread, facts.intake.left_out
-        console.print_json({**known, "margins": margins, "unread": unread, "left_out": left_out, "notes": notes})
+        console.print_json(
+            {**known, "margins": margins, "unread": unread, "left_out": left_out, "notes": notes, **costs}
+        )
         return
     models_text = f"{len(fleet.config.models)} models, {facts.count} samples of {len(facts.classes)} classes"
     lines = [f"valid: fleet {fleet.config.fleet}, {models_text}, series {', '.join(series)}", *margins, *notes]
-    console.say("\n".join(lines))
+    console.say("\n".join([*lines, *costs.get("cost", ())]))
+
+
+def _costs(fleet: Fleet) -> dict[str, list[str]]:
+    from jobs.audit.audit import forecast_audit
+    from jobs.audit.costs.forecast_words import autoattack_words, cost_words
+    from jobs.terminal.progress import Quiet
+
+    found, _ = forecast_audit(fleet, Quiet())
+    return {"cost": [*cost_words(found), *autoattack_words(found)]}
 
 
 def print_result(published: Published) -> None:

@@ -55,6 +55,7 @@ class Context:
         gallery: how many samples of a model are shown at most.
         early: the audit decides early, so measures that run the network may be measured in part.
         taken: what was measured of the tables that are not complete, by their key.
+        classes: how many there are.
         once: rows of one sample of each cluster, for tests that count independent samples; None where all are.
     """
 
@@ -68,6 +69,7 @@ class Context:
     gallery: int = 0
     early: bool = False
     taken: Mapping[str, Taken] = field(default_factory=dict)
+    classes: int = 0
     once: NDArray[np.int64] | None = None
 
 

@@ -112,6 +112,7 @@ def overridden(
     runner: str | None = None,
     track: bool = True,
     decide: str | None = None,
+    price: float | None = None,
 ) -> Fleet:
     """The fleet with command line options put over the file's values.
 
@@ -125,6 +126,8 @@ def overridden(
         data["resources"]["runner"] = runner
     if decide is not None:
         data["decide"] = decide
+    if price is not None:
+        data["resources"]["price"] = price
     if not track:
         data["tracking"]["enabled"] = False
     return Fleet(validate_fleet(data, source="command line").config, fleet.measures)

@@ -271,6 +271,9 @@ class ResourcesConfig(PlacementConfig):
     workers: WorkerCount = Field("auto", description="Actors; auto: one a GPU asked for, else one a core.")
     batch: int = Field(128, ge=1, le=65536, description="Largest batch; halved when memory runs out.")
     shard: int = Field(1000, ge=1, le=1_000_000, description="Samples a shard: the unit of progress, retry and cache.")
+    price: float | None = Field(
+        None, ge=0, description="Of an hour of a GPU, or of a worker without one: estimates then say money, too."
+    )
     deadline: float | None = Field(
         None,
         gt=0,
