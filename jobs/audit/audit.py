@@ -138,7 +138,7 @@ def _run(fleet: Fleet, reporter: Reporter, factory: RunnerFactory) -> Finished:
         if begun.result is not None:
             return Finished(begun.result, begun.folder)
         audit_id, folder = begun.audit_id, begun.folder
-        judge = Judge(fleet, samples, context, groups, earlier, folder, probes, unmeasured)
+        judge = Judge(fleet, samples, context, groups, earlier, folder, probes, unmeasured, session.speeds)
         models = _judge_all(specs, plans, facts, session, judge)
         known = _sample_facts(redacted(config.samples.uri), samples)
         result = AuditResult(

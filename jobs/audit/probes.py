@@ -208,7 +208,10 @@ def probe_of(item: ModelPlan, table: Table, measure: Measure, context: Context) 
 
 
 def _whole_columns(table: Table, context: Context) -> Columns:
-    """(N,) columns of a table; of one that is not complete with 0 where nothing was measured: not correct, no cost."""
+    """(N,) columns of a table; of one that is not complete with 0 where nothing was measured: not correct, no cost.
+
+    The id is -1 there, which no sample has.
+    """
     part = context.taken.get(table.key)
     if part is None:
         return read_table(table.folder, context.count)
@@ -216,6 +219,8 @@ def _whole_columns(table: Table, context: Context) -> Columns:
     whole = {name: np.zeros((context.count, *column.shape[1:]), column.dtype) for name, column in columns.items()}
     for name, column in columns.items():
         whole[name][part.rows] = column
+    whole["id"] = np.full(context.count, -1, dtype=np.int64)
+    whole["id"][part.rows] = columns["id"]
     return whole
 
 
@@ -286,7 +291,12 @@ def donors_of(probe: Probe, probes: Sequence[Probe]) -> list[Probe]:
 
 
 def transfer_counts(survival: Survival, columns: Columns) -> list[SignCount]:
-    """Whether any adversarial of another model breaks what the attack left; none where no sample is in question."""
+    """Whether any adversarial of another model breaks what the attack left; none where no sample is in question.
+
+    Samples that were not measured on this model, as happens in an audit that decides early, say nothing of it.
+    """
+    known = np.isin(columns["id"], survival.ids)
+    columns = {name: column[known] for name, column in columns.items()}
     ids, inverse = np.unique(columns["id"], return_inverse=True)
     radius, broken = np.zeros(len(ids)), np.zeros(len(ids), dtype=bool)
     np.maximum.at(radius, inverse, columns["radius"])

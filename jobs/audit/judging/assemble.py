@@ -106,6 +106,7 @@ def series_result(
     *,
     rows: NDArray[np.int64] | None = None,
     clusters: NDArray[np.int64] | None = None,
+    times: float = 1.0,
 ) -> SeriesResult:
     """Profile, disparity and intervals of scores (N,) by group (N,).
 
@@ -115,6 +116,7 @@ def series_result(
         rows: (n,) the samples that were measured in an audit that decides early, those of a class in the order in which
             they were taken. The limits then hold at every stopping time.
         clusters: (N,) which samples belong together; None where all are independent. The cluster is then the unit.
+        times: how often each sample counts, to plan by.
     """
     whole = grouping
     if rows is not None:
@@ -124,6 +126,7 @@ def series_result(
     whole_scores = scores = values[counted]
     codes, n_groups = grouping.codes[counted], len(grouping.names)
     how = options_of(series, config, early=rows is not None, clustered=clusters is not None)
+    how["times"] = times
     pooled: Options = {**how}
     if clusters is not None:
         whole_scores, _ = cluster_means(scores, np.zeros_like(codes), clusters[counted])
@@ -230,6 +233,7 @@ class Options(TypedDict):
     method: Method | None
     binary: bool
     seed: int
+    times: float
 
 
 def options_of(series: Series, config: FleetConfig, *, early: bool = False, clustered: bool = False) -> Options:
@@ -242,6 +246,7 @@ def options_of(series: Series, config: FleetConfig, *, early: bool = False, clus
         "method": "anytime" if early or config.intervals.anytime else fixed,
         "binary": binary,
         "seed": config.seed,
+        "times": 1.0,
     }
 
 

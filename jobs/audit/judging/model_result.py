@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from jobs.audit.costs.speeds import Speed
 from jobs.audit.gallery import keep_gallery
 from jobs.audit.judging.assemble import Grouping, series_results
 from jobs.audit.judging.attributes import PREDICTED, fairness_results, projection_results
@@ -12,7 +13,7 @@ from jobs.audit.judging.claims import refuted_results
 from jobs.audit.judging.confusions import cells, confusion_results, matrices
 from jobs.audit.judging.gates import worst
 from jobs.audit.judging.observations import attack_notes, attack_results, observed_attacks
-from jobs.audit.judging.verdict import Case, gate_result
+from jobs.audit.judging.verdict import Case, gate_result, with_remedy
 from jobs.audit.plan import Context, ModelPlan, is_whole, picture_path
 from jobs.audit.probes import ProbeSeen
 from jobs.audit.scores import read_scores
@@ -41,6 +42,7 @@ class Judge:
 
     Attributes:
         unmeasured: of each model, why gates were not measured, by their texts.
+        speeds: of each model, as preflight measured it.
     """
 
     fleet: Fleet
@@ -51,6 +53,7 @@ class Judge:
     folder: str
     probes: dict[str, ProbeSeen] = field(default_factory=dict)
     unmeasured: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    speeds: Mapping[str, Speed] = field(default_factory=dict)
 
 
 def model_result(item: ModelPlan, index: int, judge_with: Judge) -> ModelResult:
@@ -87,8 +90,9 @@ def model_result(item: ModelPlan, index: int, judge_with: Judge) -> ModelResult:
         judge_with.earlier,
         taken,
         judge_with.unmeasured.get(item.spec.name, {}),
+        _seconds(item, judge_with.speeds),
     )
-    gates = tuple(gate_result(gate, case, config) for gate in config.gates)
+    gates = tuple(with_remedy(gate_result(gate, case, config), gate, case, config) for gate in config.gates)
     notes = [note for result in series if result.grouping == "class" for note in result.notes]
     notes += [note for result in refuted if result.grouping == "class" for note in result.notes]
     notes += [note for result in fairness for note in result.notes]
@@ -111,6 +115,17 @@ def model_result(item: ModelPlan, index: int, judge_with: Judge) -> ModelResult:
     _keep_pictures(item, index, result, judge_with)
     keep_gallery(item, index, judge_with.samples, judge_with.context, judge_with.folder)
     return result
+
+
+def _seconds(item: ModelPlan, speeds: Mapping[str, Speed]) -> dict[str, float]:
+    """Of a worker for one more sample, by series; nothing where the speed is not known."""
+    speed = speeds.get(item.spec.name, Speed())
+    measures = [table.measure for table in item.tables if table.measure is not None] if speed.forward else []
+    return {
+        series.key: speed.seconds(None if measure.needs == "logits" else measure)
+        for measure in measures
+        for series in measure.series()
+    }
 
 
 def shown_spec(spec: ModelSpec) -> ModelSpec:

@@ -12,6 +12,7 @@ from jobs.audit.judging.attributes import gate_estimate, gate_missing
 from jobs.audit.judging.claims import possible_share
 from jobs.audit.judging.evidence import objections, of_refuted_share, weighed, worded
 from jobs.audit.judging.gates import judge
+from jobs.audit.judging.more_samples import Seen, more_words
 from jobs.audit.plan import ModelPlan, Table, Taken
 from jobs.comparison.comparable import Measured
 from jobs.comparison.compare import Kept
@@ -48,6 +49,7 @@ class Case:
         earlier: the audits that gates compare with, by the name the gate gives.
         taken: the parts of tables that early decisions rest on, by the table's key.
         unmeasured: why a gate was not measured, by its text.
+        seconds: of a worker for one more sample, by series; empty where not known.
     """
 
     item: ModelPlan
@@ -61,6 +63,7 @@ class Case:
     earlier: dict[str, Kept | None]
     taken: Mapping[str, Taken] = field(default_factory=dict)
     unmeasured: Mapping[str, str] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
 
 
 def gate_result(gate: GateConfig, case: Case, config: FleetConfig) -> GateResult:
@@ -89,6 +92,31 @@ def by_bounds(gate: GateConfig, case: Case, config: FleetConfig) -> GateResult:
         judged = judge(gate, _of_groups(gate, result, config), against=tuple(_missing(result)))
     conditional = any(other.series.key == gate.measure and other.series.conditional for other in case.series)
     return replace(judged, reason=f"{judged.reason} ({OVER_ALL})") if conditional else judged
+
+
+def with_remedy(judged: GateResult, gate: GateConfig, case: Case, config: FleetConfig) -> GateResult:
+    """The judgement; where it is undecided and the limits hold at every look, with what would decide it."""
+    of_classes = gate.grouping == "class" and METRICS[gate.metric].estimate is not None
+    if judged.outcome is not Outcome.UNDECIDED or gate.not_worse_than is not None or not of_classes:
+        return judged
+    if judged.text in case.unmeasured or by_bounds(gate, case, config).outcome is not Outcome.UNDECIDED:
+        return judged
+    return replace(judged, reason="; ".join([judged.reason, *_what_would(gate, case, config)]))
+
+
+def _what_would(gate: GateConfig, case: Case, config: FleetConfig) -> Iterator[str]:
+    result = _over_all(gate, case, config)
+    if result.method != "anytime" or result.missing:
+        return
+    table, measure = _measured_by(gate.measure, case.item)
+    series, scores = result.series, case.scores[gate.measure]
+    own = next(each.series for each in case.series if each.series.key == gate.measure)
+    if own.conditional:
+        series, scores = over_all_samples(own, scores, extras_of(case.scores, measure))
+    part, grouping = case.taken.get(table.key), next(each for each in case.groupings if each.name == "class")
+    rows = None if part is None else part.rows
+    seen = Seen(series, scores, grouping, rows, case.scores.get(CLUSTER), case.seconds.get(gate.measure))
+    yield more_words(gate, seen, case.samples.intake.available, config, config.resources.price)
 
 
 # --- groups -------------------------------------------------------------------------------------------------------

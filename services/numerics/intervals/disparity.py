@@ -161,6 +161,7 @@ def weakest_interval(
     binary: bool = False,
     mixed: bool = False,
     seed: int | None = 0,
+    times: float = 1.0,
 ) -> Estimate:
     """The mean of the m = `count` smallest group means, with limits that each hold with probability at least 1 - delta.
 
@@ -183,7 +184,7 @@ def weakest_interval(
             mean, so a method that needs independence alone must be asked for.
     """
     check_level(delta, "delta")
-    sample = Sample.of(scores, groups, n_groups, bound=bound, seed=seed)
+    sample = Sample.of(scores, groups, n_groups, bound=bound, seed=seed, times=times)
     defined = sample.counts > 0
     if not defined.any():
         return Estimate(None, reason=NO_GROUP)
@@ -265,6 +266,7 @@ def aggregate_interval(
     binary: bool = False,
     stratified: bool = False,
     seed: int | None = 0,
+    times: float = 1.0,
 ) -> Estimate:
     """Mean of all scores (N,) with a two-sided interval at level delta.
 
@@ -286,7 +288,7 @@ def aggregate_interval(
     chosen = method_for(method, binary=binary)
     if stratified and chosen == "betting":
         chosen = "empirical-bernstein"
-    sample = Sample.of(values, np.zeros(values.size, dtype=np.int64), 1, bound=bound, seed=seed)
+    sample = Sample.of(values, np.zeros(values.size, dtype=np.int64), 1, bound=bound, seed=seed, times=times)
     low, high = limits(sample, delta / 2, chosen)
     return _estimate(float(sample.means[0]) * bound, (float(low[0]) * bound, float(high[0]) * bound), bound)
 

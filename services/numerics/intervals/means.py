@@ -62,12 +62,14 @@ class Sample:
         values: (N,) scores / bound, sorted by group, in the source's order within a group.
         counts, starts: (G,) samples of each group and where they begin.
         seed: of the order in which betting takes them; None keeps the source's order.
+        times: how often each counts, to plan by: as if so many more like them had been seen; `anytime` alone knows it.
     """
 
     values: Floats
     counts: Ints
     starts: Ints
     seed: int | None
+    times: float = 1.0
 
     @classmethod
     def of(
@@ -78,13 +80,14 @@ class Sample:
         *,
         bound: float,
         seed: int | None,
+        times: float = 1.0,
     ) -> Sample:
         """Check and sort scores (N,) in [0, bound] by group (N,) in [0, n_groups)."""
         check_bound(bound)
         values = as_scores(scores, bound) / bound
         index = as_indices(groups, values.size, n_groups, "groups")
         counts = np.bincount(index, minlength=n_groups).astype(np.int64)
-        return cls(values[np.argsort(index, stable=True)], counts, np.cumsum(counts) - counts, seed)
+        return cls(values[np.argsort(index, stable=True)], counts, np.cumsum(counts) - counts, seed, times)
 
     @property
     def means(self) -> Floats:
@@ -171,14 +174,15 @@ def _clopper_pearson(sample: Sample, alpha: float, anytime: bool) -> Bounds:
 
 def _anytime(sample: Sample, alpha: float, anytime: bool) -> Bounds:
     if np.isin(sample.values, (0.0, 1.0)).all():
-        k, n = np.rint(sample.means * sample.counts), sample.counts.astype(np.float64)
+        n: Floats = sample.counts.astype(np.float64) * sample.times
+        k = np.rint(sample.means * sample.counts) * sample.times
         sides = (mixture.lower_bound_of_counts(part, n, alpha) for part in (k, n - k))
         low, other = sides
         return low, 1.0 - other
     low, high = np.zeros(sample.counts.size), np.ones(sample.counts.size)
     for block, values, mask in sample.blocks():
-        low[block] = mixture.lower_bound(values, mask, alpha)
-        high[block] = 1.0 - mixture.lower_bound(1.0 - values, mask, alpha)
+        low[block] = mixture.lower_bound(values, mask, alpha, times=sample.times)
+        high[block] = 1.0 - mixture.lower_bound(1.0 - values, mask, alpha, times=sample.times)
     return low, high
 
 
@@ -200,6 +204,8 @@ def limits(sample: Sample, alpha: float, method: Method, *, anytime: bool = Fals
         MeasureError: an unknown method, or `anytime` with one that is for a fixed number of samples.
     """
     check_level(alpha, "alpha")
+    if sample.times != 1.0 and method != "anytime":
+        raise fault("times", "1 for limits of a fixed number of samples", f"{sample.times:g}")
     if method not in _METHODS:
         raise fault("method", f"one of {', '.join(_METHODS)}", repr(method))
     if anytime and method != "betting":
@@ -223,6 +229,7 @@ def simultaneous(
     method: Method | None = None,
     binary: bool = False,
     seed: int | None = 0,
+    times: float = 1.0,
     anytime: bool = False,
 ) -> Intervals:
     """Two-sided intervals for the means of all groups, jointly with probability at least 1 - delta.
@@ -233,13 +240,14 @@ def simultaneous(
         method: None for the tightest valid one (`method_for`).
         binary: scores are 0 or bound.
         seed: of the order in which betting takes the samples; None keeps theirs.
+        times: see `Sample`.
         anytime: betting, valid at every look; an interval made for a fixed n must not be looked at repeatedly.
 
     Raises:
         MeasureError: arguments out of range, or a method that does not fit the scores.
     """
     check_level(delta, "delta")
-    sample = Sample.of(scores, groups, n_groups, bound=bound, seed=seed)
+    sample = Sample.of(scores, groups, n_groups, bound=bound, seed=seed, times=times)
     defined = sample.counts > 0
     chosen = method_for(method, binary=binary)
     sides = limits(sample, delta / (2 * max(1, int(defined.sum()))), chosen, anytime=anytime)

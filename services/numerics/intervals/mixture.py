@@ -35,11 +35,12 @@ _FACTORS = 16
 """Factors multiplied before a logarithm: each lies in [0.03, 1e6], so no product leaves the range of a float."""
 
 
-def log_evidence(values: Floats, mask: Bools, null: Floats) -> Floats:
+def log_evidence(values: Floats, mask: Bools, null: Floats, *, times: float = 1.0) -> Floats:
     """(G,) log K of rows of values (G, n) in [0, 1] against "the row's mean is at most `null`" (G,) in (0, 1].
 
     Args:
         mask: (G, n) which cells are samples.
+        times: how often each counts.
     """
     filled = -(-values.shape[1] // _FACTORS) * _FACTORS
     ratio = np.ones((len(values), filled))
@@ -48,7 +49,7 @@ def log_evidence(values: Floats, mask: Bools, null: Floats) -> Floats:
     total = np.full(null.shape, -np.inf)
     for fraction in FRACTIONS:
         gain = np.log((1.0 - fraction + fraction * ratio).prod(axis=2)).sum(axis=1)
-        total = np.logaddexp(total, gain)
+        total = np.logaddexp(total, times * gain)
     return np.asarray(total - np.log(len(FRACTIONS)))
 
 
@@ -60,9 +61,9 @@ def log_evidence_of_counts(successes: ArrayLike, counts: ArrayLike, null: ArrayL
     return np.asarray(np.logaddexp.reduce(gains, axis=-1) - np.log(bets.size))
 
 
-def lower_bound(values: Floats, mask: Bools, alpha: float) -> Floats:
+def lower_bound(values: Floats, mask: Bools, alpha: float, *, times: float = 1.0) -> Floats:
     """(G,) one-sided lower bounds on the means of rows, each with confidence 1 - alpha at all sample sizes jointly."""
-    return _largest_rejected(lambda null: log_evidence(values, mask, null), len(values), alpha)
+    return _largest_rejected(lambda null: log_evidence(values, mask, null, times=times), len(values), alpha)
 
 
 def lower_bound_of_counts(successes: Floats, counts: Floats, alpha: float) -> Floats:

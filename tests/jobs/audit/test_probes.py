@@ -137,6 +137,15 @@ def test_transfer_pairs_samples_by_id_and_radius() -> None:
     assert transfer_counts(survival, columns) == [SignCount(Sign.TRANSFER, 1, 3, 1, probe=True)]
 
 
+def test_samples_that_another_model_alone_has_say_nothing_of_this_one() -> None:
+    """An audit that decides early takes more samples of one model than of another."""
+    survival = Survival(
+        np.array([7, -1, 9]), np.array([True, False, True]), np.array([np.inf, 0.0, np.inf]), (0.1,), 0.1
+    )
+    columns = {"id": np.array([7, 20, 3, 9]), "radius": np.full(4, 0.1), "broken": np.array([1, 1, 1, 0])}
+    assert transfer_counts(survival, columns) == [SignCount(Sign.TRANSFER, 1, 2, 0, probe=True)]
+
+
 @pytest.mark.parametrize("measure", ["square", "autoattack"])
 def test_other_attacks_are_probed_too(digits_fleet: dict[str, Any], measure: str) -> None:
     options = {"square": {"queries": 40}, "autoattack": {"attacks": ["apgd-ce"]}}[measure]
