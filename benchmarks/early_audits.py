@@ -64,6 +64,7 @@ class Done:
 
     result: AuditResult
     seconds: float
+    processor: float
     clock: Clocked = field(default_factory=Clocked)
 
     @property
@@ -101,9 +102,9 @@ def audited(options: argparse.Namespace, folder: Path, decide: str) -> Done:
     fleet = fleet_of(options, str(folder / decide), decide)
     forecast, _ = forecast_audit(fleet, Quiet())
     print("\n".join(cost_words(forecast)), flush=True)
-    clock, start = Clocked(), time.perf_counter()
+    clock, start, used = Clocked(), time.perf_counter(), time.process_time()
     result = run_audit(fleet, clock).result
-    return Done(result, time.perf_counter() - start, clock)
+    return Done(result, time.perf_counter() - start, time.process_time() - used, clock)
 
 
 def main() -> int:
@@ -130,6 +131,7 @@ def main() -> int:
         print(f"{other.outcome}, {other.forwards:,} passes; {mine.reasons[0]}")
     passes, seconds = early.passes / full.passes, early.seconds / full.seconds
     print(f"passes {early.passes:,} of {full.passes:,}: {passes:.1%}")
+    print(f"processor time {early.processor:.0f} s of {full.processor:.0f} s: {early.processor / full.processor:.1%}")
     print(f"{early.seconds:.0f} s of {full.seconds:.0f} s: {seconds:.1%}; contradictions: {wrong}")
     off = full.clock.off()
     print("time left in the middle, off by", ", ".join(f"{name}: {share:.0%}" for name, share in off.items()))

@@ -47,7 +47,7 @@ class Accepted:
 
     Attributes:
         folder: name of the accepted audit's folder beside the file; `classwise prune` keeps it.
-        history: the last is the one that stands.
+        history: the last is the one that stands; the first is kept whatever follows.
     """
 
     fleet: str
@@ -99,7 +99,8 @@ def accept(folder: str, *, by: str, why: str = "", even_though_failed: bool = Fa
     at = datetime.now(UTC).isoformat(timespec="seconds")
     made = Acceptance(result.audit_id, result.outcome, at, by, why)
     earlier = known.history if known is not None else ()
-    changed = Accepted(result.fleet, file_name(result.audit_id), (*earlier, made)[-MOST_HISTORY:])
+    history = (*earlier[:1], *(*earlier[1:], made)[1 - MOST_HISTORY :])  # the first is what nothing may drift from
+    changed = Accepted(result.fleet, file_name(result.audit_id), history)
     _FILE.write(changed, home)
     return made
 

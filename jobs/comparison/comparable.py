@@ -17,6 +17,9 @@ from services.errors import MeasureError, Problem
 from services.records import AuditResult, ModelSpec, Series
 from tracking.bundle.scores import Scores
 
+OTHER_SAMPLES = "the samples have changed"
+"""The one reason that leaves something to compare: means of independent samples."""
+
 
 @dataclass(frozen=True)
 class Measured:
@@ -72,7 +75,7 @@ def incomparable(accepted: Measured, now: Measured, key: str) -> str:
     if reason := _measured_otherwise(old, new):
         return reason
     if accepted.content != now.content or not now.content:
-        return "the samples have changed"
+        return OTHER_SAMPLES
     return "" if accepted.classes == now.classes else "the classes have changed"
 
 
@@ -81,6 +84,12 @@ def _measured_otherwise(old: Series, new: Series) -> str:
         return f"measured otherwise: {old.title}, now {new.title}"
     both = old.definition and new.definition
     return f"measured with other parameters: {old.title}" if both and old.definition != new.definition else ""
+
+
+def unpaired(accepted: Measured, now: Measured, key: str) -> bool:
+    """Whether nothing but the samples is in the way of comparing a series: then its means can be compared unpaired."""
+    known = bool(accepted.content and now.content) and accepted.classes == now.classes
+    return known and incomparable(accepted, now, key) == OTHER_SAMPLES
 
 
 def unchanged(accepted: Measured, now: Measured, key: str) -> bool:

@@ -13,15 +13,17 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from jobs.comparison.comparable import incomparable, measured, paired_rows
+from jobs.comparison.comparable import incomparable, measured, paired_rows, unpaired
 from jobs.comparison.drift import drift
 from services.errors import MeasureError, StorageError
 from services.numerics.change import Changes, Flag, changes, decide
+from services.numerics.evidence.unpaired import unpaired_changes
 from services.numerics.paired import NO_PAIR
 from services.records import AuditResult, Estimate, Series
 from tracking.bundle.comparison import OVERALL, Comparison, GroupChange, ModelChange, SeriesChange
 from tracking.bundle.scores import CLUSTER, Scores, read_kept_scores
 
+UNPAIRED = "unpaired"
 MOST_LISTED = 20_000
 """Classes listed in all; beyond it those without a flag are counted only."""
 
@@ -60,18 +62,22 @@ class _ModelTests:
     tested: Mapping[str, _Tested]
 
 
-def compare(accepted: Kept, now: Kept) -> Comparison:
+def compare(accepted: Kept, now: Kept, *, level: float | None = None, nights: Sequence[Kept] = ()) -> Comparison:
     """Compare two audits.
 
-    A series is compared when both audits measured it in the same way on the same samples; else the reason stands in
-    its place. All samples in both count, those of a conditional series with 0 when misclassified. Level and seed are
-    those of the audit `now`: the limits of all differences hold together with probability at least 1 - delta, and one
-    or more flags are false with probability at most delta.
+    A series is compared when both audits measured it in the same way: in pairs on the same samples, unpaired where the
+    samples are others; else the reason stands in its place. All samples in both count, those of a conditional series
+    with 0 when misclassified. Level and seed are those of the audit `now`: the limits of all differences hold together
+    with probability at least 1 - delta, and one or more flags are false with probability at most delta.
+
+    Args:
+        level: in place of the audit's delta, for one of many comparisons.
+        nights: earlier audits whose scores of the same versions, on further samples, are added where samples changed.
     """
-    pairs, alpha = list(_pairs(accepted.result, now.result)), _delta(now.result)
+    pairs, alpha = list(_pairs(accepted.result, now.result)), level or delta_of(now.result)
     reasons = {pair.name: _reasons(accepted.result, now.result, pair) for pair in pairs}
     share = alpha / (2 * max(1, _most(now.result, pairs, reasons)))
-    tests = [_model(accepted, now, pair, reasons[pair.name], share) for pair in pairs]
+    tests = [_model(accepted, now, pair, reasons[pair.name], share, nights) for pair in pairs]
     tested = [test for model in tests for test in model.tested.values()]
     flags = decide(_joined(tested, "worse"), _joined(tested, "better"), alpha)
     listed = sum(test.classes.counts.size for test in tested) <= MOST_LISTED
@@ -113,32 +119,39 @@ def _pairs(accepted: AuditResult, now: AuditResult) -> Iterator[_Pair]:
 
 
 def _reasons(accepted: AuditResult, now: AuditResult, pair: _Pair) -> dict[str, str]:
-    """For each series of a model in either audit why it cannot be compared, "" when it can."""
+    """For each series of a model in either audit why it cannot be compared in pairs, "" when it can."""
     before, after = measured(accepted, pair.accepted), measured(now, pair.now)
-    return {key: incomparable(before, after, key) for key in dict.fromkeys((*after.series, *before.series))}
+    keys = dict.fromkeys((*after.series, *before.series))
+    return {key: UNPAIRED if unpaired(before, after, key) else incomparable(before, after, key) for key in keys}
 
 
 def _most(now: AuditResult, pairs: Sequence[_Pair], reasons: Mapping[str, Mapping[str, str]]) -> int:
     """At most so many comparisons: known before any score is read, for the limits' level depends on it."""
     classes = sum(count > 0 for count in now.samples.counts)
-    return (classes + 1) * sum(not reason for pair in pairs for reason in reasons[pair.name].values())
+    return (classes + 1) * sum(reason in ("", UNPAIRED) for pair in pairs for reason in reasons[pair.name].values())
 
 
-def _delta(result: AuditResult) -> float:
+def delta_of(result: AuditResult) -> float:
+    """The level of an audit's intervals."""
     return float(result.config.get("intervals", {}).get("delta", 0.05))
 
 
 # --- one model ----------------------------------------------------------------------------------------------------
 
 
-def _model(accepted: Kept, now: Kept, pair: _Pair, reasons: dict[str, str], share: float) -> _ModelTests:
+def _model(
+    accepted: Kept, now: Kept, pair: _Pair, reasons: dict[str, str], share: float, nights: Sequence[Kept]
+) -> _ModelTests:
     keys = [key for key, reason in reasons.items() if not reason]
+    apart = [key for key, reason in reasons.items() if reason == UNPAIRED]
     try:
         tested = _series(accepted, now, pair, keys, share) if keys else {}
+        tested |= _unpaired(accepted, now, pair, apart, share, nights) if apart else {}
         fault = "" if tested else NO_PAIR
     except (StorageError, MeasureError) as error:
         tested, fault = {}, f"its scores cannot be compared: {error}"
-    return _ModelTests(pair.name, {key: reason or fault for key, reason in reasons.items()}, tested)
+    known = {key: "" if reason == UNPAIRED else reason for key, reason in reasons.items()}
+    return _ModelTests(pair.name, {key: reason or fault for key, reason in known.items()}, tested)
 
 
 def _series(accepted: Kept, now: Kept, pair: _Pair, keys: Sequence[str], share: float) -> dict[str, _Tested]:
@@ -150,13 +163,62 @@ def _series(accepted: Kept, now: Kept, pair: _Pair, keys: Sequence[str], share: 
     return {key: _tested(series[key], before[key], after, now.result, share) for key in keys}
 
 
+def _unpaired(
+    accepted: Kept, now: Kept, pair: _Pair, keys: Sequence[str], share: float, nights: Sequence[Kept]
+) -> dict[str, _Tested]:
+    """What was found of each series on other samples than before, together with those of earlier nights."""
+    before = _kept_columns(accepted, pair.accepted, keys)
+    parts = [_kept_columns(each, place, keys) for each, place in _same_version(accepted, now, pair, keys, nights)]
+    after = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    series, found = measured(now.result, pair.now).series, {}
+    for key in keys:
+
+        def against(groups: tuple[NDArray[Any], NDArray[Any]], count: int, key: str = key) -> Changes:
+            clusters = (before[CLUSTER], _apart(parts)) if CLUSTER in before and CLUSTER in after else None
+            how: dict[str, Any] = {"bound": series[key].bound, "binary": series[key].binary, "clusters": clusters}
+            return unpaired_changes(before[key], after[key], groups, count, alpha=share, **how)
+
+        labels = before["label"], after["label"]
+        whole = against((np.zeros_like(labels[0]), np.zeros_like(labels[1])), 1)
+        found[key] = _Tested(against(labels, len(now.result.samples.classes)), whole)
+    return found
+
+
+def _apart(parts: Sequence[Scores]) -> NDArray[np.int64]:
+    """Clusters of several audits: those of one are none of another."""
+    starts = np.cumsum([0, *(int(part[CLUSTER].max()) + 1 for part in parts)])
+    return np.concatenate([part[CLUSTER] + start for part, start in zip(parts, starts, strict=False)])
+
+
+def _kept_columns(audit: Kept, place: int, keys: Sequence[str]) -> Scores:
+    columns = ["id", "label", *keys, *([CLUSTER] if audit.result.samples.intake.clusters else [])]
+    return read_kept_scores(audit.folder, place, audit.result.models[place].spec, columns)
+
+
+def _same_version(
+    accepted: Kept, now: Kept, pair: _Pair, keys: Sequence[str], nights: Sequence[Kept]
+) -> list[tuple[Kept, int]]:
+    """The audit itself, and those nights that measured the same series of the same weights on samples of their own."""
+    own, chosen = measured(now.result, pair.now), [(now, pair.now)]
+    contents = {own.content, accepted.result.samples.content}
+    for night in nights:
+        place = next((i for i, model in enumerate(night.result.models) if model.spec.name == pair.name), None)
+        if place is None or not own.weights:
+            continue
+        other = measured(night.result, place)
+        if (
+            other.weights == own.weights
+            and other.content not in contents
+            and all(unpaired(other, own, k) for k in keys)
+        ):
+            chosen.append((night, place))
+            contents.add(other.content)
+    return chosen
+
+
 def _paired_scores(accepted: Kept, now: Kept, pair: _Pair, keys: Sequence[str]) -> tuple[Scores, Scores]:
     """The columns of both audits, row by row of one sample; clusters are those of the later one."""
-    columns = ["id", "label", *keys]
-    old = read_kept_scores(accepted.folder, pair.accepted, accepted.result.models[pair.accepted].spec, columns)
-    if now.result.samples.intake.clusters:
-        columns.append(CLUSTER)
-    new = read_kept_scores(now.folder, pair.now, now.result.models[pair.now].spec, columns)
+    old, new = _kept_columns(accepted, pair.accepted, keys), _kept_columns(now, pair.now, keys)
     old_rows, new_rows = paired_rows(old, new)
     return {k: v[old_rows] for k, v in old.items()}, {k: v[new_rows] for k, v in new.items()}
 

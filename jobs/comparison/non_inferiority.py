@@ -22,7 +22,8 @@ from services.records import Estimate, SampleFacts
 from tracking.bundle.bundle import fleet_folder, folder_of, list_bundles, read_bundle
 from tracking.bundle.scores import CLUSTER, Scores, read_kept_scores
 
-LAST, ACCEPTED = "last", "accepted"
+LAST, ACCEPTED, FIRST = "last", "accepted", "first"
+"""`first` is the first audit that was accepted: against the last alone, small losses add up."""
 
 
 def earlier_audits(config: FleetConfig) -> dict[str, Kept | None]:
@@ -47,7 +48,7 @@ def _find(config: FleetConfig, name: str) -> Kept | None:
     try:
         return Kept(read_bundle(folder), folder)
     except StorageError:
-        if name in (LAST, ACCEPTED):
+        if name in (LAST, ACCEPTED, FIRST):
             raise
         return None
 
@@ -57,9 +58,12 @@ def _folder(config: FleetConfig, name: str) -> str | None:
     if name == LAST:
         folders = list_bundles(config.storage, config.fleet)
         return folders[-1] if folders else None
-    if name == ACCEPTED:
+    if name in (ACCEPTED, FIRST):
         accepted = read_accepted(fleet_folder(config.storage, config.fleet))
-        return folder_of(config.storage, config.fleet, accepted.audit_id) if accepted else None
+        if accepted is None:
+            return None
+        chosen = accepted.history[0] if name == FIRST else accepted.history[-1]
+        return folder_of(config.storage, config.fleet, chosen.audit_id)
     return folder_of(config.storage, config.fleet, name)
 
 

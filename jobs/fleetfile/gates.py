@@ -38,7 +38,7 @@ class GateConfig(Part):
     at_least: float | None = None
     at_most: float | None = None
     not_worse_than: str | None = Field(
-        None, description="'accepted', 'last' or an audit id: non-inferiority on paired samples."
+        None, description="'accepted', 'first' (the first that was accepted), 'last' or an audit id: on paired samples."
     )
     margin: float = Field(0.0, ge=0, description="How much worse still counts as not worse.")
     overrule: tuple[Literal["inadequate-attack", "refuted-claim", "bound-as-value"], ...] = Field(

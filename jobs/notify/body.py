@@ -71,6 +71,8 @@ def _comparison(comparison: Comparison) -> dict[str, Any]:
     return {
         "baseline": comparison.baseline,
         "alpha": comparison.alpha,
+        "looks": comparison.looks,
+        "bound": comparison.bound,
         "comparisons": comparison.comparisons,
         "worse": comparison.worse,
         "better": comparison.better,

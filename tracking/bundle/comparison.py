@@ -106,6 +106,9 @@ class Comparison:
         not_comparable: series of models in both audits that could not be compared.
         drift: what else is not what it was.
         left_out: classes without a flag that are counted and not listed.
+        looks: this is the so-manieth audit that is compared with the accepted one; 0 for a comparison of its own.
+        bound: the chance of one or more false "worse" in all these audits, at most.
+        pooled: earlier audits of the same versions on other samples whose scores were added.
     """
 
     fleet: str
@@ -121,6 +124,9 @@ class Comparison:
     models: tuple[ModelChange, ...] = ()
     drift: tuple[Drift, ...] = ()
     left_out: int = 0
+    looks: int = 0
+    bound: float | None = None
+    pooled: int = 0
     error_rate: str = "family-wise over all comparisons and both directions (Holm), under any dependence"
     schema_version: int = SCHEMA_VERSION
 

@@ -31,7 +31,10 @@ _DRIFT = {
 def summary(record: Comparison) -> str:
     """One line: ``3 worse, 1 better of 66 comparisons with 20261128T...; 2 series not compared``."""
     text = f"{record.worse} worse, {record.better} better of {record.comparisons} comparisons with {record.baseline}"
-    return f"{text}; {record.not_comparable} series not compared" if record.not_comparable else text
+    text = f"{text}; {record.not_comparable} series not compared" if record.not_comparable else text
+    if record.bound is None:
+        return text
+    return f'{text}; false "worse" in {record.looks} audits since the acceptance: at most {100 * record.bound:.2g} %'
 
 
 def comparison_words(
@@ -44,7 +47,9 @@ def comparison_words(
         flags: False where a table lists them.
         earlier: what the earlier audit is.
     """
-    chance = f"the chance that any flag is false is at most {100 * record.alpha:g} %"
+    chance = f"the chance that any flag is false is at most {100 * record.alpha:.3g} %"
+    if record.bound is not None:
+        chance += f", and in all {record.looks} audits since the acceptance at most {100 * record.bound:.3g} %"
     head = f"Since {earlier} {record.baseline}: {record.worse} worse and {record.better} better"
     lines = [f"{head} of {record.comparisons} comparisons; {chance}."]
     if not record.comparisons:

@@ -16,7 +16,7 @@ from jobs.audit.judging.more_samples import Seen, more_words
 from jobs.audit.plan import ModelPlan, Table, Taken
 from jobs.comparison.comparable import Measured
 from jobs.comparison.compare import Kept
-from jobs.comparison.non_inferiority import ACCEPTED, change_since
+from jobs.comparison.non_inferiority import ACCEPTED, FIRST, change_since
 from jobs.fleetfile.gates import GateConfig, gate_text, threshold_of
 from jobs.fleetfile.tree import FleetConfig
 from services.loading.protocols import Samples
@@ -202,7 +202,7 @@ def _refuted_share(gate: GateConfig, case: Case) -> RefutedResult | None:
 
 def _not_worse(gate: GateConfig, case: Case, config: FleetConfig) -> GateResult:
     reference = case.earlier[gate.not_worse_than or ""]
-    if reference is None and gate.not_worse_than == ACCEPTED:
+    if reference is None and gate.not_worse_than in (ACCEPTED, FIRST):
         return GateResult(gate_text(gate), Outcome.UNDECIDED, Estimate(None, reason=NONE_ACCEPTED), NONE_ACCEPTED)
     change = change_since(gate, _measured(case), case.scores, reference, config)
     gone = f"no sample of {_named('class', change.vanished)} is in both audits"

@@ -43,7 +43,7 @@ const tested = (found, before) => {
     ],
   });
   const drift = Array.isArray(found.drift) ? found.drift.map((one) => `${[one.kind, one.subject].filter(Boolean).join(" ")}: ${one.then || "none"}, now ${one.now || "none"}`) : [];
-  return section("Tested by the later audit", el("p", {}, `Against the audit ${cut(found.baseline)}, on paired samples: ${found.worse} worse, ${found.better} better, of ${found.comparisons} comparisons; alpha ${found.alpha}, ${cut(found.error_rate, 200)}.${other}`), made.element, drift.length ? el("p", {}, "Besides the scores, these are not what they were:") : null, list(drift));
+  return section("Tested by the later audit", el("p", {}, `Against the audit ${cut(found.baseline)}, on paired samples: ${found.worse} worse, ${found.better} better, of ${found.comparisons} comparisons; alpha ${found.alpha}, ${cut(found.error_rate, 200)}${found.bound === null || found.bound === undefined ? "" : `; a false "worse" in all ${found.looks} audits since the acceptance: at most ${(100 * found.bound).toPrecision(3)} %`}.${other}`), made.element, drift.length ? el("p", {}, "Besides the scores, these are not what they were:") : null, list(drift));
 };
 
 export const compare = async (route) => {
