@@ -268,6 +268,15 @@ OF_SERIES: tuple[Metric, ...] = tuple(metric for metric in METRICS.values() if m
 """The metrics that every series has over every grouping."""
 
 
+CHOSEN_BY = ("aggregate", "wcr")
+"""What models are chosen by."""
+
+
+def joint_estimates(data: Profiled) -> dict[str, Estimate]:
+    """The metrics that models are chosen by, at the level that the data carry."""
+    return {name: made(data) for name in CHOSEN_BY if (made := METRICS[name].estimate) is not None}
+
+
 def estimates(data: Profiled) -> dict[str, Estimate]:
     """Every metric of a series over a grouping, by name."""
     return {metric.name: metric.estimate(data) for metric in OF_SERIES if metric.estimate is not None}

@@ -18,9 +18,10 @@ from jobs.leaderboard.comparable import measure_notes
 from jobs.leaderboard.presets import CRITERIA, Choice, board_metrics, check_choice, left_out, resolved
 from jobs.leaderboard.published import beside, imported
 from jobs.leaderboard.rows import rows, settings
-from jobs.leaderboard.words import COMMON, composite_notes, nothing_left, setting_notes
+from jobs.leaderboard.words import COMMON, composite_notes, nothing_left, place_notes, setting_notes
 from services.errors import ConfigError
 from services.numerics.composite import composite, pareto_front, places, with_leader
+from services.numerics.places import place_sets
 from services.records.estimates import Estimate
 from tracking.bundle.marker import without_secret
 from tracking.leaderboard.audited_runs import read_models
@@ -139,6 +140,7 @@ class _Board:
                 *setting_notes(entries, common),
                 *self._notes,
                 *composite_notes(left_out(choice, metrics), even, entries, standings),
+                *place_notes(entries, standings),
                 *measure_notes(counted, self._models, measures),
             ),
         )
@@ -162,7 +164,8 @@ def _standings(
     front: Sequence[bool | None] = [None] * len(entries)
     if criteria and entries:
         front = pareto_front(_arrays(entries, criteria)[0], [False] * len(criteria))
-    parts = zip(places(scores), scores, front, with_leader(scores), strict=True)
+    between = place_sets([score.low for score in scores], [score.high for score in scores])
+    parts = zip(places(scores), scores, front, with_leader(scores), between, strict=True)
     return [Standing(*part) for part in parts], even
 
 

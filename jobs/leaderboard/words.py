@@ -55,6 +55,21 @@ def composite_notes(
     return notes
 
 
+def place_notes(entries: Sequence[Entry], standings: Sequence[Standing]) -> list[str]:
+    """The places that the first rows may have: a bare first would say more than the numbers do."""
+    ranked = [pair for pair in zip(entries, standings, strict=True) if pair[1].between is not None]
+    if len(ranked) < 2:
+        return []
+    ranked.sort(key=lambda pair: pair[1].place or len(entries))
+    named = [f"{shorten(entry.name, 40)} {_between(standing.between)}" for entry, standing in ranked]
+    return [f"places that the ranges of all rows allow: {examples(named, most=5, mark=AND)}"]
+
+
+def _between(places: tuple[int, int] | None) -> str:
+    best, worst = places or (0, 0)
+    return str(best) if best == worst else f"{best} to {worst}"
+
+
 def nothing_left(
     uri: str, experiments: Sequence[str], filters: Mapping[str, Sequence[str]], since: int
 ) -> list[Problem]:

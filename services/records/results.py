@@ -46,6 +46,9 @@ class SeriesResult:
         method, delta: of the intervals.
         extras: further numbers of the series (saturated share, offset sensitivity, accuracy weighted value).
         notes: plain sentences a reader must know ("12 % of margins saturate").
+        joint: the mean over all samples and the worst class with limits that hold for all models of the audit together,
+            each at delta over their number: what may be said of a model that was chosen by its number. By class alone,
+            and empty where there is one model.
         measured: samples that an audit that decides early measured: its limits then hold at every stopping time. None
             where all were.
     """
@@ -62,6 +65,7 @@ class SeriesResult:
     extras: dict[str, float | None] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     measured: int | None = None
+    joint: dict[str, Estimate] = field(default_factory=dict)
 
     def metric(self, name: str) -> Estimate:
         """The metric of that name; undefined in audits of versions that did not have it."""

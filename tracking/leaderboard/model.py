@@ -12,7 +12,7 @@ from tracking.leaderboard import spelled
 from tracking.leaderboard.known_numbers import Catalogue, bracketed, of_keys
 from tracking.leaderboard.numbers import SECONDS, numbers_of_series
 from tracking.leaderboard.rows import UNDECLARED, AuditedModel
-from tracking.mlflow.layout import MODEL_TAG
+from tracking.mlflow.layout import JOINT_HIGH, JOINT_LOW, MODEL_TAG
 from tracking.mlflow.series_tag import series_of
 
 if TYPE_CHECKING:
@@ -88,7 +88,10 @@ def numbers_of(catalogue: Catalogue, metrics: Mapping[str, float], undefined: Ma
     numbers = {key: Estimate(None, reason=reason) for key, reason in undefined.items() if key in catalogue}
     for key in catalogue:
         if key in known:
-            numbers[key] = Estimate(known[key], known.get(f"{key}_low"), known.get(f"{key}_high"))
+            low, high = known.get(f"{key}_low"), known.get(f"{key}_high")
+            numbers[key] = Estimate(
+                known[key], known.get(f"{key}{JOINT_LOW}", low), known.get(f"{key}{JOINT_HIGH}", high)
+            )
     for key, (number, estimate) in bracketed(catalogue, numbers).items():
         catalogue[key] = number
         numbers[key] = estimate

@@ -134,12 +134,14 @@ class Standing:
         score: the composite with its range, or why there is none.
         front: on the Pareto front; None where a criterion is missing.
         with_leader: its range reaches the leader's: not separated; None where a range is unknown.
+        between: the best and the worst place that it may have, by the ranges of all rows; None where its is unknown.
     """
 
     place: int | None
     score: Estimate
     front: bool | None
     with_leader: bool | None
+    between: tuple[int, int] | None = None
 
     @property
     def wide(self) -> bool:
@@ -259,7 +261,7 @@ def fill_parquet(boards: list[Board], file: IO[bytes]) -> None:
 _TEXTS = ("board", "score_reason", "name", "dataset", "architecture", "method", "seeds", "threat_model", "samples")
 _KINDS = {
     **dict.fromkeys((*_TEXTS, "models", "experiments", "audits", "run_ids", "published", "worst_class"), pa.string()),
-    **dict.fromkeys(("place", "n"), pa.int64()),
+    **dict.fromkeys(("place", "place_best", "place_worst", "n"), pa.int64()),
     **dict.fromkeys(("pareto_front", "not_separated_from_leader"), pa.bool_()),
 }
 
@@ -269,6 +271,8 @@ def _head(board: Board, entry: Entry, standing: Standing) -> dict[str, Any]:
     return {
         "board": board.title,
         "place": standing.place,
+        "place_best": None if standing.between is None else standing.between[0],
+        "place_worst": None if standing.between is None else standing.between[1],
         "score": score.value,
         "score_low": score.low,
         "score_high": score.high,

@@ -150,6 +150,9 @@ def threat_of(text: str) -> ThreatModel | None:
         return None
 
 
+JOINT_LOW, JOINT_HIGH = "_joint_low", "_joint_high"
+"""Ends of the metrics that are limits for all models of an audit together."""
+
 _THREAT = TypeAdapter(ThreatModel)
 
 
@@ -162,6 +165,10 @@ def _metrics(result: SeriesResult) -> dict[str, float]:
     metrics = series_metrics(result)
     if result.measured is not None:
         metrics[metric_key(lens(result), "measured")] = float(result.measured)
+    for name, estimate in result.joint.items():
+        sides = {JOINT_LOW: estimate.low, JOINT_HIGH: estimate.high}
+        known = {side: number for side, value in sides.items() if (number := finite(value)) is not None}
+        metrics |= {f"{metric_key(lens(result), name)}{side}": number for side, number in known.items()}
     for key, value, low in worst_groups(result):
         metrics[_group_metric(result, key)] = value
         if low is not None:

@@ -14,7 +14,7 @@ from jobs.fleetfile.tree import FleetConfig, crossed
 from services.errors import MeasureError, Problem
 from services.loading.protocols import Samples
 from services.measures.measure import Measure
-from services.metrics import Profiled, estimates
+from services.metrics import Profiled, estimates, joint_estimates
 from services.numerics.disparity import Disparity, disparity
 from services.numerics.intervals.balanced import balanced_part, shifted, weighted_mean
 from services.numerics.intervals.clusters import cluster_means
@@ -154,6 +154,12 @@ def series_result(
     if rows is not None:
         metrics["aggregate"] = _in_proportion(values, grouping.codes, counted, whole, pooled)
     metrics["aggregate"] = aggregate = _with_reason(series, metrics["aggregate"])
+    joint: dict[str, Estimate] = {}
+    if (chosen_of := len(config.models)) > 1 and grouping.name == "class":
+        share = how["delta"] / chosen_of
+        joint = joint_estimates(replace(data, how={**how, "delta": share}, pooled={**pooled, "delta": share}))
+        if rows is not None:
+            joint["aggregate"] = _in_proportion(values, grouping.codes, counted, whole, {**pooled, "delta": share})
     near = not_separated(box, spread.worst[0]) if spread.worst else ()
     totals = _totals(series, values, counted, extras)
     return SeriesResult(
@@ -172,6 +178,7 @@ def series_result(
             *_notes(series, spread, box, aggregate, totals, grouping),
         ),
         measured=None if rows is None else len(rows),
+        joint=joint,
     )
 
 

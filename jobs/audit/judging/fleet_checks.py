@@ -8,13 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from services.metrics import METRICS, OF_SERIES
+from services.metrics import CHOSEN_BY, METRICS, OF_SERIES
+from services.numerics.places import place_sets
 from services.numerics.ranks import reranking, spearman
-from services.records import CalibrationResult, Evidence, ModelResult, ModelSpec, Series, SeriesResult
+from services.records import CalibrationResult, Estimate, Evidence, ModelResult, ModelSpec, Series, SeriesResult
 
 LIKE = 0.5
 """Spearman correlation from which two rankings are called alike."""
 MOST_REFUTED = 5
+MOST_FIRST = 3
 
 
 def fleet_checks(models: Sequence[ModelResult]) -> dict[str, Any]:
@@ -23,6 +25,7 @@ def fleet_checks(models: Sequence[ModelResult]) -> dict[str, Any]:
         "rank_correlations": {key: _correlations(key, models) for key in _keys(models)},
         "reranking": {key: _ranks(key, models) for key in _keys(models)},
         "reference": _against_reference(models),
+        "places": {key: _places(key, models) for key in _keys(models)},
         "great_against_attacks": _against_attacks(models),
     }
 
@@ -31,6 +34,7 @@ def fleet_notes(models: Sequence[ModelResult], calibration: CalibrationResult) -
     """Sentences about the fleet as a whole."""
     return (
         *calibration.notes,
+        *_place_notes(models),
         *_scale_notes(models),
         *_threat_notes(models),
         *_norm_notes(models),
@@ -74,6 +78,41 @@ def _correlations(key: str, models: Sequence[ModelResult]) -> dict[str, float | 
 def _ranks(key: str, models: Sequence[ModelResult]) -> dict[str, list[float | None]]:
     lower = [name for name, metric in METRICS.items() if metric.better == "lower"]
     return {name: list(ranks) for name, ranks in reranking(_metrics(key, models), lower_is_better=lower).items()}
+
+
+def _places(key: str, models: Sequence[ModelResult]) -> dict[str, dict[str, tuple[int, int]]]:
+    """By metric, the places that each model may have: limits of all models hold together."""
+    found: dict[str, dict[str, tuple[int, int]]] = {}
+    for metric in CHOSEN_BY:
+        joint = [_joint(model, key, metric) for model in models]
+        if sum(each.low is not None for each in joint) < 2:
+            continue
+        sets = place_sets([each.low for each in joint], [each.high for each in joint])
+        found[metric] = {m.spec.name: places for m, places in zip(models, sets, strict=True) if places is not None}
+    return found
+
+
+def _joint(model: ModelResult, key: str, metric: str) -> Estimate:
+    result = by_class(model, key)
+    return Estimate(None) if result is None else result.joint.get(metric, Estimate(None))
+
+
+def _place_notes(models: Sequence[ModelResult]) -> Iterator[str]:
+    """Which models may be first; and the limit that holds for the one with the best number although it was chosen."""
+    for key in _keys(models):
+        places = _places(key, models).get("aggregate", {})
+        if len(places) < 2:
+            continue
+        values = {m.spec.name: (_joint(m, key, "aggregate").value or 0.0, m) for m in models if m.spec.name in places}
+        best = max(values, key=lambda name: values[name][0])
+        low = _joint(values[best][1], key, "aggregate").low
+        others = [name for name, (first, _) in places.items() if first == 1 and name != best]
+        named = ", ".join(others[:MOST_FIRST]) + (f" and {len(others) - MOST_FIRST} more" * (len(others) > MOST_FIRST))
+        shared = f"{named} may be better" if others else "no other model may be better"
+        yield (
+            f"{key}: {best} has the best mean, and {shared}; chosen of {len(models)} models, its mean is at least "
+            f"{low or 0.0:.4g} (limits for all models together)."
+        )
 
 
 def _against_reference(models: Sequence[ModelResult]) -> dict[str, float | None]:
