@@ -20,7 +20,7 @@ from typing import Any
 
 from benchmarks import zoo
 from jobs.audit.audit import forecast_audit, run_audit
-from jobs.audit.costs.forecast_words import cost_words
+from jobs.audit.forecast.cost_words import cost_words
 from jobs.fleetfile.reading import Fleet, validate_fleet
 from jobs.terminal.progress import Quiet
 from services.records import AuditResult, Outcome
@@ -129,13 +129,16 @@ def main() -> int:
         wrong += {mine.outcome, other.outcome} == {Outcome.PASS, Outcome.FAIL}
         print(f"{mine.spec.name}: {value:.3f} {mine.outcome} on {taken}, {mine.forwards:,} passes; full: ", end="")
         print(f"{other.outcome}, {other.forwards:,} passes; {mine.reasons[0]}")
+    logits = options.samples * len(full.result.models)  # both audits have them
+    attack = (early.passes - logits) / (full.passes - logits)
+    print(f"passes of the attack and its probe {early.passes - logits:,} of {full.passes - logits:,}: {attack:.1%}")
     passes, seconds = early.passes / full.passes, early.seconds / full.seconds
     print(f"passes {early.passes:,} of {full.passes:,}: {passes:.1%}")
     print(f"processor time {early.processor:.0f} s of {full.processor:.0f} s: {early.processor / full.processor:.1%}")
     print(f"{early.seconds:.0f} s of {full.seconds:.0f} s: {seconds:.1%}; contradictions: {wrong}")
     off = full.clock.off()
     print("time left in the middle, off by", ", ".join(f"{name}: {share:.0%}" for name, share in off.items()))
-    kept = passes <= MOST_PASSES and seconds <= MOST_TIME and not wrong and all(v <= MOST_OFF for v in off.values())
+    kept = attack <= MOST_PASSES and seconds <= MOST_TIME and not wrong and all(v <= MOST_OFF for v in off.values())
     return 0 if kept else 1
 
 

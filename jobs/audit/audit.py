@@ -18,10 +18,9 @@ from typing import Any
 import numpy as np
 
 from jobs.audit import plan, tables, temperature, unfinished, versions
-from jobs.audit.costs.forecast import Forecast, forecast
-from jobs.audit.costs.forecast_words import cost_words
-from jobs.audit.costs.speeds import Speed
 from jobs.audit.early.decide import decide_early
+from jobs.audit.forecast.cost_words import cost_words
+from jobs.audit.forecast.costs import Forecast, forecast
 from jobs.audit.identity import fixed_version, with_published
 from jobs.audit.judging.assemble import groupings
 from jobs.audit.judging.decidable import too_few
@@ -29,6 +28,7 @@ from jobs.audit.judging.fleet_checks import fleet_checks, fleet_notes
 from jobs.audit.judging.gates import worst
 from jobs.audit.judging.model_result import Judge, shown_spec
 from jobs.audit.session import RunnerFactory, Session, runner_for
+from jobs.audit.speeds import Speed
 from jobs.comparison.non_inferiority import earlier_audits
 from jobs.comparison.promote import ALIASES, aliases_now
 from jobs.comparison.record import record_comparison

@@ -14,7 +14,7 @@ from services.errors import Problem, StorageError
 from services.records import SampleFacts
 
 if TYPE_CHECKING:
-    from jobs.audit.costs.forecast import Forecast
+    from jobs.audit.forecast.costs import Forecast
     from jobs.audit.publish import Published
     from jobs.fleetfile.reading import Fleet
 
@@ -84,7 +84,7 @@ def finish(published: Published, json: bool, markdown: bool = False) -> None:
 
 def planned(fleet: Fleet, found: Forecast, facts: SampleFacts, json: bool) -> None:
     """Print what an audit would cost, and what its samples can decide."""
-    from jobs.audit.costs.forecast_words import as_json, autoattack_words, cost_words, model_words
+    from jobs.audit.forecast.cost_words import as_json, autoattack_words, cost_words, model_words
     from jobs.audit.judging.decidable import smallest_gaps, too_few
     from jobs.comparison.non_inferiority import smallest_margins
 
@@ -125,7 +125,7 @@ def valid(fleet: Fleet, check: Callable[[Fleet], SampleFacts], json: bool, *, co
 
 def _costs(fleet: Fleet) -> dict[str, list[str]]:
     from jobs.audit.audit import forecast_audit
-    from jobs.audit.costs.forecast_words import autoattack_words, cost_words
+    from jobs.audit.forecast.cost_words import autoattack_words, cost_words
     from jobs.terminal.progress import Quiet
 
     found, _ = forecast_audit(fleet, Quiet())

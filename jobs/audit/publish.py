@@ -11,6 +11,7 @@ from pydantic import TypeAdapter
 
 from jobs.audit import unfinished
 from jobs.audit.audit import Finished
+from jobs.audit.confirmation import confirm
 from jobs.audit.generated import audit_both
 from jobs.audit.metrics_file import write_metrics
 from jobs.audit.session import RunnerFactory
@@ -24,6 +25,7 @@ from services.records import AuditResult
 from services.storage import files
 from tracking.bundle.bundle import list_bundles, read_bundle
 from tracking.bundle.comparison import Comparison, plain, read_comparison
+from tracking.bundle.confirmation import read_confirmation
 from tracking.bundle.marker import without_secret
 from tracking.report.junit import write_junit
 from tracking.report.sarif import SarifTarget, write_sarif
@@ -58,6 +60,8 @@ def audit_and_publish(
         finished, generated = audit_both(fleet, reporter, runner=runner)
         if generated is not None:
             publish(*generated, reporter)
+        if (confirmed := confirm(fleet, finished, reporter, runner=runner)) is not None:
+            publish(*confirmed, reporter)
         return publish(fleet, finished, reporter, junit=junit, sarif=sarif)
     finally:
         write_metrics()
@@ -82,9 +86,22 @@ def publish(
     look = [f"report   {files.join(folder, 'report.html')}", f"bundle   {folder}"]
     if fleet.config.tracking.enabled:
         look += _track(fleet, result, folder, reporter)
+    look += _reserve_words(folder)
     look += follow_up(fleet.config, result, folder, reporter)
     unfinished.end(folder)
     return Published(result, folder, tuple(look), comparison)
+
+
+def _reserve_words(folder: str) -> list[str]:
+    """What the reserved images said."""
+    if (said := read_confirmation(folder)) is None:
+        return []
+    outcomes = ", ".join(f"{name} {outcome}" for name, outcome in said.outcomes.items())
+    lines = [f"reserve  {outcomes} (use {said.use} since the acceptance, level {said.level:.2g})"]
+    if said.worse is not None:
+        named = "; ".join(" ".join(each) for each in said.worse) or "none"
+        lines.append(f"reserve  worse there as well: {named}")
+    return lines
 
 
 def sarif_target(path: Path, fleet_file: Path) -> SarifTarget:

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 
-from jobs.audit.costs.speeds import Remaining, Speed, predicted, scouts_first
+from jobs.audit.speeds import Remaining, Speed, predicted, scouts_first
 from jobs.fleetfile.mlflow_uri import reads_mlflow
 from jobs.fleetfile.tree import FleetConfig
 from jobs.terminal import stop

@@ -15,6 +15,7 @@ from services.errors import ConfigError, Problem
 from services.records import AuditResult, Outcome
 from services.storage import files
 from tracking.bundle.bundle import folder_of, read_bundle
+from tracking.bundle.confirmation import read_confirmation
 from tracking.bundle.record_file import RecordFile
 from tracking.names import file_name
 
@@ -119,6 +120,22 @@ def bundle_named(text: str, base: str, fleet: str) -> str:
     return folder_of(base, fleet, text)
 
 
+def unconfirmed(result: AuditResult, folder: str, model: str | None = None) -> str:
+    """Why the reserve does not speak for an audit, or for one model of it; "" where it does, or where there is none.
+
+    Raises:
+        StorageError: its record cannot be read.
+    """
+    if not result.config.get("samples", {}).get("reserve"):
+        return ""
+    said = read_confirmation(folder)
+    if said is None:
+        return "it was not confirmed on the reserved samples"
+    outcomes = [said.of(name) for name in ([model] if model else [each.spec.name for each in result.models])]
+    wrong = [outcome for outcome in outcomes if outcome is not Outcome.PASS]
+    return f"on the reserved samples it is {wrong[0]}" if wrong else ""
+
+
 def _refuse(result: AuditResult, folder: str, even_though_failed: bool) -> None:
     parts = folder.rstrip("/").rsplit("/", 3)[-3:]
     if parts != ["audits", file_name(result.fleet), file_name(result.audit_id)]:
@@ -130,3 +147,6 @@ def _refuse(result: AuditResult, folder: str, even_though_failed: bool) -> None:
     if result.outcome is not Outcome.PASS and not even_though_failed:
         remedy = "say --even-though-failed to accept it all the same"
         raise ConfigError(Problem(result.audit_id, "outcome pass", f"outcome {result.outcome}", remedy))
+    if (why := unconfirmed(result, folder)) and not even_though_failed:
+        remedy = "audit with accept: passed or promote, which ask the reserve; or say --even-though-failed"
+        raise ConfigError(Problem(result.audit_id, "a pass on the reserved samples, too", why, remedy))

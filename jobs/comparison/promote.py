@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from jobs.comparison.accepted import unconfirmed
 from jobs.fleetfile.mlflow_uri import tracking_uri
 from jobs.fleetfile.promotions import Target, targets
 from jobs.fleetfile.tree import FleetConfig
@@ -55,7 +56,8 @@ def promote(config: FleetConfig, result: AuditResult, folder: str, uri: str) -> 
     try:
         for target in targets(config):
             if target.model in models:
-                done.append(_promoted(target, models[target.model], known.get(target.key), recorded, uri))
+                why = unconfirmed(result, folder, target.model)
+                done.append(_promoted(target, models[target.model], known.get(target.key), recorded, uri, why))
                 done[-1] = tag_version(uri, done[-1], result.audit_id) if done[-1].moved else done[-1]
     finally:  # what was moved before the registry failed, or before a stop, is on record, too
         if done:
@@ -64,7 +66,7 @@ def promote(config: FleetConfig, result: AuditResult, folder: str, uri: str) -> 
 
 
 def _promoted(
-    target: Target, model: ModelResult, before: str | None, recorded: tuple[Promotion, ...], uri: str
+    target: Target, model: ModelResult, before: str | None, recorded: tuple[Promotion, ...], uri: str, why: str
 ) -> Promotion:
     resolved = _RESOLVED.match(model.spec.uri)
     plan = Promotion(target.model, target.registered, target.alias, resolved[2] if resolved else "", before or "")
@@ -72,6 +74,8 @@ def _promoted(
         return plan.left(f"its outcome is {model.outcome}")
     if not model.gates or not plan.version:
         return plan.left("no gate judged it" if plan.version else "its version is not known")
+    if why:
+        return plan.left(why)
     if before is None:
         return plan.left("where the alias pointed when the audit began is not known")
     return move_alias(uri, plan, recorded)

@@ -152,9 +152,19 @@ class SamplesConfig(Part):
         None,
         description="Column of what samples belong to (patient, video, camera): the unit of all intervals.",
     )
+    reserve: float | None = Field(
+        None, gt=0, lt=1, description="Share that no audit sees, to confirm what is accepted, promoted or called worse."
+    )
+    part: Literal["audit", "reserve"] = Field("audit", description="Which of them; reserve needs `reserve`.")
     training: Uri | None = Field(
         None, description="What the models were trained on; samples that are among it are counted in the notes."
     )
+
+    @model_validator(mode="after")
+    def _reserved(self) -> SamplesConfig:
+        if self.part == "reserve" and self.reserve is None:
+            raise ValueError("part: reserve needs reserve, the share that is kept apart")
+        return self
 
     @model_validator(mode="after")
     def _whole_clusters(self) -> SamplesConfig:
@@ -384,6 +394,8 @@ def _plain_spec(samples: SamplesConfig) -> SampleSpec:
         duplicates=samples.duplicates,
         training=samples.training,
         cluster=samples.cluster,
+        reserve=samples.reserve or 0.0,
+        part=samples.part,
     )
 
 

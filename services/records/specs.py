@@ -92,6 +92,8 @@ class SampleSpec:
         on_corrupt: "error" or "skip" (counted per class).
         duplicates: "once": an image counts once under each label; "all": each copy is a sample.
         training: source of the images that the models were trained on; None where none is declared.
+        reserve: share of the samples that no audit sees until something is to be confirmed.
+        part: "audit" for the others, "reserve" for these.
         cluster: name of the column that says which samples belong together; None where all are independent.
     """
 
@@ -104,3 +106,5 @@ class SampleSpec:
     duplicates: Literal["once", "all"] = "once"
     training: str | None = None
     cluster: str | None = None
+    reserve: float = 0.0
+    part: Literal["audit", "reserve"] = "audit"

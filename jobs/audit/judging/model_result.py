@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from jobs.audit.costs.speeds import Speed
 from jobs.audit.gallery import keep_gallery
 from jobs.audit.judging.assemble import Grouping, series_results
 from jobs.audit.judging.attributes import PREDICTED, fairness_results, projection_results
@@ -17,6 +16,7 @@ from jobs.audit.judging.verdict import Case, gate_result, with_remedy
 from jobs.audit.plan import Context, ModelPlan, is_whole, picture_path
 from jobs.audit.probes import ProbeSeen
 from jobs.audit.scores import read_scores
+from jobs.audit.speeds import Speed
 from jobs.comparison.compare import Kept
 from jobs.fleetfile.reading import Fleet
 from services.loading.preflight.judgement import order_notes

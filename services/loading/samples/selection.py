@@ -57,5 +57,21 @@ def split_half(labels: Rows, *, part: str, seed: int, share: float = 0.5) -> Row
     return np.sort(np.concatenate(rows)).astype(np.int64)
 
 
+RESERVE_SEED = 16
+"""The reserve is drawn once: no seed of a fleet file moves it."""
+
+
+def part_of(labels: Rows, clusters: NDArray[np.generic] | None, *, share: float, reserve: bool) -> Rows:
+    """Rows of the reserve, `share` of each class, or those of the others; whole clusters where samples have any."""
+    if not share:
+        return np.arange(len(labels), dtype=np.int64)
+    side = "train" if reserve else "test"
+    if clusters is None:
+        return split_half(labels, part=side, seed=RESERVE_SEED, share=share)
+    names, codes = np.unique(clusters, return_inverse=True)
+    chosen = split_half(np.zeros(len(names), dtype=np.int64), part=side, seed=RESERVE_SEED, share=share)
+    return np.flatnonzero(np.isin(codes, chosen)).astype(np.int64)
+
+
 def _draw(members: Rows, count: int, key: tuple[int, int]) -> Rows:
     return np.random.default_rng(key).permutation(members)[:count]

@@ -20,7 +20,7 @@ from services.loading.factories import DEFAULT_FACTORIES
 from services.loading.samples.attributes import Groups, Requested, check_shape, requested_attributes
 from services.loading.samples.duplicates import Distinct, distinct
 from services.loading.samples.labels import checked_labels
-from services.loading.samples.selection import select
+from services.loading.samples.selection import part_of, select
 from services.loading.samples.stores import Read, Shape, Store, Taken, unread_problems
 from services.loading.uris import SourceUri, parse_uri
 from services.records import Intake, SampleSpec, digest_of
@@ -123,7 +123,8 @@ def open_samples(spec: SampleSpec, *, allowed_factories: tuple[str, ...] = DEFAU
     groups = _groups(source, spec, measured)
     column = _cluster_column(source, spec)
     _check_limit(labels, spec)
-    rows = select(labels, len(classes), per_class=spec.per_class, limit=spec.limit, seed=spec.seed)
+    pool = part_of(labels, column, share=spec.reserve, reserve=spec.part == "reserve")
+    rows = pool[select(labels[pool], len(classes), per_class=spec.per_class, limit=spec.limit, seed=spec.seed)]
     taken = source.store.take(rows, on_corrupt=spec.on_corrupt)
     unread = _unread(source, [classes[k] for k in labels[rows[~taken.kept]]], taken.refused)
     before = rows[taken.kept]

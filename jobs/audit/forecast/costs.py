@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from jobs.audit import plan
-from jobs.audit.costs.speeds import Speed
 from jobs.audit.early.needs import Need, needs_of
 from jobs.audit.early.order import FIRST
+from jobs.audit.speeds import Speed
 from jobs.fleetfile.gates import GateConfig
 from jobs.fleetfile.reading import Fleet
 from jobs.fleetfile.tree import ResourcesConfig

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from jobs.audit.costs.forecast import Cost, Forecast
+from jobs.audit.forecast.costs import Cost, Forecast
 from jobs.terminal.progress import clock
 
 

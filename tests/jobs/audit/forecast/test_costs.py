@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 from jobs.audit.audit import forecast_audit, run_audit
-from jobs.audit.costs.forecast import Forecast, workers_of
-from jobs.audit.costs.forecast_words import as_json, autoattack_words, cost_words
+from jobs.audit.forecast.cost_words import as_json, autoattack_words, cost_words
+from jobs.audit.forecast.costs import Forecast, workers_of
 from jobs.fleetfile.reading import validate_fleet
 from jobs.fleetfile.tree import ResourcesConfig
 from jobs.terminal.progress import Quiet
@@ -76,7 +76,7 @@ def test_an_early_decision_is_expected_to_take_a_part(digits_fleet: dict[str, An
 
 
 def test_time_hours_and_money() -> None:
-    from jobs.audit.costs.forecast import Cost
+    from jobs.audit.forecast.costs import Cost
 
     costs = (Cost("a", "pgd20", 100, 6000, 7200.0, 0.25), Cost("b", "pgd20", 100, 6000, 3600.0))
     found = Forecast(costs, (), workers=2, gpus=0.5, price=4.0, early=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jobs.audit.costs.speeds import Remaining, Speed, predicted, scouts_first
+from jobs.audit.speeds import Remaining, Speed, predicted, scouts_first
 from services.measures.clean import Clean
 from services.measures.pgd import Pgd
 from services.records import ModelSpec, Receipt, SampleSpec, ShardTask
