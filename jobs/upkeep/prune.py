@@ -180,7 +180,7 @@ def _judged(base: str, fleet: str, names: Sequence[str], rules: Rules, now: floa
     old = list(_too_old(names, rules, now))
     if not old:
         return
-    held = _in_use(base, fleet, names) | dict.fromkeys(_accepted(base, fleet), "accepted")
+    held = _in_use(base, fleet, names) | _accepted(base, fleet)
     for name, why in old:
         unsynced = not rules.even_unsynced and not uploads(files.join(base, "audits", fleet, name))
         yield name, why, held.get(name) or ("not uploaded to MLflow (--even-unsynced)" if unsynced else "")
@@ -195,12 +195,14 @@ def _in_use(base: str, fleet: str, names: Sequence[str]) -> dict[str, str]:
     return held | {names[-1]: "the newest of its fleet"}
 
 
-def _accepted(base: str, fleet: str) -> tuple[str, ...]:
-    """Folders of a fleet's accepted audit as of now, and of the first that was; raises as `read_accepted`."""
+def _accepted(base: str, fleet: str) -> dict[str, str]:
+    """Folders of a fleet's accepted audit as of now, and of the first that was, with why; raises as `read_accepted`."""
     home = files.join(base, "audits", fleet)
     files.forget_listing(home)
     accepted = read_accepted(home)
-    return (accepted.folder, file_name(accepted.history[0].audit_id)) if accepted is not None else ()
+    if accepted is None:
+        return {}
+    return {file_name(accepted.history[0].audit_id): "the first that was accepted", accepted.folder: "accepted"}
 
 
 def _complete(base: str, fleet: str, known: Sequence[str]) -> list[str]:
