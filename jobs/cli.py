@@ -115,7 +115,7 @@ def plan(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Say what an audit would cost and what its samples can decide: passes, time, hours, money. Measures nothing."""
+    """Say what an audit would cost and what its samples can decide."""
     with console.exits(json):
         from jobs.fleetfile.reading import load_fleet, overridden
 
