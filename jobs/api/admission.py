@@ -42,4 +42,5 @@ def _overruled(fleet: Fleet, settings: Settings) -> dict[str, Any]:
     data["tracking"] = settings.tracking.model_dump(mode="json")
     data["storage"] = settings.storage
     data["factories"] = list(settings.allow.factories)
+    data["confine"] = list(settings.allow.paths)
     return data

@@ -40,6 +40,7 @@ from jobs.fleetfile.tree import FleetConfig
 from jobs.terminal import stop
 from jobs.terminal.progress import Counted, Reporter
 from services.errors import ClasswiseError, ConfigError, Interrupted, PreflightError, Problem, SourceError
+from services.loading.confined import confined_to
 from services.loading.models.source import fingerprint
 from services.loading.protocols import Samples
 from services.loading.samples.duplicates import lookalikes
@@ -93,7 +94,8 @@ def run_audit(
     counted = Counted(reporter)
     try:
         limit = stop.within(fleet.config.resources.deadline)
-        with limit, logs.about(fleet=fleet.config.fleet), mlflow_sources(fleet.config):
+        confined = confined_to(fleet.config.confine)
+        with limit, logs.about(fleet=fleet.config.fleet), mlflow_sources(fleet.config), confined:
             finished = _run(fleet, counted, runner or (lambda: runner_for(fleet.config)))
             if not publishing:
                 unfinished.end(finished.folder)
@@ -178,7 +180,7 @@ def validate_sources(fleet: Fleet) -> SampleFacts:
     """
     config = fleet.config
     files.filesystem(config.storage)
-    with mlflow_sources(config):
+    with mlflow_sources(config), confined_to(config.confine):
         samples = _opened(fleet)
         if problems := list(_source_problems(fleet)):
             raise SourceError(problems)

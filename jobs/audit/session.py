@@ -45,6 +45,7 @@ def runner_for(config: FleetConfig) -> Runner:
             gpus=resources.gpus,
             wait_seconds=resources.wait_seconds,
             factories=config.factories,
+            confine=config.confine,
             environment=registry_environment(config),
             log=logs.inherited(),
         )

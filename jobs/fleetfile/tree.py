@@ -335,6 +335,12 @@ class FleetConfig(Part):
     factories: tuple[str, ...] = Field(
         ("services.training.*",), max_length=1000, description="Modules that factory: and generator: may import."
     )
+    confine: tuple[Place, ...] = Field(
+        (),
+        max_length=100,
+        description="Folders outside of which nothing that the file names is opened, wherever links lead; "
+        "left out: anywhere.",
+    )
     on_model_fault: Literal["stop", "skip"] = Field(
         "stop", description="stop: no long work when one model fails preflight; skip: audit the others."
     )

@@ -14,6 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from services.errors import Problem, SourceError
+from services.loading.confined import within, within_tree
 from services.storage import plainjson
 
 HEAD = 512
@@ -24,13 +25,13 @@ SAFETENSORS_HEADER_LIMIT = 1 << 24
 
 
 def existing(path: Path, where: str, *, folder: bool = False) -> Path:
-    """Return `path`, or raise a SourceError that says what is missing and where it was looked for."""
+    """Return `path`, or raise a SourceError: what is missing and where it was looked for, or that it is not granted."""
     kind = "folder" if folder else "file"
     if not (path.is_dir() if folder else path.is_file()):
         actual = "a file" if path.is_file() else "a folder" if path.is_dir() else "nothing"
         remedy = f"looked in {path.absolute()}"
         raise SourceError(Problem(where, f"a {kind} at {path}", f"{actual} there", remedy))
-    return path
+    return within_tree(path, where) if folder else within(path, where)
 
 
 def sha256(path: Path) -> str:

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 from services.errors import Problem, SourceError, one_line
+from services.loading.confined import trust
 
 
 def fetch(address: str, where: str, folder: Path | None = None) -> Path:
@@ -21,11 +22,13 @@ def fetch(address: str, where: str, folder: Path | None = None) -> Path:
         from mlflow import artifacts
 
         target = None if folder is None else str(folder)
-        return Path(
+        path = Path(
             artifacts.download_artifacts(artifact_uri=_located(address), tracking_uri=_store(), dst_path=target)
         )
     except Exception as error:
         raise SourceError(Problem(where, f"an MLflow artifact {address}", _message(error))) from error
+    trust(path)
+    return path
 
 
 def _store() -> str | None:

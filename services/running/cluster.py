@@ -55,6 +55,7 @@ class WorkerRequest:
         gang: workers that each actor starts and waits for; above 1 the actor itself holds nothing.
         wait_seconds: how long to be without any placed worker.
         factories: modules that `factory:` and `generator:` may import on the workers.
+        confine: folders outside of which workers open nothing that a fleet names.
         environment: variables that the workers need (where the model registry is).
         log: how the workers log.
     """
@@ -68,6 +69,7 @@ class WorkerRequest:
     gang: int = 1
     wait_seconds: float = 60.0
     factories: tuple[str, ...] = ()
+    confine: tuple[str, ...] = ()
     environment: tuple[tuple[str, str], ...] = ()
     log: LogSetting | None = None
 
@@ -323,7 +325,8 @@ class RayRunner(Pool[ShardTask, Receipt]):
     """Audits: each actor is a `services.running.workers.Worker` that does shards."""
 
     def _worker(self) -> tuple[type, tuple[Any, ...]]:
-        return Worker, (self._request.factories, self._request.log, self._request.environment)
+        request = self._request
+        return Worker, (request.factories, request.log, request.environment, request.confine)
 
     def _redone(self, task: ShardTask) -> None:
         counters.shard_ended(task, "redone")

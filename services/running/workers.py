@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from services.devices import is_out_of_memory, release, started
 from services.errors import ClasswiseError, Problem, ResourceError, SourceError, WorkerError, raised_at
+from services.loading import confined
 from services.measures.catalogue import measure_from
 from services.measures.measure import Columns, Measure, RunContext, Scorer
 from services.measures.probes.budget import from_json
@@ -54,6 +55,8 @@ class Worker:
         log: how a process of its own logs; None in the driver's, where that is settled.
         environment: variables that libraries look for (where the model registry is, and its password). Not as a runtime
             environment of Ray's, which would be written to its logs.
+        confine: folders outside of which it opens nothing that a fleet names; None in the driver's process, where that
+            is settled.
     """
 
     def __init__(
@@ -63,8 +66,11 @@ class Worker:
         allowed_factories: tuple[str, ...] = (),
         log: LogSetting | None = None,
         environment: tuple[tuple[str, str], ...] = (),
+        confine: tuple[str, ...] | None = None,
     ) -> None:
         os.environ.update(dict(environment))
+        if confine is not None:
+            confined.confine(confine)
         self._wanted = device
         self._threads = threads
         self._allowed = allowed_factories

@@ -75,6 +75,7 @@ def environment(service: Layout, tmp_path: Path) -> dict[str, str]:
     return {**kept, **known, **own, **{name: str(path) for name, path in folders.items()}}
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_page_bring_everything_back(
     service: Layout, environment: dict[str, str], digit_weights: dict[str, str], tmp_path: Path
 ) -> None:

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from services.errors import Problem, SourceError, examples
+from services.loading.confined import open_granted
 from services.loading.samples.colours import is_deep, is_transparent, over
 from services.loading.samples.duplicates import fingerprint
 from services.loading.samples.fitting import PIXEL_LIMIT, middle, with_shorter_side
@@ -370,7 +371,8 @@ def file_bytes(path: Path) -> bytes:
         CorruptImage: it cannot be read from the disk.
     """
     try:
-        return path.read_bytes()
+        with open_granted(path, str(path)) as file:
+            return file.read()
     except OSError as error:
         raise CorruptImage(error.strerror or str(error)) from error
 

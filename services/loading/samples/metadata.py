@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 from services.errors import Problem, SourceError, examples
+from services.loading.confined import open_granted
 
 METADATA = "metadata.csv"
 KEY = "file_name"
@@ -23,7 +25,7 @@ def read_metadata(path: Path) -> tuple[dict[str, dict[str, str]], list[str]]:
     """
     where = path.name
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
+        with io.TextIOWrapper(open_granted(path, where), encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file)
             head = next(reader, [])
             lines = [(reader.line_num, cells) for cells in reader if cells]

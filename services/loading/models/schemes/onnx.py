@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from services.errors import Problem, SourceError, one_line
+from services.loading.confined import within
 from services.loading.fingerprint import existing, file_kind, sha256
 from services.loading.models.source import ModelScheme, Opened, Request
 from services.loading.uris import SourceUri
@@ -114,7 +115,7 @@ def ingredients(uri: SourceUri) -> Iterator[tuple[str, str]]:
     yield "file", sha256(path)
     for name in _external(path):
         if (beside := path.parent / name).is_file():
-            yield name.removeprefix(path.name), sha256(beside)
+            yield name.removeprefix(path.name), sha256(within(beside, uri.text))
 
 
 def _external(path: Path) -> list[str]:

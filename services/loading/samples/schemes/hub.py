@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from services.errors import Problem, SourceError, one_line
+from services.loading.confined import within_tree
 from services.loading.samples.schemes.parquet import OPTIONS, from_table
 from services.loading.samples.source import Source
 from services.loading.uris import SourceUri, local_path
@@ -41,7 +42,7 @@ def _dataset(datasets: Any, uri: SourceUri, options: dict[str, Any]) -> Any:
     split = options.get("split", "test")
     if not path.is_dir():
         return datasets.load_dataset(uri.rest, options.get("config"), split=split)
-    loaded = datasets.load_from_disk(str(path))
+    loaded = datasets.load_from_disk(str(within_tree(path, uri.text)))
     if isinstance(loaded, dict):
         if split not in loaded:
             raise SourceError(Problem(f"{uri.text} (split)", f"one of {', '.join(loaded)}", repr(split)))

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.errors import Problem, SourceError, one_line
+from services.loading.confined import within_tree
 from services.loading.fingerprint import existing, file_kind, sha256
 from services.loading.samples.encoded import EncodedStore
 from services.loading.samples.parquet_rows import read_parquet
@@ -77,7 +78,7 @@ def _paths(column: Any) -> Callable[[int], str] | None:
 def _files(uri: SourceUri, split: str | None) -> list[Path]:
     path = uri.path()
     if path.is_dir():
-        files = files_of_split(path, "*.parquet", split, uri.text)
+        files = files_of_split(within_tree(path, uri.text), "*.parquet", split, uri.text)
     elif split is None:
         files = [existing(path, uri.text)]
     else:

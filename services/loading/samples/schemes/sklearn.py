@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.errors import Problem, SourceError
+from services.loading.confined import trust
 from services.loading.fingerprint import existing
 from services.loading.samples.selection import split_half
 from services.loading.samples.source import Source
@@ -42,6 +43,7 @@ def digits(where: str) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     spec = find_spec("sklearn")
     if spec is None or spec.origin is None:
         raise SourceError(Problem(where, "the package scikit-learn", "it is not installed"))
+    trust(Path(spec.origin).parent)
     file = existing(Path(spec.origin).parent / "datasets" / "data" / "digits.csv.gz", where)
     table = np.loadtxt(file, delimiter=",")
     return (table[:, :64].reshape(-1, 8, 8) / 16).astype(np.float32), table[:, 64].astype(np.int64)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.errors import Problem, SourceError, one_line
+from services.loading.confined import within_tree
 from services.loading.packages import package
 from services.loading.samples.source import Source
 from services.loading.samples.stores import array_store
@@ -31,7 +32,7 @@ def open_dataset(name: str, root: Path, split: str, where: str) -> Source:
     if not inspect.isclass(maker):
         remedy = did_you_mean(name, [known for known in datasets.__all__ if known[0].isupper()])
         raise SourceError(Problem(where, "a dataset of torchvision", repr(name), remedy))
-    dataset = _made(maker, root, split, where)
+    dataset = _made(maker, within_tree(root, where) if root.exists() else root, split, where)
     pixels, labels = getattr(dataset, "data", None), getattr(dataset, "targets", getattr(dataset, "labels", None))
     if pixels is None or labels is None:
         remedy = "use imagefolder: or parquet:"
