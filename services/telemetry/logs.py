@@ -162,9 +162,11 @@ class _Text(_Redacting):
         fields = self._fields(record)
         trace = fields.pop("error", "")
         shown = " ".join(f"{name}={value}" for name, value in fields.items())
-        message = self._clean(record.getMessage()).replace("\r", "\\r").replace("\n", "\\n")
-        line = f"{self._time(record)} {record.levelname.lower():<7} {record.name}: {message}"
-        return "\n".join(part for part in (f"{line} [{shown}]" if shown else line, trace) if part)
+        message = self._clean(record.getMessage())
+        text = f"{message} [{shown}]" if shown else message
+        text = "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+        line = f"{self._time(record)} {record.levelname.lower():<7} {record.name}: {text}"
+        return f"{line}\n{trace}" if trace else line
 
 
 def event(logger: logging.Logger, level: int, message: str, **fields: Any) -> None:

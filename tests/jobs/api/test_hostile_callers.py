@@ -168,6 +168,7 @@ def test_the_server_decides_on_storage_tracking_cluster_and_rights(fleet: dict[s
         **fleet,
         "storage": "/etc",
         "factories": ["*"],
+        "confine": ["/"],
         "tracking": {"uri": "http://evil.example.org", "experiment": "theirs"},
         "resources": {
             "runner": "ray",
@@ -180,7 +181,7 @@ def test_the_server_decides_on_storage_tracking_cluster_and_rights(fleet: dict[s
     }
     config = admitted(greedy, settings).config
     assert config.storage == settings.storage
-    assert config.factories == settings.allow.factories
+    assert (config.factories, config.confine) == (settings.allow.factories, settings.allow.paths)
     assert (config.tracking.uri, config.tracking.experiment, config.tracking.enabled) == (None, None, False)
     resources = config.resources
     assert (resources.runner, resources.address, resources.workers) == ("local", None, 1)

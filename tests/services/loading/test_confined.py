@@ -1,0 +1,96 @@
+"""What is opened lies in the granted folders, whatever links say and whenever they are changed."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from services.errors import SourceError
+from services.loading.confined import confined_to, open_granted, trust, within, within_tree
+from services.loading.fingerprint import existing
+from services.loading.samples.metadata import read_metadata
+from services.running.workers import Worker
+
+SECRET = "swordfish-0123456789"
+
+
+@pytest.fixture
+def granted(tmp_path: Path) -> Path:
+    (tmp_path / "private").mkdir()
+    (tmp_path / "private" / "secret").write_text(f"{SECRET}\n")
+    (tmp_path / "granted" / "sub").mkdir(parents=True)
+    (tmp_path / "granted" / "mine").write_text("file_name\n")
+    return tmp_path / "granted"
+
+
+def test_a_file_is_granted_by_where_it_is_and_not_by_what_it_is_called(granted: Path) -> None:
+    (granted / "out").symlink_to(granted.parent / "private" / "secret")
+    (granted / "in").symlink_to(granted / "mine")
+    (granted / "up").symlink_to(granted.parent)
+    with confined_to([str(granted)]):
+        for good in (granted / "mine", granted / "in", granted / "sub" / ".." / "mine"):
+            assert within(good, "x") == existing(good, "x") == good
+            open_granted(good, "x").close()
+        for bad in (granted / "out", granted / ".." / "private" / "secret", granted / "up" / "private" / "secret"):
+            for look in (within, existing, open_granted):
+                with pytest.raises(SourceError, match="leads out of"):
+                    look(bad, "x")
+        with pytest.raises(SourceError, match="leads out of"):  # as a name that begins alike
+            within(granted.with_name("granted-not") / "x", "x")
+    assert existing(granted / "out", "x") == granted / "out"  # a laptop confines nothing
+
+
+def test_a_tree_is_granted_when_no_link_in_it_leads_out(granted: Path) -> None:
+    (granted / "sub" / "in").symlink_to(granted / "mine")
+    with confined_to([str(granted)]):
+        assert within_tree(granted, "x") == existing(granted, "x", folder=True) == granted
+        (granted / "sub" / "folder").symlink_to(granted.parent / "private")
+        with pytest.raises(SourceError, match="sub/folder, which leads out of"):
+            existing(granted, "x", folder=True)
+
+
+def test_a_folder_of_the_programs_own_is_granted(granted: Path) -> None:
+    own = granted.parent / "private"
+    with confined_to([str(granted / "sub")]):
+        with pytest.raises(SourceError):
+            within(own / "secret", "x")
+        trust(own)
+        assert within(own / "secret", "x") == own / "secret"
+
+
+def test_a_link_that_is_changed_while_it_is_opened_shows_nothing(granted: Path, tmp_path: Path) -> None:
+    """The loser of the race reads its own file or is refused, a thousand times."""
+    table, over = granted / "metadata.csv", threading.Event()
+    table.symlink_to(granted / "mine")
+
+    def flip() -> None:
+        number = 0
+        while not over.is_set():
+            other = granted / "other"
+            other.symlink_to([granted / "mine", tmp_path / "private" / "secret"][number % 2])
+            other.replace(table)
+            number += 1
+
+    thread = threading.Thread(target=flip)
+    thread.start()
+    outcomes = set()
+    try:
+        with confined_to([str(granted)]):
+            for _ in range(1000):
+                try:
+                    outcomes.add(str(read_metadata(table)))
+                except SourceError as error:
+                    outcomes.add(" ".join(problem.found for problem in error.problems))
+    finally:
+        over.set()
+        thread.join()
+    assert len(outcomes) == 2 and SECRET not in str(outcomes)
+
+
+def test_a_worker_is_confined_as_its_driver_is(granted: Path) -> None:
+    with confined_to([]):
+        Worker("cpu", 1, confine=(str(granted),))
+        with pytest.raises(SourceError, match="leads out of"):
+            existing(granted.parent / "private" / "secret", "x")
