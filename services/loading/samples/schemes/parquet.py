@@ -132,8 +132,11 @@ def _store(column: Any, where: str, options: dict[str, Any], content: str) -> St
     if pa.types.is_fixed_size_list(kind):
         scale = float(options["scale"]) if "scale" in options else None
         return array_store(_pixels(column, where, options.get("shape")), scale=scale, content=content, where=where)
-    remedy = "store encoded images (PNG) as binary"
-    raise SourceError(Problem(where, "binary, a struct with bytes, or fixed-size lists", str(kind), remedy))
+    found, remedy = str(kind), "store encoded images (PNG) as binary"
+    if (pa.types.is_string(kind) or pa.types.is_large_string(kind)) and len(column):
+        found = f"{kind}, {one_line(column[0], 60)!r}"
+        remedy = "paths are not followed: store the bytes of the files instead, or use imagefolder:"
+    raise SourceError(Problem(where, "binary, a struct with bytes, or fixed-size lists", found, remedy))
 
 
 def _encoded(column: Any, where: str, options: dict[str, Any]) -> EncodedStore:
