@@ -247,7 +247,7 @@ def test_malformed_tables(tmp_path: Path) -> None:
         opened(tmp_path, table(), "?label=target")
     with pytest.raises(SourceError, match=r"1 corrupt: row 2 \(empty\)"):
         opened(tmp_path, table(image=[None if k == 2 else png(array) for k, array in enumerate(PIXELS)]))
-    with pytest.raises(SourceError, match=r"fixed-size lists, found string, 'a/1\.png'; paths are not followed: store the"):
+    with pytest.raises(SourceError, match=r"fixed-size lists, found string, .a/1.png.; paths are not followed"):
         opened(tmp_path, table(image=["a/1.png"] * 6))
     (tmp_path / "s.parquet").write_bytes(b"PAR1 and no more")
     with pytest.raises(SourceError, match="readable Parquet files"):
