@@ -53,6 +53,9 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress.")
 Storage = Annotated[str | None, typer.Option(help="Use this storage instead of the file's.")]
 Runner = Annotated[str | None, typer.Option(help="ray or local, instead of resources.runner.")]
 Decide = Annotated[str | None, typer.Option(help="full, or early: measure as many samples as the gates need.")]
+Figures = Annotated[
+    bool, typer.Option("--figures/--no-figures", help="Draw charts as PNG files into the bundle and MLflow.")
+]
 Track = Annotated[bool, typer.Option("--track/--no-track", help="Log to MLflow now, or later with classwise sync.")]
 
 
@@ -86,6 +89,7 @@ def audit(
     junit: Junit = None,
     sarif: Sarif = None,
     decide: Decide = None,
+    figures: Figures = True,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -94,7 +98,9 @@ def audit(
         own_modules.find_here()
         from jobs.fleetfile.reading import load_fleet, overridden
 
-        fleet = overridden(load_fleet(fleet_file), storage=storage, runner=runner, track=track, decide=decide)
+        fleet = overridden(
+            load_fleet(fleet_file), storage=storage, runner=runner, track=track, decide=decide, figures=figures
+        )
         from jobs.audit.publish import audit_and_publish, sarif_target
 
         target = sarif_target(sarif, fleet_file) if sarif is not None else None

@@ -24,23 +24,24 @@ from services.storage import files
 from services.storage.shards import read_shard, read_table
 from tracking.bundle.gallery import PICTURES, write_gallery
 
-GALLERY_VERSION = 1
+GALLERY_VERSION = 2
 """Raised when a gallery would show something else of the same table."""
 MOST_BYTES = 8_000_000
 """Of the pictures of one model; what comes after in the order of choice is left out."""
-BATCH = 8
+BATCH = 32
 """Samples attacked together: always as many, so that the last bits of margins do not depend on the audit's batch."""
 
 
 def gallery_tasks(item: ModelPlan, context: Context) -> list[ShardTask]:
     """The gallery of a model, where it is not in the cache."""
-    task = gallery_task(item, context)
-    return [task] if task is not None and not files.exists(task.target) else []
+    shown = shown_attack(item, context)
+    task = None if shown is None or files.exists(_path(shown[0], context)) else gallery_task(item, context)
+    return [] if task is None else [task]
 
 
 def gallery_task(item: ModelPlan, context: Context) -> ShardTask | None:
     """Shows the chosen samples; None where nothing is to be shown, and where the table was deleted meanwhile."""
-    shown = shown_attack(item, context) if context.gallery else None
+    shown = shown_attack(item, context)
     if shown is None:
         return None
     table, measure = shown
@@ -52,8 +53,8 @@ def gallery_task(item: ModelPlan, context: Context) -> ShardTask | None:
     if not len(rows):
         return None
     known = {name: values[rows].tolist() for name, values in columns.items() if values.ndim == 1}
-    payload = json.dumps({"rows": rows.tolist(), "ranks": ranks.tolist(), "known": known})
-    name = digest_of("gallery", GALLERY_VERSION, context.seed, payload)[:16]
+    kept = {"row": rows.tolist(), "rank": ranks[:, 0].tolist(), "of": ranks[:, 1].tolist()}
+    payload = json.dumps({"rows": rows.tolist(), "kept": kept, "known": known})
     return ShardTask(
         "gallery",
         item.spec,
@@ -63,17 +64,25 @@ def gallery_task(item: ModelPlan, context: Context) -> ShardTask | None:
         context.seed,
         BATCH,
         measure=measure.canonical(),
-        target=files.join(table.folder, f"gallery-{name}.parquet"),
+        target=_path(table, context),
         payload=payload,
         digest=item.digest,
     )
 
 
+def _path(table: Table, context: Context) -> str:
+    """Where the gallery lies beside its table, of which it is a function."""
+    name = digest_of("gallery", GALLERY_VERSION, context.seed, context.gallery)[:16]
+    return files.join(table.folder, f"gallery-{name}.parquet")
+
+
 def shown_attack(item: ModelPlan, context: Context) -> tuple[Table, Measure] | None:
     """The attack whose adversarials are shown: the nearest ones if they were looked for, else of the first attack.
 
-    Of an attack that was measured until a gate was decided, none are.
+    Of an attack that was measured until a gate was decided, none are. None where nothing is to be shown.
     """
+    if not context.gallery:
+        return None
     tables = (table for table in item.tables if table.key not in context.taken)
     able = [(table, table.measure) for table in tables if table.measure is not None and table.measure.shows]
     able.sort(key=lambda pair: (pair[1].series()[0].binary, pair[1].batch_dependent))
@@ -123,19 +132,20 @@ def keep_gallery(item: ModelPlan, index: int, samples: Samples, context: Context
     Raises:
         StorageError: it was deleted meanwhile.
     """
-    task, shown = gallery_task(item, context), shown_attack(item, context)
-    if task is None or shown is None:
+    shown = shown_attack(item, context)
+    if shown is None:
         return
-    columns = read_shard(task.target)
+    path = _path(shown[0], context)
+    if not files.exists(path) and gallery_task(item, context) is None:
+        return
+    columns = read_shard(path)
     sizes = np.sum([[len(picture) for picture in columns[name]] for name in PICTURES], axis=0)
     kept = (columns["after"] != columns["label"]) & (np.cumsum(sizes) <= MOST_BYTES)
     rows = np.flatnonzero(kept)
     if len(rows):
-        content = json.loads(task.payload)
-        places, ranks = np.array(content["rows"])[rows], np.array(content["ranks"])[rows]
-        named = {"key": samples.keys[places]} if samples.keys is not None else {}
+        named = {"key": samples.keys[columns["row"][rows]]} if samples.keys is not None else {}
         classes = np.array([*samples.classes, ""], dtype=object)
         names = {f"{name}_name": classes[columns[name][rows]] for name in ("label", "before", "after")}
         title = np.array([shown[1].series()[0].title] * len(rows), dtype=object)
-        about = {"attack": title, "rank": ranks[:, 0], "of": ranks[:, 1], **named, **names}
-        write_gallery(folder, index, item.spec, {**{name: column[rows] for name, column in columns.items()}, **about})
+        shown_columns = {name: column[rows] for name, column in columns.items() if name != "row"}
+        write_gallery(folder, index, item.spec, {**shown_columns, "attack": title, **named, **names})

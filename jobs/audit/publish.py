@@ -133,13 +133,16 @@ def result_schema() -> dict[str, Any]:
 
 def _write_pages(fleet: Fleet, result: AuditResult, folder: str, reporter: Reporter) -> None:
     """The report, with the fleet's earlier audits for its trends, and the fleet's figures."""
+    from tracking.figures.kept import Pictures
     from tracking.figures.save import write_figures
     from tracking.report.report import write_report
 
     earlier = [path for path in list_bundles(fleet.config.storage, fleet.config.fleet) if path != folder]
     history = list(_readable(earlier[-HISTORY:], reporter))
-    write_report(result, folder, history)
-    write_figures(result, folder, history)
+    pictures = Pictures(fleet.config.storage) if fleet.config.tracking.figures else None
+    write_report(result, folder, history, pictures)
+    if pictures is not None:
+        write_figures(result, folder, pictures)
 
 
 def _readable(folders: Sequence[str], reporter: Reporter) -> Iterator[AuditResult]:
@@ -152,6 +155,7 @@ def _readable(folders: Sequence[str], reporter: Reporter) -> Iterator[AuditResul
 
 
 def _track(fleet: Fleet, result: AuditResult, folder: str, reporter: Reporter) -> list[str]:
+    from tracking.figures.kept import Pictures
     from tracking.mlflow.audits import log_audit
     from tracking.mlflow.runs import close_stale_runs
 
@@ -160,7 +164,14 @@ def _track(fleet: Fleet, result: AuditResult, folder: str, reporter: Reporter) -
         uri = tracking_uri(fleet.config.storage, tracking.uri)
         experiment = tracking.experiment or fleet.config.fleet
         close_stale_runs(uri, experiment)
-        runs = log_audit(result, folder, tracking_uri=uri, experiment=experiment, registry_models=tracking.tag_registry)
+        runs = log_audit(
+            result,
+            folder,
+            tracking_uri=uri,
+            experiment=experiment,
+            registry_models=tracking.tag_registry,
+            pictures=Pictures(fleet.config.storage) if tracking.figures else None,
+        )
     except TrackingError as error:
         reporter.note(f"Upload to MLflow failed: {error}")
         return [f"later    classwise sync {folder}"]

@@ -113,6 +113,7 @@ def overridden(
     track: bool = True,
     decide: str | None = None,
     price: float | None = None,
+    figures: bool = True,
 ) -> Fleet:
     """The fleet with command line options put over the file's values.
 
@@ -130,6 +131,8 @@ def overridden(
         data["resources"]["price"] = price
     if not track:
         data["tracking"]["enabled"] = False
+    if not figures:
+        data["tracking"]["figures"] = False
     return Fleet(validate_fleet(data, source="command line").config, fleet.measures)
 
 

@@ -245,6 +245,7 @@ class TrackingConfig(ServerConfig):
     """Where MLflow is, and what an audit may write beside runs."""
 
     tag_registry: bool = Field(True, description="Tag registry versions of mlflow: models with the verdict.")
+    figures: bool = Field(True, description="Draw charts as PNG files into the bundle and the runs.")
 
 
 def _worker_count(value: int | str) -> int | str:

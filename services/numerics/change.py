@@ -26,13 +26,13 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import binom
 
 from services.numerics.arguments import Floats, Ints, as_indices, check_level, fault
 from services.numerics.intervals import betting
 from services.numerics.intervals.clusters import cluster_means
 from services.numerics.intervals.means import Method, Sample, limits
 from services.numerics.paired import as_pairs, holm
+from services.numerics.tails import at_most
 from services.records import Estimate
 
 Flag = Literal["worse", "better", "not separated"]
@@ -188,7 +188,7 @@ def _mcnemar(old: Floats, new: Floats, index: Ints, n_groups: int, bound: float)
             raise fault(name, f"scores that are all 0 or {bound:g} for an exact test", "others")
     up = np.bincount(index[new > old], minlength=n_groups)
     down = np.bincount(index[new < old], minlength=n_groups)
-    return np.asarray(binom.cdf(up, up + down, 0.5)), np.asarray(binom.cdf(down, up + down, 0.5))
+    return at_most(up, up + down, 0.5), at_most(down, up + down, 0.5)
 
 
 def _betting(sample: Sample, alpha: float) -> tuple[Floats, Floats]:

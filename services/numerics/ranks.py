@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 from services.numerics.arguments import Floats, fault
 from services.records import Estimate
@@ -18,13 +17,21 @@ def spearman_rows(first: NDArray[Any], second: NDArray[Any]) -> Floats:
 
     Pearson correlation of the ranks, tied values share their mean rank; NaN where either row is constant.
     """
-    ranks = [rankdata(np.atleast_2d(rows), axis=1) for rows in (first, second)]
+    ranks = [np.array([_mean_ranks(row) for row in np.atleast_2d(rows)]) for rows in (first, second)]
     left, right = (rank - (rank.shape[1] + 1) / 2.0 for rank in ranks)
     scale = np.sqrt((left**2).sum(axis=1) * (right**2).sum(axis=1))
     dot = (left * right).sum(axis=1)
     out = np.full(dot.shape, np.nan)
     np.divide(dot, scale, out=out, where=scale > 0)
     return out
+
+
+def _mean_ranks(values: NDArray[Any]) -> Floats:
+    """(n,) the rank of each value from 1, tied ones their mean rank, all NaN if one is, as `scipy.stats.rankdata` says."""
+    if np.isnan(values).any():
+        return np.full(len(values), np.nan)
+    ordered = np.sort(values)
+    return (ordered.searchsorted(values, "left") + ordered.searchsorted(values, "right") + 1) / 2.0
 
 
 def spearman(first: NDArray[Any], second: NDArray[Any]) -> Estimate:
@@ -49,7 +56,7 @@ def ranks(values: Sequence[float | None], *, descending: bool) -> tuple[float | 
     known = [i for i, value in enumerate(values) if value is not None]
     there = np.array([values[i] for i in known])
     places: list[float | None] = [None] * len(values)
-    for i, rank in zip(known, rankdata(-there if descending else there), strict=True):
+    for i, rank in zip(known, _mean_ranks(-there if descending else there), strict=True):
         places[i] = float(rank)
     return tuple(places)
 

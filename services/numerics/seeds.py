@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import t
+from scipy.special import stdtrit
 
 from services.numerics.arguments import check_level, fault
 from services.records import Estimate
@@ -56,7 +56,7 @@ def over_seeds(
         return Seeds(networks[0], None)
     numbers = np.array(values)
     spread = float(numbers.std(ddof=1))
-    margin = float(t.ppf(1.0 - delta / 2.0, len(numbers) - 1)) * spread / np.sqrt(len(numbers))
+    margin = float(stdtrit(len(numbers) - 1, 1.0 - delta / 2.0)) * spread / np.sqrt(len(numbers))
     low, high = (_mean([getattr(network, side) for network in networks]) for side in ("low", "high"))
     low = None if low is None else max(least, low - margin)
     high = None if high is None else min(most, high + margin)

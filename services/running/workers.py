@@ -248,7 +248,8 @@ class Worker:
             points = measure.adversarials(network, images, targets, ids[start:stop], own, seed=task.seed)
             return examples(network, images, points, targets)
 
-        write_shard(task.target, {"id": ids, "label": labels, **self._in_batches(task, show)})
+        kept = {name: np.array(values) for name, values in payload["kept"].items()}
+        write_shard(task.target, {"id": ids, "label": labels, **kept, **self._in_batches(task, show)})
         return {}, {}
 
     # --- what they share -----------------------------------------------------------------------------------------

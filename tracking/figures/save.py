@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from services.records import AuditResult, ModelResult
 from services.storage import files
 from tracking.bundle.summary import lenses
 from tracking.figures import from_records
 from tracking.figures.attributes import attribute_charts, model_attribute_charts
 from tracking.figures.charts import Chart
-from tracking.figures.png import png_bytes
+from tracking.figures.kept import ANEW, Pictures
 from tracking.names import file_name
 
 FIGURES = "figures"
@@ -44,18 +42,12 @@ def model_charts(model: ModelResult) -> dict[str, Chart]:
     return {name: chart for name, chart in charts.items() if chart is not None}
 
 
-def figure_files(audit: AuditResult, history: Sequence[AuditResult] = ()) -> dict[str, Chart]:
-    """The fleet's charts by path within an audit's folder: ``figures/great/heatmap.png``.
-
-    Args:
-        history: earlier audits of the fleet, for the trends.
-    """
+def figure_files(audit: AuditResult) -> dict[str, Chart]:
+    """The fleet's charts by path within an audit's folder: ``figures/great/heatmap.png``; trends are in the report."""
     by_path: dict[str, Chart] = {}
     for lens in lenses(audit)[:MOST_LENSES]:
         folder = files.join(FIGURES, file_name(lens))
         by_path |= {files.join(folder, f"{name}.png"): chart for name, chart in fleet_charts(audit, lens).items()}
-        trend = from_records.trends(history, audit, lens)
-        by_path |= {trend_file(lens): trend} if trend else {}
     for about, charts in attribute_charts(audit).items():
         folder = files.join(FIGURES, file_name(about))
         by_path |= {files.join(folder, f"{name}.png"): chart for name, chart in charts.items()}
@@ -63,19 +55,17 @@ def figure_files(audit: AuditResult, history: Sequence[AuditResult] = ()) -> dic
     return {**by_path, files.join(FIGURES, "calibration.png"): curve} if curve else by_path
 
 
-def trend_file(lens: str) -> str:
-    """Where the trend of a series lies within an audit's folder, if the fleet has earlier audits."""
-    return files.join(FIGURES, file_name(lens), "trends.png")
-
-
-def write_figures(result: AuditResult, folder: str, history: Sequence[AuditResult] = ()) -> list[str]:
+def write_figures(result: AuditResult, folder: str, pictures: Pictures = ANEW) -> list[str]:
     """Draw the fleet's figures into ``folder/figures`` (a path or any fsspec URL); returns their paths.
+
+    Args:
+        pictures: what draws, and keeps what was drawn.
 
     Raises:
         StorageError: the storage is full, read-only or unreachable.
     """
     paths = []
-    for name, chart in figure_files(result, history).items():
+    for name, chart in figure_files(result).items():
         paths.append(files.join(folder, name))
-        files.write_bytes(paths[-1], png_bytes(chart))
+        files.write_bytes(paths[-1], pictures.png(chart))
     return paths

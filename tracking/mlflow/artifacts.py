@@ -12,16 +12,17 @@ from services.storage import files
 from tracking.bundle import group_table
 from tracking.bundle.comparison import COMPARISON
 from tracking.bundle.fairness import FILE, fill_attributes, has_attributes
-from tracking.bundle.summary import lenses
 from tracking.figures.attributes import traversal_charts
-from tracking.figures.png import png_bytes
-from tracking.figures.save import FIGURES, figure_files, model_charts, trend_file
+from tracking.figures.kept import ANEW, Pictures
+from tracking.figures.save import FIGURES, figure_files, model_charts
 from tracking.mlflow.layout import RunContent
 from tracking.report.report import REPORT, render, write_report
 
 
-def parent_files(audit: AuditResult, bundle: str, content: RunContent, folder: Path) -> None:
-    """Report and fleet figures (the bundle's own where it has them), verdict and long texts."""
+def parent_files(
+    audit: AuditResult, bundle: str, content: RunContent, folder: Path, pictures: Pictures | None = ANEW
+) -> None:
+    """Report, fleet figures (the bundle's own where it has them) if `pictures` are given, verdict and long texts."""
     _texts(content, folder)
     _verdict(folder, {"outcome": audit.outcome.value, "models": {m.spec.name: m.outcome.value for m in audit.models}})
     source = files.join(bundle, REPORT)
@@ -32,16 +33,15 @@ def parent_files(audit: AuditResult, bundle: str, content: RunContent, folder: P
     compared = files.join(bundle, COMPARISON)
     if files.exists(compared):
         _bytes(folder / COMPARISON, files.read_bytes(compared))
-    for path, chart in figure_files(audit).items():
+    for path, chart in figure_files(audit).items() if pictures else ():
         drawn = files.join(bundle, path)
-        _bytes(folder / path, files.read_bytes(drawn) if files.exists(drawn) else png_bytes(chart))
-    for path in map(trend_file, lenses(audit)):  # drawn from audits that are not at hand here
-        if files.exists(drawn := files.join(bundle, path)):
-            _bytes(folder / path, files.read_bytes(drawn))
+        _bytes(folder / path, files.read_bytes(drawn) if files.exists(drawn) else pictures.png(chart))
 
 
-def child_files(audit: AuditResult, index: int, content: RunContent, folder: Path, bundle: str) -> None:
-    """One model's table, figures, light report and verdict."""
+def child_files(
+    audit: AuditResult, index: int, content: RunContent, folder: Path, bundle: str, pictures: Pictures | None = ANEW
+) -> None:
+    """One model's table, figures, light report and verdict; without `pictures` no figures."""
     model = audit.models[index]
     _texts(content, folder)
     gates = [asdict(gate) for gate in model.gates]
@@ -52,10 +52,10 @@ def child_files(audit: AuditResult, index: int, content: RunContent, folder: Pat
         with (folder / FILE).open("wb") as file:
             fill_attributes(model, file)
     traversals = traversal_charts(bundle, index, model, audit.samples.classes)
-    for name, chart in {**model_charts(model), **traversals}.items():
-        _bytes(folder / FIGURES / f"{name}.png", png_bytes(chart))
+    for name, chart in {**model_charts(model), **traversals}.items() if pictures else ():
+        _bytes(folder / FIGURES / f"{name}.png", pictures.png(chart))
     alone = replace(audit, models=(model,), outcome=model.outcome)
-    page = render(alone, interactive=False, traversals={model.spec.name: traversals})
+    page = render(alone, interactive=False, traversals={model.spec.name: traversals}, pictures=pictures)
     (folder / REPORT).write_text(page, encoding="utf-8")
 
 

@@ -18,6 +18,7 @@ from services.records import AuditResult, ModelResult
 from tracking.bundle import bundle, marker
 from tracking.bundle.comparison import read_comparison
 from tracking.bundle.summary import leaderboard
+from tracking.figures.kept import ANEW, Pictures
 from tracking.mlflow import artifacts
 from tracking.mlflow.connection import connect
 from tracking.mlflow.layout import RunContent, child_content, parent_content, table_rows
@@ -50,12 +51,14 @@ def log_audit(
     experiment: str,
     registry_models: bool,
     on_progress: Progress | None = None,
+    pictures: Pictures | None = ANEW,
 ) -> LoggedRuns:
     """Log an audit whose bundle stands in `folder`; safe to repeat.
 
     Args:
         registry_models: tag the registry versions of ``mlflow:models:/...`` models with their verdict.
         on_progress: called after each run.
+        pictures: what draws the runs' figures; None for none.
 
     Raises:
         TrackingError: the server is unreachable or refuses. Runs begun are closed as FAILED, the bundle is untouched.
@@ -63,7 +66,7 @@ def log_audit(
     with translated(tracking_uri), bounded_calls(CALL_SECONDS):
         client = connect(tracking_uri)
         experiment_id = experiment_of(client, tracking_uri, experiment)
-        writer = _Writer(client, experiment_id, result, folder)
+        writer = _Writer(client, experiment_id, result, folder, pictures)
         runs = writer.write(on_progress or (lambda done, total: None))
         if registry_models:
             _tag_versions(client, result)
@@ -122,11 +125,14 @@ def sync(
 class _Writer:
     """Writes one audit into one experiment."""
 
-    def __init__(self, client: MlflowClient, experiment_id: str, audit: AuditResult, folder: str) -> None:
+    def __init__(
+        self, client: MlflowClient, experiment_id: str, audit: AuditResult, folder: str, pictures: Pictures | None
+    ) -> None:
         self._runs = RunWriter(client, experiment_id, source="classwise audit", identity=IDENTITY)
         self._client = client
         self._audit = audit
         self._folder = folder
+        self._pictures = pictures
         self._comparison = read_comparison(folder)
         self._moment = int(datetime.fromisoformat(audit.finished).timestamp() * 1000)
         self._known = self._runs.known("classwise.audit_id", audit.audit_id, MODEL_INDEX)
@@ -153,7 +159,7 @@ class _Writer:
                 self._runs.batch(run_id, content, moment=self._moment)
                 self._dataset(run_id)
                 with TemporaryDirectory() as folder:
-                    artifacts.child_files(self._audit, index, content, Path(folder), self._folder)
+                    artifacts.child_files(self._audit, index, content, Path(folder), self._folder, self._pictures)
                     self._client.log_artifacts(run_id, folder)
                 self._runs.table(run_id, table_rows(model), "per_class.json")
         return run_id
@@ -162,7 +168,7 @@ class _Writer:
         self._runs.batch(run_id, content, moment=self._moment)
         self._dataset(run_id)
         with TemporaryDirectory() as folder:
-            artifacts.parent_files(self._audit, self._folder, content, Path(folder))
+            artifacts.parent_files(self._audit, self._folder, content, Path(folder), self._pictures)
             self._client.log_artifacts(run_id, folder)
         self._runs.table(run_id, leaderboard(self._audit), "leaderboard.json")
 

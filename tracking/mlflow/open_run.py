@@ -7,6 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from services.records import AuditResult
+from tracking.figures.kept import ANEW
 from tracking.mlflow import artifacts
 from tracking.mlflow.connection import connect
 from tracking.mlflow.layout import RunContent, child_content, table_rows
@@ -36,7 +37,7 @@ def log_evaluation(result: AuditResult, bundle: str, run_id: str, tracking_uri: 
         writer = RunWriter(client, run.info.experiment_id, source="mlflow.models.evaluate", identity=())
         writer.batch(run_id, content)
         with TemporaryDirectory() as folder:
-            artifacts.child_files(result, 0, content, Path(folder), bundle)
+            artifacts.child_files(result, 0, content, Path(folder), bundle, ANEW)
             client.log_artifacts(run_id, folder)
         writer.table(run_id, table_rows(result.models[0]), "per_class.json")
         return content.metrics, str(run.info.artifact_uri)

@@ -25,7 +25,7 @@ from tracking.figures import from_records
 from tracking.figures.attributes import attribute_charts, title_of, traversal_charts
 from tracking.figures.charts import Chart, Strips
 from tracking.figures.interactive import to_plotly
-from tracking.figures.png import png_bytes
+from tracking.figures.kept import ANEW, Pictures
 from tracking.figures.save import fleet_charts, model_charts
 from tracking.names import shorten
 from tracking.report.comparison_words import comparison_words, rows
@@ -42,7 +42,9 @@ MOST_MODELS = 60
 """Models whose own figures are in the page, those that do not pass first; child runs have all of them."""
 
 
-def write_report(result: AuditResult, folder: str, history: Sequence[AuditResult] = ()) -> str:
+def write_report(
+    result: AuditResult, folder: str, history: Sequence[AuditResult] = (), pictures: Pictures | None = ANEW
+) -> str:
     """Write ``report.html`` into `folder` (a path or any fsspec URL), whole or not at all; returns its path.
 
     Raises:
@@ -53,7 +55,12 @@ def write_report(result: AuditResult, folder: str, history: Sequence[AuditResult
     listed = [(places[model.spec.name], model) for model in worst_first(result.models)]
     why = why_of(listed, result.samples.classes, folder)
     page = render(
-        result, history, traversals=traversals_of(result, folder), comparison=read_comparison(folder), why=why
+        result,
+        history,
+        traversals=traversals_of(result, folder),
+        comparison=read_comparison(folder),
+        why=why,
+        pictures=pictures,
     )
     files.write_bytes(path, page.encode("utf-8", "replace"))
     return path
@@ -77,8 +84,9 @@ def render(
     traversals: Mapping[str, Mapping[str, Chart]] | None = None,
     comparison: Comparison | None = None,
     why: Why | None = None,
+    pictures: Pictures | None = ANEW,
 ) -> str:
-    """The page as text; with `interactive` False pictures are embedded PNG and no plotly."""
+    """The page as text; with `interactive` False charts are embedded PNG from `pictures`, if any, and no plotly."""
     why = why or Why()
     sections = _sections(result, history, interactive)
     template = environment().get_template("report.html")
@@ -98,8 +106,8 @@ def render(
         cards=model_cards(result),
         lenses=[{"name": name, "title": _title(result, name)} for name, charts in sections.items() if charts],
         attributes=attribute_tables(result),
-        figures=_figures(sections, interactive),
-        models=_model_figures(result, interactive, traversals or {}),
+        figures=_figures(sections, interactive, pictures),
+        models=_model_figures(result, interactive, traversals or {}, pictures),
         calibration=_calibration(result) if interactive else None,
         table=embedded(class_table(result)),
         plotly=Markup(_plotly_script()) if interactive else None,
@@ -130,7 +138,10 @@ def _sections(result: AuditResult, history: Sequence[AuditResult], interactive: 
 
 
 def _model_figures(
-    result: AuditResult, interactive: bool, traversals: Mapping[str, Mapping[str, Chart]]
+    result: AuditResult,
+    interactive: bool,
+    traversals: Mapping[str, Mapping[str, Chart]],
+    pictures: Pictures | None,
 ) -> list[dict[str, Any]]:
     """Each model with its own figures, the worst outcome first: its profile, and what is proved, claimed and broken."""
     models = worst_first(result.models)[:MOST_MODELS]
@@ -138,32 +149,40 @@ def _model_figures(
         {
             "name": shorten(model.spec.name, 60),
             "figures": [
-                {"id": f"figure-model-{place}-{name}", **_figure(chart, interactive)}
+                {"id": f"figure-model-{place}-{name}", **_figure(chart, interactive, pictures)}
                 for name, chart in {**model_charts(model), **traversals.get(model.spec.name, {})}.items()
+                if _drawable(chart, interactive, pictures)
             ],
         }
         for place, model in enumerate(models)
     ]
 
 
-def _figures(sections: Mapping[str, Mapping[str, Chart]], interactive: bool) -> list[dict[str, Any]]:
+def _figures(
+    sections: Mapping[str, Mapping[str, Chart]], interactive: bool, pictures: Pictures | None
+) -> list[dict[str, Any]]:
     return [
-        {"lens": lens, "id": f"figure-{place}-{name}", **_figure(chart, interactive)}
+        {"lens": lens, "id": f"figure-{place}-{name}", **_figure(chart, interactive, pictures)}
         for place, (lens, charts) in enumerate(sections.items())
         for name, chart in charts.items()
+        if _drawable(chart, interactive, pictures)
     ]
 
 
-def _figure(chart: Chart, interactive: bool) -> dict[str, Any]:
+def _drawable(chart: Chart, interactive: bool, pictures: Pictures | None) -> bool:
+    return pictures is not None or (interactive and not isinstance(chart, Strips))
+
+
+def _figure(chart: Chart, interactive: bool, pictures: Pictures | None) -> dict[str, Any]:
     drawn = not interactive or isinstance(chart, Strips)
     body = None if drawn else embedded(to_plotly(chart))
-    picture = _picture(chart) if drawn else None
+    picture = _source(pictures.png(chart)) if drawn and pictures else None
     return {"title": chart.title, "note": chart.note, "json": body, "picture": picture}
 
 
 def _calibration(result: AuditResult) -> dict[str, Any] | None:
     chart = from_records.calibration(result.calibration)
-    return {"id": "figure-calibration", **_figure(chart, True)} if chart else None
+    return {"id": "figure-calibration", **_figure(chart, True, None)} if chart else None
 
 
 def _title(result: AuditResult, lens: str) -> str:
@@ -173,8 +192,8 @@ def _title(result: AuditResult, lens: str) -> str:
     return shown.series.title if shown.grouping == "class" else f"{shown.series.title}, by {shown.grouping}"
 
 
-def _picture(chart: Chart) -> str:
-    return "data:image/png;base64," + base64.b64encode(png_bytes(chart)).decode()
+def _source(png: bytes) -> str:
+    return "data:image/png;base64," + base64.b64encode(png).decode()
 
 
 @lru_cache(maxsize=1)

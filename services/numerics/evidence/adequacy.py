@@ -12,10 +12,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from scipy import stats
-
 from services.errors import MeasureError, Problem
 from services.numerics.paired import holm
+from services.numerics.tails import at_least
 
 REMEDY = "measure square, which needs no gradients, or apgd or autoattack, or declare what the model's outputs are"
 DELTA = 0.05
@@ -111,10 +110,10 @@ class SignCount:
     def p_value(self) -> float:
         """Of the hypothesis that the attack is sound: exact McNemar, one-sided, for a paired sign; else binomial."""
         if not self.paired:
-            return float(stats.binom.sf(self.against - 1, self.counted, RATES[self.sign]))
+            return float(at_least(self.against, self.counted, RATES[self.sign]))
         if self.favour is None:
             return 1.0
-        return float(stats.binom.sf(self.against - 1, self.against + self.favour, 0.5))
+        return float(at_least(self.against, self.against + self.favour, 0.5))
 
     @property
     def material(self) -> bool:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy.special import stdtrit
 
 Latents = NDArray[np.float32]
 Margin = Callable[[Latents], NDArray[np.float64]]
@@ -159,7 +159,7 @@ def summarise(estimates: NDArray[np.float64], *, passes: int, plan: SplittingPla
         return RareEvent(None, 0.0, plan.floor, None, passes, values)
     mean, logs = float(estimates.mean()), np.log(np.maximum(estimates, plan.floor / 2))
     s2 = float(logs.var(ddof=1))
-    half = float(stats.t.ppf(1 - plan.delta / 2, count - 1)) * np.sqrt(s2 / count + s2 * s2 / (2 * (count - 1)))
+    half = float(stdtrit(count - 1, 1 - plan.delta / 2)) * np.sqrt(s2 / count + s2 * s2 / (2 * (count - 1)))
     centre = float(logs.mean()) + s2 / 2
     error = float(estimates.std(ddof=1)) / np.sqrt(count) / mean
     return RareEvent(

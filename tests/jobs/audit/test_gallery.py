@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from jobs.audit import gallery
 from jobs.audit.audit import Finished, run_audit
 from jobs.audit.gallery import chosen
 from jobs.fleetfile.reading import validate_fleet
@@ -69,6 +70,18 @@ def test_pictures_are_the_same_bytes_when_made_again_in_other_batches(digits_fle
     again = audit(digits_fleet, resources={**digits_fleet.get("resources", {}), "batch": 7, "shard": 11})
     assert again.folder != done.folder
     assert Path(gallery_file(again.folder, 0, again.result.models[0].spec)).read_bytes() == first
+
+
+def test_a_gallery_in_the_cache_is_found_without_reading_the_attacks_table(
+    digits_fleet: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, reads = audit(digits_fleet), []
+    monkeypatch.setattr(gallery, "read_table", lambda *arguments: reads.append(arguments))
+    again = audit(digits_fleet)
+    spec = again.result.models[0].spec
+    one, other = (Path(gallery_file(done.folder, 0, spec)) for done in (first, again))
+    assert one.read_bytes() == other.read_bytes()
+    assert not reads and not again.result.models[0].forwards
 
 
 def test_no_picture_leaves_the_storage_of_private_data(digits_fleet: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from jobs.audit import publish
 from jobs.audit.audit import run_audit
-from jobs.fleetfile.reading import validate_fleet
+from jobs.fleetfile.reading import overridden, validate_fleet
 from jobs.terminal.progress import Quiet
 from jobs.upkeep import sync
 from services.measures.clean import Clean
@@ -41,15 +41,23 @@ def test_an_old_bundle_that_is_damaged_costs_the_trends_only(digits_fleet: dict[
     assert [note.startswith("left out of the trends: ") for note in notes.notes] == [True]
 
 
-def test_a_second_audit_has_trends_in_the_report_and_as_a_picture(digits_fleet: dict[str, Any]) -> None:
+def test_a_second_audit_has_trends_in_the_report(digits_fleet: dict[str, Any]) -> None:
     fleet = validate_fleet({**small(digits_fleet), "tracking": {"enabled": False}})
     published = [publish.audit_and_publish(fleet, Quiet()) for _ in range(2)]
-    first, second = (Path(each.folder) for each in published)
+    first, second = (Path(each.folder) / "report.html" for each in published)
     assert published[0].result.versions["measure.clean"] == str(Clean.version)
-    picture = Path("figures") / "clean" / "trends.png"
-    assert not (first / picture).exists()
-    assert (second / picture).read_bytes().startswith(b"\x89PNG")
-    assert "Over the audits" in (second / "report.html").read_text()
+    assert "Over the audits" not in first.read_text() and "Over the audits" in second.read_text()
+
+
+def test_a_second_audit_draws_no_figure_again(digits_fleet: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = validate_fleet({**small(digits_fleet), "tracking": {"enabled": False}})
+    first = Path(publish.audit_and_publish(fleet, Quiet()).folder)
+    monkeypatch.setattr("tracking.figures.png.png_bytes", lambda chart: pytest.fail(f"drawn again: {chart.title}"))
+    second = Path(publish.audit_and_publish(fleet, Quiet()).folder)
+    drawn = sorted(path.relative_to(first) for path in first.rglob("*.png"))
+    assert len(drawn) > 2 and all((second / path).read_bytes() == (first / path).read_bytes() for path in drawn)
+    bare = publish.audit_and_publish(overridden(fleet, figures=False), Quiet())
+    assert not list(Path(bare.folder).rglob("*.png")) and (Path(bare.folder) / "report.html").exists()
 
 
 def test_sync_says_no_password_and_tags_the_registry_only_if_the_fleet_does(
