@@ -74,10 +74,8 @@ def confusion_seconds(spent: list[float]) -> Iterator[None]:
 def cached_seconds(fleet: Path) -> float:
     """Processor time of `classwise audit` as a process of its own."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run(
-        [sys.executable, "-c", "from jobs.cli import main; main()", "audit", "-q", str(fleet)],
-        stdout=subprocess.DEVNULL,
-    )
+    command = [sys.executable, "-c", "from jobs.cli import main; main()", "audit", "-q", str(fleet)]
+    subprocess.run(command, stdout=subprocess.DEVNULL)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
@@ -111,10 +109,8 @@ def main() -> int:
         attack, gallery = costs.seconds["measure"], costs.seconds["gallery"]
         print(f"attack {attack:.1f} s on {len(fleet['models'])} networks, {asked.images} images")
         print(f"confusions {sum(spent):.2f} s, {100 * sum(spent) / attack:.2f} % of the attack")
-        passes = costs.passes["gallery"] / costs.passes["measure"]
-        print(
-            f"gallery {gallery:.2f} s, {100 * gallery / attack:.2f} % of the attack ({100 * passes:.2f} % of its passes)"
-        )
+        passes = 100 * costs.passes["gallery"] / costs.passes["measure"]
+        print(f"gallery {gallery:.2f} s, {100 * gallery / attack:.2f} % of the attack ({passes:.2f} % of its passes)")
         print(f"the same audit, cached: {cached_seconds(file):.1f} s of processor time")
         opening = 0.0
         if shutil.which("chromedriver"):

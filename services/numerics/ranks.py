@@ -27,7 +27,7 @@ def spearman_rows(first: NDArray[Any], second: NDArray[Any]) -> Floats:
 
 
 def _mean_ranks(values: NDArray[Any]) -> Floats:
-    """(n,) the rank of each value from 1, tied ones their mean rank, all NaN if one is, as `scipy.stats.rankdata` says."""
+    """(n,) the rank of each value from 1, tied ones their mean rank; all NaN if one is: `scipy.stats.rankdata`."""
     if np.isnan(values).any():
         return np.full(len(values), np.nan)
     ordered = np.sort(values)

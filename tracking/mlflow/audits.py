@@ -7,6 +7,7 @@ writes only what is missing.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -21,7 +22,7 @@ from tracking.bundle.summary import leaderboard
 from tracking.figures.kept import ANEW, Pictures
 from tracking.mlflow import artifacts
 from tracking.mlflow.connection import connect
-from tracking.mlflow.layout import RunContent, child_content, parent_content, table_rows
+from tracking.mlflow.layout import RunContent, child_content, parent_content, registered, table_rows
 from tracking.mlflow.reach import CALL_SECONDS, bounded_calls, run_url, translated
 from tracking.mlflow.runs import RunWriter, experiment_of
 
@@ -69,7 +70,7 @@ def log_audit(
         writer = _Writer(client, experiment_id, result, folder, pictures)
         runs = writer.write(on_progress or (lambda done, total: None))
         if registry_models:
-            _tag_versions(client, result)
+            _tag_versions(client, result, runs)
     link = run_url(tracking_uri, experiment_id, runs.parent_run_id)
     runs = LoggedRuns(runs.parent_run_id, runs.child_run_ids, link)
     marker.record(folder, tracking_uri, {"experiment": experiment, "audit_id": result.audit_id, **asdict(runs)})
@@ -158,11 +159,20 @@ class _Writer:
             if fresh:
                 self._runs.batch(run_id, content, moment=self._moment)
                 self._dataset(run_id)
+                self._logged_model(run_id, model)
                 with TemporaryDirectory() as folder:
                     artifacts.child_files(self._audit, index, content, Path(folder), self._folder, self._pictures)
                     self._client.log_artifacts(run_id, folder)
                 self._runs.table(run_id, table_rows(model), "per_class.json")
         return run_id
+
+    def _logged_model(self, run_id: str, model: ModelResult) -> None:
+        """Name the logged model as an input of the run, where the audited one is such a model."""
+        from mlflow.entities import LoggedModelInput
+
+        source = str(model.facts.get("source", ""))
+        if source.startswith("m-"):
+            self._client.log_inputs(run_id, models=[LoggedModelInput(source)])
 
     def _fill_parent(self, run_id: str, content: RunContent) -> None:
         self._runs.batch(run_id, content, moment=self._moment)
@@ -178,25 +188,24 @@ class _Writer:
         self._runs.dataset(run_id, samples.uri, samples.digest, profile, "audit")
 
 
-def _tag_versions(client: MlflowClient, audit: AuditResult) -> None:
-    """Put the verdict on the registry version of each ``mlflow:models:/...`` model."""
-    for model in audit.models:
+def _tag_versions(client: MlflowClient, audit: AuditResult, runs: LoggedRuns) -> None:
+    """Put the verdict, and the run that has it, on the registry version of each ``mlflow:models:/...`` model."""
+    for model, run_id in zip(audit.models, runs.child_run_ids, strict=True):
         target = _version_of(client, model)
         if target is None:
             continue
         tags = {"outcome": model.outcome.value, "audit_id": audit.audit_id, "reasons": "\n".join(model.reasons)[:5_000]}
-        for key, value in tags.items():
+        for key, value in {**tags, "run_id": run_id}.items():
             client.set_model_version_tag(*target, f"classwise.{key}", value)
 
 
 def _version_of(client: MlflowClient, model: ModelResult) -> tuple[str, str] | None:
-    """Registry name and version; the version that the audit resolved counts, for an alias may have moved since."""
-    prefix = "mlflow:models:/"
-    if not model.spec.uri.startswith(prefix):
-        return None
-    name, _, tail = model.spec.uri.removeprefix(prefix).partition("?")[0].partition("/")
-    name, _, alias = name.partition("@")
-    version = model.facts.get("registry_version") or tail
-    if not version and alias:
-        version = client.get_model_version_by_alias(name, alias).version
-    return (name, str(version)) if version else None
+    """Registry name and version; of an alias that no audit resolved the version it has now."""
+    named = _ALIAS.match(model.spec.uri)
+    known = registered(model)
+    if known is not None or named is None:
+        return known
+    return named[1], str(client.get_model_version_by_alias(*named.groups()).version)
+
+
+_ALIAS = re.compile(r"mlflow:models:/([^/@?]+)@([^/?]+)")

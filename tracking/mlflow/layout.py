@@ -1,7 +1,8 @@
 """What an audit looks like in MLflow, as plain values: no server, no file.
 
-The experiment is the fleet, the parent run one audit, a child run one model in it. Metrics are aggregates and the five
-worst classes; a thousand classes are not a thousand metrics, the whole table is an artifact. An undefined number is
+The experiment is the fleet, the parent run one audit, a child run one model in it. Metrics are aggregates, the same in
+every run, so that runs can be compared; the five worst classes, which differ, are tags, and the whole table is an
+artifact. Runs are named by verdict, model, version and day. An undefined number is
 never logged as a number: its name and reason stand in the tag ``classwise.undefined`` and are counted in the metric
 ``undefined``.
 """
@@ -9,9 +10,11 @@ never logged as a number: its name and reason stand in the tag ``classwise.undef
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
+from urllib.parse import quote
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -19,9 +22,11 @@ from services.records import AuditResult, ModelResult, Outcome, SeriesResult, Th
 from tracking.bundle.comparison import Comparison
 from tracking.bundle.fairness import attribute_metrics
 from tracking.bundle.group_table import finite, rows
-from tracking.bundle.summary import bounds, lens, series_metrics, shown_metrics
+from tracking.bundle.summary import bounds, lens, series_metrics, shown_metrics, worst_first
+from tracking.bundle.why import why_words
+from tracking.bundle.words import advice_words, interval, verdict_words
 from tracking.mlflow.series_tag import MAX_TAG, series_tags
-from tracking.names import group_key, metric_key, series_key, unique_name
+from tracking.names import group_key, metric_key, series_key, shorten, unique_name
 
 MODEL_TAG = "classwise.tag."
 """Prefix of the tags that the fleet file gives a model; the leaderboard filters by them."""
@@ -53,7 +58,12 @@ def child_content(audit: AuditResult, index: int, comparison: Comparison | None 
     """The child run of one model."""
     model = audit.models[index]
     undefined = list(undefined_of(model))
+    partly = {lens(result) for other in audit.models for result in other.series if result.measured is not None}
     metrics = {key: value for result in model.series for key, value in _metrics(result).items()}
+    for result in model.series:
+        if lens(result) in partly:
+            measured = sum(group.n for group in result.groups) if result.measured is None else result.measured
+            metrics[metric_key(lens(result), "measured")] = float(measured)
     for tested in model.refuted:
         metrics |= bounds(metric_key(series_key(tested.series, tested.grouping), "refuted"), tested.overall)
     for gap in model.generalisation:
@@ -66,7 +76,7 @@ def child_content(audit: AuditResult, index: int, comparison: Comparison | None 
         metrics[f"train/{SECONDS_PER_EPOCH}"] = model.facts[SECONDS_PER_EPOCH]
     metrics |= _changes(comparison, model.spec.name)
     metrics |= {"undefined": float(len(undefined)), "forwards": float(model.forwards), "seconds": model.seconds}
-    return bounded(model.spec.name, _params(audit, model), metrics, _tags(audit, index, undefined))
+    return bounded(model_run_name(audit, model), _params(audit, model), metrics, _tags(audit, index, undefined))
 
 
 def parent_content(audit: AuditResult, comparison: Comparison | None = None) -> RunContent:
@@ -83,7 +93,42 @@ def parent_content(audit: AuditResult, comparison: Comparison | None = None) -> 
         "classwise.versions": json.dumps(audit.versions, sort_keys=True),
         "mlflow.note.content": _note(audit),
     }
-    return bounded(audit.audit_id, dict(flat(audit.config)), metrics, tags)
+    mark = icon(audit.outcome, judged=any(model.gates for model in audit.models))
+    name = f"{mark} {_moment(audit)[:16]}  {verdict_words(audit).removesuffix('.')}"
+    return bounded(name, dict(flat(audit.config)), metrics, tags)
+
+
+def icon(outcome: Outcome, *, judged: bool = True) -> str:
+    """What a run's name begins with: ✅ pass, ❌ fail, ❔ undecided, ⚠ error, ⚪ measured without gates."""
+    return _ICONS[outcome] if judged or outcome is not Outcome.PASS else "⚪"
+
+
+_ICONS = {Outcome.PASS: "✅", Outcome.FAIL: "❌", Outcome.UNDECIDED: "❔", Outcome.ERROR: "⚠"}
+
+
+def model_run_name(audit: AuditResult, model: ModelResult) -> str:
+    """``❌ resnet18 v3  2026-11-28``, with the version of a registered model."""
+    known = registered(model)
+    version = f" v{known[1]}" if known else ""
+    mark = icon(model.outcome, judged=bool(model.gates))
+    return f"{mark} {shorten(model.spec.name, 120)}{version}  {_moment(audit)[:10]}"
+
+
+def registered(model: ModelResult) -> tuple[str, str] | None:
+    """Name and version in the registry of an audited ``mlflow:models:/NAME/VERSION``; None where there is none.
+
+    An audit resolves an alias before it runs, for it may have moved since.
+    """
+    parts = _REGISTERED.match(model.spec.uri)
+    version = model.facts.get("registry_version") or (parts and parts[2])
+    return (parts[1], str(version)) if parts and version else None
+
+
+_REGISTERED = re.compile(r"mlflow:models:/([^/@?]+)(?:@[^/?]*)?(?:/(\d+))?(?:\?|$)")
+
+
+def _moment(audit: AuditResult) -> str:
+    return audit.finished.replace("T", " ")
 
 
 def _changes(comparison: Comparison | None, model: str = "") -> dict[str, float]:
@@ -114,12 +159,11 @@ def undefined_of(model: ModelResult) -> Iterator[tuple[str, str]]:
                 yield key, estimate.reason or "undefined"
 
 
-def worst_groups(result: SeriesResult) -> Iterator[tuple[str, float, float | None]]:
-    """Key, score and lower limit of the groups with the smallest means, smallest first."""
+def worst_groups(result: SeriesResult) -> str:
+    """The groups with the smallest means as a line: ``cat 0.031 (0.012 to 0.064), dog 0.120 (0.089 to 0.156)``."""
     scored = [(value, group) for group in result.groups if (value := finite(group.score.value)) is not None]
     scored.sort(key=lambda pair: (pair[0], pair[1].index))
-    for value, group in scored[:WORST_CLASSES]:
-        yield group_key(group.index, group.name), value, finite(group.score.low)
+    return ", ".join(f"{shorten(group.name)} {interval(group.score)}" for _, group in scored[:WORST_CLASSES])
 
 
 def table_rows(model: ModelResult) -> list[dict[str, Any]]:
@@ -156,23 +200,16 @@ JOINT_LOW, JOINT_HIGH = "_joint_low", "_joint_high"
 _THREAT = TypeAdapter(ThreatModel)
 
 
-def _group_metric(result: SeriesResult, key: str, side: str = "") -> str:
-    kind = "class" if result.grouping == "class" else "group"
-    return metric_key(lens(result), f"{kind}{side}", key)
+def _group_metric(result: SeriesResult, key: str) -> str:
+    return metric_key(lens(result), "class" if result.grouping == "class" else "group", key)
 
 
 def _metrics(result: SeriesResult) -> dict[str, float]:
     metrics = series_metrics(result)
-    if result.measured is not None:
-        metrics[metric_key(lens(result), "measured")] = float(result.measured)
     for name, estimate in result.joint.items():
         sides = {JOINT_LOW: estimate.low, JOINT_HIGH: estimate.high}
         known = {side: number for side, value in sides.items() if (number := finite(value)) is not None}
         metrics |= {f"{metric_key(lens(result), name)}{side}": number for side, number in known.items()}
-    for key, value, low in worst_groups(result):
-        metrics[_group_metric(result, key)] = value
-        if low is not None:
-            metrics[_group_metric(result, key, "_low")] = low
     for name, extra in result.extras.items():
         if (number := finite(extra)) is not None:
             metrics[metric_key(lens(result), unique_name(name))] = number
@@ -198,7 +235,15 @@ def _params(audit: AuditResult, model: ModelResult) -> dict[str, str]:
 def _tags(audit: AuditResult, index: int, undefined: list[tuple[str, str]]) -> dict[str, str]:
     model = audit.models[index]
     reasons = "\n".join(model.reasons)
-    lines = [f"**{model.outcome.value.upper()}**", *(f"* {reason}" for reason in (*model.reasons, *model.notes))]
+    mark = icon(model.outcome, judged=bool(model.gates))
+    why = why_words(replace(audit, models=(model,)))
+    lines = [
+        f"{mark} **{model.outcome.value.upper()}**",
+        *(f"* {text}" for text in (*model.reasons, *why, *model.notes)),
+    ]
+    if known := registered(model):
+        path = f"#/models/{quote(known[0], safe='')}/versions/{known[1]}"
+        lines.insert(1, f"audited: [{known[0]} version {known[1]}]({path})")
     tags = {
         "classwise.audit_id": audit.audit_id,
         "classwise.role": "model",
@@ -212,6 +257,9 @@ def _tags(audit: AuditResult, index: int, undefined: list[tuple[str, str]]) -> d
         **{f"{MODEL_TAG}{key}": value for key, value in model.spec.tags},
         **series_tags(model),
     }
+    tags |= {metric_key(f"classwise.worst.{lens(result)}"): worst_groups(result) for result in model.series}
+    if known := registered(model):
+        tags["classwise.registered_model"] = "/".join(known)
     if model.attacks:
         tags["classwise.adequacy"] = "\n".join(f"{attack.name}: {attack.adequacy}" for attack in model.attacks)
     if overruled := [f"{gate.text}: {', '.join(gate.overruled)}" for gate in model.gates if gate.overruled]:
@@ -272,9 +320,11 @@ def _calibration(audit: AuditResult) -> dict[str, float]:
 
 
 def _note(audit: AuditResult) -> str:
-    lines = [f"Audit of **{audit.fleet}**: **{audit.outcome.value.upper()}**", ""]
-    for model in audit.models[:50]:
-        lines.append(f"* {model.spec.name}: {model.outcome.value}. {' '.join(model.reasons[:2])}")
+    lines = [f"Audit of **{audit.fleet}**: **{verdict_words(audit)}**", ""]
+    lines += [*(f"{line}\n" for line in (*advice_words(audit), *why_words(audit)))]
+    for model in worst_first(audit.models)[:50]:
+        mark = icon(model.outcome, judged=bool(model.gates))
+        lines.append(f"* {mark} {model.spec.name}: {model.outcome.value}. {' '.join(model.reasons[:2])}")
     if len(audit.models) > 50:
         lines.append(f"* and {len(audit.models) - 50} more, see report.html")
     return "\n".join(lines)

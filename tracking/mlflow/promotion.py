@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 PROMOTION = "promotion.json"
 SCHEMA_VERSION = 1
+TAG = "classwise.promoted"
+ENDED = "replaced on"
 EXPECTED = "an MLflow registry that moves an alias"
 REMEDY = "run classwise promote once it answers"
 STOPPED = "it was stopped before that"
@@ -107,14 +109,25 @@ def move_alias(tracking_uri: str, plan: Promotion, recorded: tuple[Promotion, ..
 
 
 def tag_version(tracking_uri: str, moved: Promotion, audit_id: str) -> Promotion:
-    """Tag the version with who moved the alias; a tag that is refused leaves the alias moved."""
+    """Tag the version with who moved the alias, and the one before with its end; a refusal leaves the alias moved."""
     try:
         with translated(tracking_uri, EXPECTED), bounded_calls(CALL_SECONDS):
-            mark = f"{moved.alias} by {audit_id}"
-            connect(tracking_uri).set_model_version_tag(moved.registered, moved.version, "classwise.promoted", mark)
+            client, mark = connect(tracking_uri), f"{moved.alias} by {audit_id}"
+            client.set_model_version_tag(moved.registered, moved.version, TAG, mark)
+            _end(client, moved, audit_id)
     except TrackingError as error:
         return replace(moved, untagged=error.problems[0].found)
     return replace(moved, untagged="")
+
+
+def _end(client: MlflowClient, moved: Promotion, audit_id: str) -> None:
+    """Say on the version that the alias left that its promotion is over, where it has one."""
+    if not moved.before:
+        return
+    known = client.get_model_version(moved.registered, moved.before).tags.get(TAG, "")
+    if known.startswith(f"{moved.alias} ") and ENDED not in known:
+        ended = f"{known}, {ENDED} {moved.at[:10]} by version {moved.version} ({audit_id})"
+        client.set_model_version_tag(moved.registered, moved.before, TAG, ended)
 
 
 def write_promotions(promotions: tuple[Promotion, ...], folder: str) -> None:

@@ -104,6 +104,17 @@ def test_a_version_that_passes_becomes_champion_on_record(fleet: dict[str, Any],
     experiment = client.get_experiment_by_name("registered")
     runs = client.search_runs([experiment.experiment_id], "tags.`classwise.role` = 'audit'")
     assert runs[0].data.tags["classwise.promoted"] == "digits@champion moved from version 1 to version 2"
+    logged = client.search_runs([experiment.experiment_id], "tags.`classwise.role` = 'model'")[0]
+    (model,) = client.get_run(logged.info.run_id).inputs.model_inputs
+    version = client.get_model_version("digits", "2")
+    assert model.model_id in version.source and version.tags["classwise.run_id"] == logged.info.run_id
+    client.set_registered_model_alias("digits", "champion", "1")
+    client.set_model_version_tag("digits", "1", PROMOTED, "champion by an earlier audit")
+    later = audit_and_publish(validate_fleet(fleet), Notes()).result
+    ended = client.get_model_version("digits", "1").tags[PROMOTED]
+    client.delete_model_version_tag("digits", "1", PROMOTED)
+    day = later.finished[:10]
+    assert ended == f"champion by an earlier audit, replaced on {day} by version 2 ({later.audit_id})"
     again = audit_and_publish(validate_fleet(fleet), Notes())
     assert [each.reason for each in read_promotions(again.folder)] == ["it points there already"]
 

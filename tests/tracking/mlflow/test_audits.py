@@ -18,7 +18,7 @@ from tracking.bundle import bundle, marker
 from tracking.mlflow import artifacts, audits
 from tracking.mlflow.audits import LoggedRuns, sync
 from tracking.mlflow.connection import search
-from tracking.mlflow.layout import parent_content
+from tracking.mlflow.layout import model_run_name, parent_content
 
 pytestmark = pytest.mark.filterwarnings("default::DeprecationWarning", "default::FutureWarning")
 
@@ -41,7 +41,7 @@ def test_parent_and_children_are_finished_and_linked(logged: LoggedRuns, client:
     assert parent.data.metrics["models/all"] == 2
     for run_id, model in zip(logged.child_run_ids, audit.models, strict=True):
         run = client.get_run(run_id)
-        assert run.info.status == "FINISHED" and run.info.run_name == model.spec.name
+        assert run.info.status == "FINISHED" and run.info.run_name == model_run_name(audit, model)
         assert run.data.tags["mlflow.parentRunId"] == logged.parent_run_id
         assert run.data.tags["classwise.model_digest"] == model.digest
         assert run.data.tags["classwise.reasons"] == model.reasons[0]
@@ -179,8 +179,8 @@ def test_no_run_stays_running_and_a_repeat_completes_it(
 @pytest.mark.usefixtures("no_artifacts")
 def test_hostile_names_are_logged(hostile_audit: AuditResult, client: Any, store: str, tmp_path: Path) -> None:
     runs = log(hostile_audit, str(tmp_path), store, experiment=hostile_audit.fleet)
-    metrics = client.get_run(runs.child_run_ids[0]).data.metrics
-    assert sum(key.startswith("great/class/") for key in metrics) == 5
+    data = client.get_run(runs.child_run_ids[0]).data
+    assert "great/wcr" in data.metrics and "<script>alert(1" in data.tags["classwise.worst.great"]
 
 
 @pytest.mark.usefixtures("no_artifacts")
@@ -205,6 +205,7 @@ def test_registry_versions_get_the_verdict(audit: AuditResult, client: Any, stor
     tags = [client.get_model_version("cats", version).tags for version in versions]
     assert tags[0]["classwise.outcome"] == models[1].outcome.value
     assert tags[1]["classwise.outcome"] == models[0].outcome.value and tags[1]["classwise.audit_id"] == "registry"
+    assert client.get_run(tags[0]["classwise.run_id"]).data.tags["classwise.registered_model"] == "cats/1"
     assert tags[2] == {}
     moved = replace(models[0], facts={"registry_version": "3"})
     log(replace(audit, audit_id="registry-2", models=(moved,)), str(tmp_path), store)

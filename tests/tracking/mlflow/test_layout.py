@@ -5,8 +5,9 @@ from dataclasses import replace
 
 from mlflow.utils.validation import _validate_metric_name, _validate_param_name, _validate_tag_name  # noqa: PLC2701
 
-from services.records import AuditResult, Estimate
+from services.records import AuditResult, Estimate, Outcome
 from tracking.bundle.summary import leaderboard
+from tracking.bundle.words import interval
 from tracking.mlflow.layout import (
     MAX_PARAM,
     MAX_TABLE_ROWS,
@@ -18,14 +19,46 @@ from tracking.mlflow.layout import (
 from tracking.mlflow.series_tag import MAX_TAG
 
 
-def test_a_child_carries_aggregates_and_the_five_worst_classes(gf_audit: AuditResult) -> None:
-    metrics = child_content(gf_audit, 0).metrics
+def test_a_child_carries_aggregates_and_in_a_tag_the_five_worst_classes(gf_audit: AuditResult) -> None:
+    content = child_content(gf_audit, 0)
+    metrics = content.metrics
     great = gf_audit.models[0].series[0]
     assert metrics["great/rdi"] == great.metric("rdi").value and metrics["great/wcr_low"] == great.wcr.low
     assert {"great/aggregate", "great/nrgc", "great/fp", "clean/aggregate", "undefined"} <= set(metrics)
-    classes = {key: value for key, value in metrics.items() if key.startswith("great/class/")}
-    assert len(classes) == 5 and classes["great/class/c003_cat"] == great.groups[3].score.value
-    assert max(classes.values()) == sorted(group.score.value or 0 for group in great.groups)[4]
+    weakest = sorted(great.groups, key=lambda group: group.score.value or 0)[:5]
+    assert content.tags["classwise.worst.great"] == ", ".join(f"{g.name} {interval(g.score)}" for g in weakest)
+    assert weakest[0].name == "cat"
+
+
+def test_all_models_of_an_audit_have_the_same_metrics(gf_audit: AuditResult) -> None:
+    keys = {frozenset(child_content(gf_audit, index).metrics) for index in range(len(gf_audit.models))}
+    assert len(keys) == 1
+    part, whole = gf_audit.models[:2]
+    early = replace(part, series=(replace(part.series[0], measured=120), *part.series[1:]))
+    audit = replace(gf_audit, models=(early, whole))
+    measured = [child_content(audit, index).metrics["great/measured"] for index in range(2)]
+    assert measured == [120, sum(group.n for group in whole.series[0].groups)]
+
+
+def test_run_names_say_verdict_model_version_and_day(small_audit: AuditResult) -> None:
+    models = [
+        replace(model, outcome=outcome, spec=replace(model.spec, name=name, uri=uri))
+        for model, outcome, name, uri in zip(
+            small_audit.models,
+            (Outcome.FAIL, Outcome.UNDECIDED, Outcome.PASS),
+            ("old", "new", "next"),
+            ("mlflow:models:/net/3?source=m-1&content=2", "factory:a:b", "mlflow:models:/net/4"),
+            strict=True,
+        )
+    ]
+    audit = replace(small_audit, models=tuple(models), outcome=Outcome.FAIL)
+    names = [child_content(audit, index).name for index in range(3)]
+    assert names == ["❌ old v3  2026-11-28", "❔ new  2026-11-28", "✅ next v4  2026-11-28"]
+    assert child_content(audit, 0).tags["classwise.registered_model"] == "net/3"
+    assert "(#/models/net/versions/3)" in child_content(audit, 0).tags["mlflow.note.content"]
+    assert parent_content(audit).name == "❌ 2026-11-28 00:21  1 of 3 models fails, 1 is undecided, 1 passes"
+    free = replace(models[2], gates=())
+    assert child_content(replace(audit, models=(free,)), 0).name.startswith("⚪ next")
 
 
 def test_undefined_is_a_tag_and_a_count_and_never_a_number(small_audit: AuditResult) -> None:
