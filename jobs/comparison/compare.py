@@ -15,12 +15,14 @@ from numpy.typing import NDArray
 
 from jobs.comparison.comparable import incomparable, measured, paired_rows, unpaired
 from jobs.comparison.drift import drift
+from jobs.comparison.moved_pairs import moved_pairs
 from services.errors import MeasureError, StorageError
 from services.numerics.change import Changes, Flag, changes, decide
 from services.numerics.evidence.unpaired import unpaired_changes
 from services.numerics.paired import NO_PAIR
 from services.records import AuditResult, Estimate, Series
-from tracking.bundle.comparison import OVERALL, Comparison, GroupChange, ModelChange, SeriesChange
+from tracking.bundle.comparison import OVERALL, Comparison, GroupChange, ModelChange, MovedPair, SeriesChange
+from tracking.bundle.confusions import read_confusions
 from tracking.bundle.scores import CLUSTER, Scores, read_kept_scores
 
 UNPAIRED = "unpaired"
@@ -82,7 +84,10 @@ def compare(accepted: Kept, now: Kept, *, level: float | None = None, nights: Se
     flags = decide(_joined(tested, "worse"), _joined(tested, "better"), alpha)
     listed = sum(test.classes.counts.size for test in tested) <= MOST_LISTED
     taken = iter(flags)
-    models = tuple(_changes(model, now.result, taken, listed) for model in tests)
+    models = tuple(
+        replace(_changes(model, now.result, taken, listed), moved=_moved(accepted, now, pair, alpha))
+        for model, pair in zip(tests, pairs, strict=True)
+    )
     return _summed(accepted.result, now.result, models, alpha)
 
 
@@ -134,6 +139,17 @@ def _most(now: AuditResult, pairs: Sequence[_Pair], reasons: Mapping[str, Mappin
 def delta_of(result: AuditResult) -> float:
     """The level of an audit's intervals."""
     return float(result.config.get("intervals", {}).get("delta", 0.05))
+
+
+def _moved(accepted: Kept, now: Kept, pair: _Pair, alpha: float) -> tuple[MovedPair, ...]:
+    """Confusions that are others than before; none where a bundle has no table of them, or a damaged one."""
+    try:
+        then = read_confusions(accepted.folder, pair.accepted, accepted.result.models[pair.accepted].spec)
+        today = read_confusions(now.folder, pair.now, now.result.models[pair.now].spec)
+    except StorageError:
+        return ()
+    same = accepted.result.samples.classes == now.result.samples.classes
+    return moved_pairs(then, today, accepted.result.samples.classes, alpha) if same else ()
 
 
 # --- one model ----------------------------------------------------------------------------------------------------

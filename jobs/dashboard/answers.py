@@ -125,6 +125,9 @@ class AuditBody(BaseModel):
     fleet: str
     verdict: str
     words: list[str]
+    advice: list[str] = Field(description="For who decides: of the models that fail first.")
+    why: list[str] = Field(description="What the weakest class is taken for.")
+    steps: list[str] = Field(description="What to do next.")
     gates: list[GateTally]
     samples: str
     content: str = Field(description="Digest of the samples.")
@@ -135,6 +138,19 @@ class AuditBody(BaseModel):
     models: list[ModelRow]
     earlier: str = Field(description="Id of the audit of this fleet before it; empty when it is the first.")
     links: Links
+
+
+class WhyBody(BaseModel):
+    """What a model takes its classes for, and pictures of samples that an attack broke."""
+
+    classes: list[str]
+    parts: list[dict[str, Any]] = Field(
+        description="Confusions, clean and under each attack: `title`, `under`, `attack`, `order` and `cells`, each "
+        "[label, predicted, samples, samples of the class, lower limit, upper limit]; predicted -1 is no class."
+    )
+    entries: list[dict[str, Any]] = Field(description="Samples with `pictures` as data URLs, classes by their index.")
+    total: int = Field(description="How many pictures the bundle has.")
+    cut: bool = Field(description="Whether cells were left out, the smallest shares first.")
 
 
 class ClassName(BaseModel):

@@ -1,4 +1,4 @@
-"""Reads the bundles of a storage for lists and pages: overviews and single tables, never all of an audit.
+"""Reads the bundles of a storage for lists and pages: overviews and single tables, all of an audit for one model's why.
 
 Nothing is kept but a bounded memory of what was read, each entry for as long as its file has the same size and time.
 Names that callers give are looked up in listings and never become part of a path themselves.
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from jobs.comparison.accepted import ACCEPTED_FILE
-from jobs.dashboard.answers import AuditHead
+from jobs.dashboard.answers import AuditHead, WhyBody
 from jobs.dashboard.views import Scores, head
 from services.errors import ClasswiseError, Problem, StorageError, UnknownAudit, one_line
 from services.storage import files, plainjson
@@ -22,11 +22,14 @@ from tracking.bundle.bundle import BUNDLE, read_bundle
 from tracking.bundle.classes import GroupRow, read_groups, read_scores
 from tracking.bundle.comparison import COMPARISON
 from tracking.bundle.overview import OVERVIEW, ModelOverview, Overview, SeriesOverview, overview_of, parsed_overview
+from tracking.report.why import why_of
 
 MEMORY = 16 << 20
 """Bytes of overviews, as they lie on disk, that are remembered; in memory they take several times as much."""
 MARK = 9
 """Characters of the mark, with its dash."""
+PICTURES = 4_000_000
+"""Bytes of pictures of one model in an answer."""
 HEADS = 5000
 """Audits whose lines in lists are remembered."""
 
@@ -163,6 +166,22 @@ class Bundles:
         """Names and mean scores of those groups."""
         with reachable(folder):
             return read_scores(files.join(folder, "tables", model.table), series.key, series.grouping)
+
+    def why(self, folder: str, index: int) -> WhyBody:
+        """Confusions and pictures of one model of the audit in `folder`.
+
+        Raises:
+            UnknownAudit: it has no such model.
+            StorageError: a file is damaged.
+        """
+        with reachable(folder):
+            result = read_bundle(folder)
+            if index >= len(result.models):
+                raise UnknownAudit(Problem("model", f"below {len(result.models)}", str(index)))
+            found = why_of([(index, result.models[index])], result.samples.classes, folder, PICTURES)
+        parts, cut = found.confusions.get("parts", []), found.confusions.get("cut", False)
+        entries, total = found.gallery.get("entries", []), found.gallery.get("total", 0)
+        return WhyBody(classes=list(result.samples.classes), parts=parts, entries=entries, total=total, cut=cut)
 
     def tested(self, folder: str) -> dict[str, Any] | None:
         """What the audit in `folder` says of its comparison with an earlier one; None without, or when damaged."""

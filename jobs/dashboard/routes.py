@@ -22,6 +22,7 @@ from jobs.dashboard.answers import (
     Running,
     ScheduleList,
     Trend,
+    WhyBody,
 )
 from jobs.dashboard.bundles import Home, fleet_of, unknown_fleet
 from jobs.dashboard.side_by_side import cautions, class_differences, model_differences
@@ -187,6 +188,10 @@ def _add_audit(router: APIRouter, pages: Pages) -> None:
     ) -> ModelCard:
         return _card(pages, bundles.home(fleet).folder(name), index, lens, most)
 
+    @router.get("/fleets/{fleet}/audits/{audit}/models/{model}/why", summary="Its confusions", responses=refused(404))
+    def why(fleet: FleetName, name: AuditName, index: Annotated[int, Path(alias="model", ge=0, le=100_000)]) -> WhyBody:
+        return bundles.why(bundles.home(fleet).folder(name), index)
+
 
 def _add_comparison(router: APIRouter, pages: Pages) -> None:
     @router.get("/fleets/{fleet}/comparison", summary="Two audits side by side", responses=refused(404))
@@ -252,6 +257,9 @@ def _audit_body(name: str, overview: Overview, folder: str, lens: str, earlier: 
         fleet=overview.fleet,
         verdict=overview.verdict,
         words=list(overview.words),
+        advice=list(overview.advice),
+        why=list(overview.why),
+        steps=list(overview.steps),
         gates=gate_tallies(overview),
         samples=overview.samples,
         content=overview.content,

@@ -83,10 +83,17 @@ class ConfusionMatrix:
         Guarantee: with probability at least 1 - delta those of *all* K x (number of classes with samples) cells hold,
         so that the pair with the largest share may be chosen by looking (Bonferroni).
         """
+        return self._limits(self.counts, self.totals[self.labels], delta)
+
+    def intervals_of(self, labels: Ints, predicted: Ints, delta: float) -> tuple[Floats, Floats]:
+        """The same limits (m,) of any cells, also of those without a sample; the classes must have some."""
+        totals = self.totals[labels]
+        return self._limits(np.rint(self.share_of(labels, predicted) * totals).astype(np.int64), totals, delta)
+
+    def _limits(self, counts: Ints, totals: Ints, delta: float) -> tuple[Floats, Floats]:
         check_level(delta, "delta")
-        totals = self.totals
-        cells = max(1, int((totals > 0).sum()) * self.size)
-        return clopper_pearson(self.counts, totals[self.labels], delta / (2 * cells))
+        cells = max(1, int((self.totals > 0).sum()) * self.size)
+        return clopper_pearson(counts, totals, delta / (2 * cells))
 
     def block_order(self) -> Ints:
         """(K,) the classes such that those taken for each other are neighbours.

@@ -68,12 +68,37 @@ class SeriesChange:
 
 
 @dataclass(frozen=True, slots=True)
+class MovedPair:
+    """A class that goes to another class more often, or less, than in the earlier audit.
+
+    Attributes:
+        series, title: under which predictions, and their name for people.
+        label, predicted: names of the classes.
+        then, now: shares of the class.
+        difference: now less then; its limits hold for all pairs of classes of the series together.
+    """
+
+    series: str
+    title: str
+    label: str
+    predicted: str
+    then: float
+    now: float
+    difference: Estimate
+
+
+@dataclass(frozen=True, slots=True)
 class ModelChange:
-    """One model that both audits have; `reason` says why none of its series was compared."""
+    """One model that both audits have; `reason` says why none of its series was compared.
+
+    Attributes:
+        moved: the confusions whose difference is certain, the largest first.
+    """
 
     name: str
     series: tuple[SeriesChange, ...] = ()
     reason: str = ""
+    moved: tuple[MovedPair, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

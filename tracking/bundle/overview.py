@@ -25,8 +25,10 @@ from services.records import (
 from services.storage import files
 from tracking.bundle import group_table
 from tracking.bundle.headline import Entry, is_refuted, reading_order
+from tracking.bundle.next_steps import next_steps
 from tracking.bundle.summary import in_reading_order, is_sound, lens, refuted
-from tracking.bundle.words import fleet_words, series_words, verdict_words
+from tracking.bundle.why import why_words
+from tracking.bundle.words import advice_words, fleet_words, series_words, verdict_words
 
 OVERVIEW = "overview.json"
 MOST_NAMES = 3
@@ -130,6 +132,7 @@ class Overview:
         samples, content, count, classes: of the samples: their URI and digest, how many, of how many classes.
         verdict: the outcome as a sentence.
         words: what the fleet's numbers mean.
+        advice, why, steps: for who decides, what the weakest class is taken for, and what to do next.
         size: length of the ``bundle.json`` that this is of.
     """
 
@@ -149,6 +152,9 @@ class Overview:
     models: tuple[ModelOverview, ...]
     size: int
     schema_version: int = SCHEMA_VERSION
+    advice: tuple[str, ...] = ()
+    why: tuple[str, ...] = ()
+    steps: tuple[str, ...] = ()
 
     @property
     def lenses(self) -> dict[str, SeriesOverview]:
@@ -187,6 +193,9 @@ def overview_of(result: AuditResult, size: int) -> Overview:
         versions=result.versions,
         models=tuple(_model(model, group_table.file_of(result, place)) for place, model in enumerate(result.models)),
         size=size,
+        advice=tuple(advice_words(result)),
+        why=tuple(why_words(result)),
+        steps=tuple(next_steps(result)),
     )
 
 

@@ -126,7 +126,7 @@ def _because(model: ModelResult) -> str:
         return f"{gate.text}, {gate.reason}"
     who = _tied(result) if limit.metric == "wcr" and result.worst else ""
     share = result.series.binary and limit.metric in METRICS and METRICS[limit.metric].monotone
-    amount = f"{100 * gate.estimate.value:.1f} %" if share else number(gate.estimate.value)
+    amount = share_words(gate.estimate) if share else interval(gate.estimate)
     what = who or _phrase(limit)
     verb = "keep" if " and " in who else "keeps"
     title = result.series.title.replace(" accuracy (", " (")

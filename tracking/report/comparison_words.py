@@ -54,7 +54,24 @@ def comparison_words(
     lines = [f"{head} of {record.comparisons} comparisons; {chance}."]
     if not record.comparisons:
         lines = [f"Since {earlier} {record.baseline}: nothing could be compared."]
-    return [*lines, *(_flags(record, shown) if flags else ()), *_not_compared(record), *drift_words(record, shown)]
+    lines += [*(_flags(record, shown) if flags else ()), *_moved(record, shown)]
+    return [*lines, *_not_compared(record), *drift_words(record, shown)]
+
+
+def _moved(record: Comparison, shown: int) -> Iterator[str]:
+    """Confusions that are certainly others than before."""
+    moved = [(model.name, pair) for model in record.models for pair in model.moved]
+    moved.sort(key=lambda each: -abs(each[1].difference.value or 0.0))
+    for name, pair in moved[:shown]:
+        side = "more" if pair.now > pair.then else "less"
+        to = shorten(pair.predicted, 40) if pair.predicted else "no class"
+        points = [100 * (value or 0.0) for value in (pair.difference.low, pair.difference.high)]
+        yield (
+            f"{shorten(name, 40)}, {pair.title}: {shorten(pair.label, 40)} goes to {to} {side} often, "
+            f"{100 * pair.now:.0f} % instead of {100 * pair.then:.0f} % ({points[0]:+.0f} to {points[1]:+.0f} points)"
+        )
+    if len(moved) > shown:
+        yield f"and {len(moved) - shown} more confusions that changed"
 
 
 def drift_words(record: Comparison, shown: int = SHOWN) -> Iterator[str]:

@@ -18,6 +18,7 @@ from markupsafe import Markup
 from services.records import AuditResult
 from services.storage import files
 from tracking.bundle.comparison import Comparison, read_comparison
+from tracking.bundle.next_steps import next_steps
 from tracking.bundle.summary import find, lenses, worst_first
 from tracking.bundle.why import why_words
 from tracking.bundle.words import advice_words, fleet_words, verdict_words
@@ -101,6 +102,7 @@ def render(
         gallery_data=embedded(why.gallery),
         gates=gate_tallies(result),
         headline=headline(result),
+        steps=next_steps(result),
         words=fleet_words(result),
         changes=_changes(comparison),
         cards=model_cards(result),

@@ -3,6 +3,7 @@ import { get } from "./api.js";
 import { cell, dots, figure, heatmap } from "./charts.js";
 import { chip, chips, count, cut, el, estimate, filters, list, name, number, problem, search, section, select, table, waiting, when } from "./dom.js";
 import { ABOUT, named } from "./fleet.js";
+import { why } from "./why.js";
 
 const base = (fleet, audit) => `#/fleet/${encodeURIComponent(fleet)}/${encodeURIComponent(audit)}`;
 export const trail = (...steps) => el("p", { class: "trail" }, steps.flatMap(([text, href], place) => [place ? " › " : "", el("a", { href }, text)]));
@@ -75,12 +76,14 @@ export const audit = async (route) => {
     trail(["Fleets", "#/"], [cut(found.fleet), `#/fleet/${encodeURIComponent(fleet)}`]),
     el("h1", { tabindex: -1 }, name(found.fleet, 120), " ", chip(found.head.outcome)),
     el("p", { class: "facts" }, el("span", {}, "finished ", when(found.head.finished)), el("span", {}, `${count(found.head.models, "model")}, ${count(found.head.samples, "sample")}, ${count(found.head.classes, "class", "classes")}`), el("span", {}, "audit ", name(found.head.audit_id))),
-    el("p", { class: "lead" }, found.verdict),
+    el("p", { class: "lead" }, found.verdict), ...found.advice.map((text) => el("p", { dir: "auto" }, cut(text, 600))),
+    found.why.length ? section("Why", list(found.why)) : null,
     found.gates.length ? el("ul", { class: "gates" }, found.gates.map((gate) => el("li", {}, el("code", { dir: "auto" }, cut(gate.text, 300)), " ", chips(gate.counts)))) : el("p", { class: "note" }, "No gate was set, so nothing could fail."),
     found.earlier ? el("p", {}, el("a", { href: `#/compare/${[fleet, found.earlier, id].map(encodeURIComponent).join("/")}` }, "Compare with the audit before")) : null,
     section("Models", filters(found.series.length ? measure : null, ...models.bar), ...models.parts),
     section("Classes", ...map.parts),
-    found.words.length ? section("What this means", list(found.words)) : null,
+    found.words.length ? section("How far to trust it", list(found.words)) : null,
+    found.steps.length ? section("What to do next", list(found.steps)) : null,
     section("Where it is", ...links(found)),
   ];
   return { title: `${cut(found.fleet)}: ${found.head.outcome}`, content, after: map.show };
@@ -158,6 +161,7 @@ export const model = async (route) => {
       ...(found.series.some((row) => row.gap) ? [{ title: "train − test", kind: "number", get: (row) => row.gap?.value ?? null, cell: (row) => estimate(row.gap) }] : []),
     ],
   });
+  const reasons = why(fleet, id, index);
   const judged = new Set(found.gates.map((gate) => `${gate.text}: ${gate.reason}`));
   const content = [
     trail(["Fleets", "#/"], [cut(fleet), `#/fleet/${encodeURIComponent(fleet)}`], ["audit", base(fleet, id)]),
@@ -166,11 +170,12 @@ export const model = async (route) => {
     section("Verdict",
       found.gates.length ? el("ul", { class: "gates" }, found.gates.map((gate) => el("li", {}, chip(gate.outcome), " ", el("code", { dir: "auto" }, cut(gate.text, 300)), " ", el("span", { dir: "auto" }, cut(gate.reason, 600))))) : el("p", { class: "note" }, "No gate was set."),
       list(found.reasons.filter((text) => !judged.has(text)))),
+    reasons.holder,
     section("Measures", measures.element, list([...found.series.map((one) => one.words), ...found.notes])),
     attacks(found.attacks),
     bracket(found.bracket),
     gaps(found.gaps),
     series ? section("Class by class", filters(select("Measure", named(found.series), found.lens, (value) => { route.remember({ series: value }); route.again(); })), ...classes(found, series)) : null,
   ];
-  return { title: cut(found.name), content };
+  return { title: cut(found.name), content, after: reasons.show };
 };

@@ -25,6 +25,23 @@ const plain = (value) => value === null || typeof value !== "object" ? String(va
 const raw = (found) => el("dl", { class: "tested" }, Object.entries(found).flatMap(([key, value]) => [el("dt", {}, cut(key)), el("dd", {}, cut(plain(value), 2000))]));
 const changes = (found) => found.models.flatMap((model) => (model.series || []).flatMap((series) => [series.overall, ...(series.groups || [])]
   .filter((group) => group && ["worse", "better"].includes(group.flag)).map((group) => ({ ...group, model: model.name, series: series.title }))));
+const moved = (found) => {
+  const rows = found.models.flatMap((model) => (model.moved || []).map((pair) => ({ ...pair, model: model.name })));
+  if (!rows.length) return null;
+  const percent = (share) => `${(100 * share).toFixed(0)} %`;
+  return table({
+    caption: "Classes that are certainly taken for another more often, or less, than before", rows,
+    columns: [
+      { title: "model", head: true, kind: "name", get: (row) => row.model, cell: (row) => name(row.model) },
+      { title: "predictions", label: true, get: (row) => row.title, cell: (row) => name(row.title, 80) },
+      { title: "class", label: true, get: (row) => row.label, cell: (row) => name(row.label) },
+      { title: "taken for", label: true, get: (row) => row.predicted, cell: (row) => name(row.predicted || "no class") },
+      { title: "before", kind: "number", get: (row) => row.then, cell: (row) => percent(row.then) },
+      { title: "now", kind: "number", get: (row) => row.now, cell: (row) => percent(row.now) },
+      { title: "difference", kind: "number", get: (row) => row.difference.value, cell: (row) => estimate(row.difference) },
+    ],
+  }).element;
+};
 const tested = (found, before) => {
   if (!found) return null;
   if (!Array.isArray(found.models) || !found.baseline) return section("Tested by the later audit", raw(found));
@@ -43,7 +60,7 @@ const tested = (found, before) => {
     ],
   });
   const drift = Array.isArray(found.drift) ? found.drift.map((one) => `${[one.kind, one.subject].filter(Boolean).join(" ")}: ${one.then || "none"}, now ${one.now || "none"}`) : [];
-  return section("Tested by the later audit", el("p", {}, `Against the audit ${cut(found.baseline)}, on paired samples: ${found.worse} worse, ${found.better} better, of ${found.comparisons} comparisons; alpha ${found.alpha}, ${cut(found.error_rate, 200)}${found.bound === null || found.bound === undefined ? "" : `; a false "worse" in all ${found.looks} audits since the acceptance: at most ${(100 * found.bound).toPrecision(3)} %`}.${other}`), made.element, drift.length ? el("p", {}, "Besides the scores, these are not what they were:") : null, list(drift));
+  return section("Tested by the later audit", el("p", {}, `Against the audit ${cut(found.baseline)}, on paired samples: ${found.worse} worse, ${found.better} better, of ${found.comparisons} comparisons; alpha ${found.alpha}, ${cut(found.error_rate, 200)}${found.bound === null || found.bound === undefined ? "" : `; a false "worse" in all ${found.looks} audits since the acceptance: at most ${(100 * found.bound).toPrecision(3)} %`}.${other}`), made.element, moved(found), drift.length ? el("p", {}, "Besides the scores, these are not what they were:") : null, list(drift));
 };
 
 export const compare = async (route) => {

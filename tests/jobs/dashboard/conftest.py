@@ -8,16 +8,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
 from jobs.api.local_dashboard import local_app
+from jobs.audit.judging.confusions import Confused, cells, confusion_results
 from jobs.dashboard.places import places_of
 from jobs.submission.heartbeat import ProgressReporter
 from jobs.submission.submission import Ending, write_ending
+from services.numerics.confusion_matrix import ConfusionMatrix
 from services.records import AuditResult, FairnessResult, GateResult, ModelSpec, Outcome, Receipt, SampleSpec, ShardTask
 from services.records.estimates import Estimate
-from tracking.bundle.bundle import folder_of, write_bundle
+from services.storage.pictures import png_of
+from tests.typed import series_of
+from tracking.bundle.bundle import folder_of, read_bundle, write_bundle
+from tracking.bundle.confusions import write_confusions
+from tracking.bundle.gallery import PICTURES, write_gallery
 from tracking.mlflow.process import this_driver
 
 TOKEN = "t" * 40
@@ -87,6 +94,23 @@ def write(storage: Path, audit: AuditResult) -> Path:
     folder = folder_of(str(storage), audit.fleet, audit.audit_id)
     write_bundle(audit, folder)
     return Path(folder)
+
+
+def keep_why(base: Path, audit_id: str) -> None:
+    """Confusions and two pictures of the first model of an audit, in its bundle as an audit writes them."""
+    folder = folder_of(str(base), FLEET, audit_id)
+    audit = read_bundle(folder)
+    matrix = ConfusionMatrix(3, *(np.array(column) for column in ([0, 0, 1, 2], [0, 1, 1, 2], [30, 20, 50, 50])))
+    part = Confused(series_of("clean", "clean accuracy"), matrix, 0.05)
+    first = replace(audit.models[0], confusions=confusion_results([part]))
+    write_bundle(replace(audit, models=(first, *audit.models[1:])), folder)
+    write_confusions(folder, 0, first.spec, cells([part], audit.samples.classes))
+    numbers = {name: np.array([0.5, 0.25]) for name in ("margin_before", "margin_after", "l2", "linf", "gain")}
+    codes = {"id": [4, 9], "label": [0, 0], "before": [0, 0], "after": [1, 2], "rank": [1, 2], "of": [20, 20]}
+    pictures = [png_of(np.full((1, 4, 4), shade)) for shade in (0.1, 0.9)]
+    shown = {name: np.array(pictures, dtype=object) for name in PICTURES}
+    columns = {name: np.array(values) for name, values in codes.items()}
+    write_gallery(folder, 0, first.spec, {**columns, **numbers, **shown, "rounded": np.array([True, False])})
 
 
 class Clock:

@@ -18,7 +18,7 @@ from jobs.api.serve import build
 from jobs.api.settings import Settings, digests, plain
 from jobs.dashboard.places import places_of
 
-from .conftest import AUDITS, FLEET, HOSTILE, ID, TOKEN, Audit
+from .conftest import AUDITS, FLEET, HOSTILE, ID, TOKEN, Audit, keep_why
 
 PHONE = {"width": 400, "height": 800, "deviceScaleFactor": 1, "mobile": True}
 
@@ -408,3 +408,17 @@ def test_a_user_whom_a_proxy_has_signed_in_is_asked_for_no_token(
         page.go("#/schedules", "Schedules")
         browser.get("about:blank")
     assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
+
+
+def test_a_model_shows_what_its_classes_are_taken_for_and_pictures_of_them(page: Page, base: Path) -> None:
+    keep_why(base, AUDITS[1])
+    ids = page.ids()
+    page.go(f"#/fleet/{FLEET}/{ids[AUDITS[1]]}/0", "first")
+    assert page.rows("Pairs of classes")[0][:4] == ["ant", "bee", "20 of 50", "40 %"]
+    page.until("[...document.querySelectorAll('.gallery img')].every(i => i.complete && i.naturalWidth)")
+    alts = page.js("return [...document.querySelectorAll('.gallery img')].map(i => i.alt)")
+    assert len(alts) == 6 and alts[0] == "sample 4, class ant, predicted ant"
+    page.choose("Goes to", "cat")
+    assert page.js("return document.querySelectorAll('.gallery figure').length") == 1
+    page.go(f"#/fleet/{FLEET}/{ids[AUDITS[1]]}", FLEET)
+    page.until("document.querySelector('main').textContent.includes('of ant goes to bee')")

@@ -13,7 +13,7 @@ from jobs.dashboard import bundles as reading
 from services.errors import StorageError
 from services.storage import files
 
-from .conftest import AUDITS, FLEET, HOSTILE, ID, Audit, root_of, write
+from .conftest import AUDITS, FLEET, HOSTILE, ID, Audit, keep_why, root_of, write
 
 
 def get(caller: TestClient, path: str, status: int = 200, **query: Any) -> Any:
@@ -272,3 +272,18 @@ def test_no_data_without_the_token_and_the_page_with_none(caller: TestClient) ->
     plotly = caller.get("/ui/plotly.js")
     assert plotly.headers["content-encoding"] == "gzip" and "plotly.js v" in plotly.text[:200]
     assert caller.get("/ui/page.html").status_code == 401 and caller.get("/ui/../serve.py").status_code == 401
+
+
+def test_a_models_confusions_and_pictures_are_read_from_its_bundle(caller: TestClient, base: Path) -> None:
+    keep_why(base, AUDITS[1])
+    name = root_of(caller)[AUDITS[1]]
+    body = get(caller, f"fleets/{FLEET}/audits/{name}/models/0/why")
+    (part,) = body["parts"]
+    assert [0, 1, 20, 50] in [cell[:4] for cell in part["cells"]] and not body["cut"]
+    assert [(entry["id"], entry["after"]) for entry in body["entries"]] == [(4, 1), (9, 2)] and body["total"] == 2
+    assert body["entries"][0]["pictures"][0].startswith("data:image/png;base64,")
+    empty = get(caller, f"fleets/{FLEET}/audits/{name}/models/1/why")
+    assert empty["parts"] == [] and empty["entries"] == []
+    get(caller, f"fleets/{FLEET}/audits/{name}/models/2/why", 404)
+    audit = get(caller, f"fleets/{FLEET}/audits/{name}")
+    assert "40 % (" in audit["why"][0] and "of ant goes to bee" in audit["why"][0]

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from services.records import AuditResult, ConfusedPair, ConfusionResult, Estimate
+from services.records import (
+    AttackResult,
+    AuditResult,
+    ConfusedPair,
+    ConfusionResult,
+    Estimate,
+    GateResult,
+    Outcome,
+    Threshold,
+)
 from tracking.bundle.why import why_words
 
 
@@ -42,6 +51,29 @@ def test_an_attack_speaks_before_clean_predictions_and_both_directions_are_said(
     first, back = why_words(audit)
     assert "cat goes to dog" in first and "confused before any attack" in first
     assert "dog goes to cat too (50 %)" in back
+
+
+def test_the_confusions_of_the_gate_that_decided_come_first_and_only_those_of_one_series_are_counted_together(
+    small_audit: AuditResult,
+) -> None:
+    clean, attacked = confused("clean", pair(2, 0, 30, None), attack=False), confused("great", pair(0, 1, 62))
+    audit = with_confusions(small_audit, clean, attacked)
+    worst = Threshold("clean", "wcr", "class", ">=", 0.5)
+    decided = GateResult("clean wcr >= 0.5", Outcome.FAIL, Estimate(0.1), "", worst)
+    first = replace(audit.models[0], outcome=Outcome.FAIL, gates=(decided,))
+    lines = why_words(replace(audit, models=(first, *audit.models[1:])))
+    assert "without an attack 30 % (20 to 40 %, 30 of 100) of eel goes to cat" in lines[0]
+    assert "In 3 of 3 models eel goes to cat" in lines[1]
+
+
+def test_an_inadequate_attack_speaks_last_and_says_so(small_audit: AuditResult) -> None:
+    audit = with_confusions(replace(small_audit, models=small_audit.models[:1]), confused("great", pair(0, 1, 62)))
+    weak = AttackResult("pgd20", ("great",), "inadequate")
+    audit = replace(audit, models=(replace(audit.models[0], attacks=(weak,)),))
+    assert "that attack was inadequate, so it is at least that much" in why_words(audit)[0]
+    clean = confused("clean", pair(2, 0, 30, None), attack=False)
+    model = replace(audit.models[0], confusions=(*audit.models[0].confusions, clean))
+    assert "eel goes to cat" in why_words(replace(audit, models=(model,)))[0]
 
 
 def test_nothing_is_said_of_audits_without_confusions_and_nonsense_has_no_class(small_audit: AuditResult) -> None:

@@ -37,6 +37,9 @@ class Page(HTMLParser):
                 self.external.append(value or "")
 
 
+UNFOLD = "document.querySelectorAll('details.part').forEach((part) => { part.open = true; })"
+
+
 def table_data(text: str) -> dict[str, Any]:
     rows = re.search(r'id="table-data">(.*?)</script>', text, re.S)
     assert rows
@@ -50,7 +53,7 @@ def test_the_page_is_self_contained_with_plotly_once(gf_audit: AuditResult, tmp_
     page = Page(text)
     assert page.external == [] and page.handlers == []
     assert text.count("plotly.js v") == 1 and len(text) < 6_000_000
-    places = [text.index(f">{heading}") for heading in ("Verdict", "What this means", "Pictures", "Every class")]
+    places = [text.index(f">{heading}") for heading in ("Verdict", "How far to trust it", "Pictures", "Every class")]
     assert places == sorted(places)
     assert "14 of 17 models fail, 2 are undecided, 1 passes." in text
     assert re.findall(r'class="chip \w+"><span aria-hidden="true">.</span> (\d+ \w+)<', text) == [
@@ -113,6 +116,7 @@ def test_a_browser_draws_sorts_and_filters_without_a_fault(
     browser: Any, small_audit: AuditResult, tmp_path: Path
 ) -> None:
     browser.get(Path(write_report(small_audit, str(tmp_path))).as_uri())
+    browser.execute_script(UNFOLD)
     browser.execute_script("document.getElementById('figures').scrollIntoView()")
     end = time.monotonic() + 60
     while not browser.execute_script("return document.querySelectorAll('.canvas .main-svg').length"):
@@ -145,6 +149,7 @@ def test_a_phone_sees_all_of_it(browser: Any, attacked_audit: AuditResult, tmp_p
         assert browser.execute_script("return [window.innerWidth, document.documentElement.scrollWidth]") == [400, 400]
         cells = "[...document.querySelectorAll('#verdicts td, #verdicts th')]"
         assert browser.execute_script(f"return {cells}.every(cell => cell.getBoundingClientRect().right <= 400)")
+        browser.execute_script(UNFOLD)
         browser.execute_script("document.getElementById('model-figures').scrollIntoView()")
         end = time.monotonic() + 60
         titles = (

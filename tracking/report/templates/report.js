@@ -98,9 +98,10 @@
   });
   const open = () => {
     const target = location.hash.startsWith("#model-") && document.getElementById(location.hash.slice(1));
-    if (target) target.open = true;
+    for (let part = target; part; part = part.parentElement.closest("details")) part.open = true;
   };
   addEventListener("hashchange", open);
+  addEventListener("beforeprint", () => document.querySelectorAll("details.part").forEach((part) => { part.open = true; }));
   open();
 
   // Every class: only the rows in view are in the document.

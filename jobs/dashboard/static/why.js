@@ -1,0 +1,80 @@
+// Why a class of a model is weak: what it is taken for, and samples before and after an attack. Read when the page is there.
+import { get } from "./api.js";
+import { figure, heatmap } from "./charts.js";
+import { cut, el, filters, name, number, section, select, search, table, waiting } from "./dom.js";
+
+const MOST_DRAWN = 40, PAGE = 12;
+const percent = (share) => `${(100 * share).toFixed(share > 0 && share < 0.0995 ? 1 : 0)} %`;
+
+const confusions = (found) => {
+  if (!found.parts.length) return null;
+  const named = (place) => place < 0 ? "no class" : found.classes[place] ?? String(place);
+  const holder = el("div");
+  let part = found.parts.find((one) => one.attack) || found.parts[0], text = "";
+  const show = () => {
+    const shares = new Map(part.cells.map((one) => [`${one[0]},${one[1]}`, one[2] / one[3]]));
+    const order = part.order.length && part.order.length <= MOST_DRAWN ? part.order : null;
+    const names = (order || []).map(named);
+    const rows = part.cells.filter((one) => one[0] !== one[1]).map((one) => ({ from: named(one[0]), to: named(one[1]), cell: one, share: one[2] / one[3] }))
+      .filter((row) => !text || `${row.from} ${row.to}`.toLowerCase().includes(text));
+    const pairs = table({
+      caption: `Pairs of classes ${part.under}; limits of all pairs hold together`, rows, order: [3, -1], empty: "No sample goes to another class.",
+      columns: [
+        { title: "class", head: true, kind: "name", get: (row) => row.from, cell: (row) => name(row.from) },
+        { title: "taken for", label: true, get: (row) => row.to, cell: (row) => name(row.to) },
+        { title: "samples", kind: "number", get: (row) => row.cell[2], cell: (row) => `${row.cell[2]} of ${row.cell[3]}` },
+        { title: "share", kind: "number", get: (row) => row.share, cell: (row) => percent(row.share) },
+        { title: "at least", kind: "number", get: (row) => row.cell[4], cell: (row) => percent(row.cell[4]) },
+        { title: "at most", kind: "number", get: (row) => row.cell[5], cell: (row) => percent(row.cell[5]) },
+      ],
+    });
+    holder.replaceChildren(...[
+      order ? figure(`What the classes are taken for, ${part.under}`, "A row is a class, a column what its samples are taken for; lighter is more.", heatmap(names, names, order.map((from) => order.map((to) => shares.get(`${from},${to}`) ?? 0)))) : null,
+      pairs.element, found.cut ? el("p", { class: "note" }, "The largest shares; the bundle has all.") : null,
+    ].filter(Boolean));
+  };
+  show();
+  const under = select("Predictions", found.parts.map((one, place) => [String(place), one.under]), String(found.parts.indexOf(part)), (value) => { part = found.parts[Number(value)]; show(); });
+  return section("What the classes are taken for", filters(under, search("Class contains", (value) => { text = value; show(); })), holder);
+};
+
+const picture = (source, alt, caption) => el("div", {}, el("img", { src: source, alt, loading: "lazy" }), el("span", { class: "note" }, caption));
+const example = (found, one) => {
+  const [label, before, after] = [one.label, one.before, one.after].map((place) => place < 0 ? "no class" : cut(found.classes[place] ?? place, 40));
+  const id = one.key ? cut(one.key, 60) : `sample ${one.id}`;
+  const stronger = `${number(one.gain)}x`;
+  return el("figure", { class: "example" },
+    el("figcaption", {}, el("b", {}, el("bdi", {}, label), " → ", el("bdi", {}, after))),
+    el("div", { class: "trio" },
+      picture(one.pictures[0], `${id}, class ${label}, predicted ${before}`, `original: ${before}`),
+      picture(one.pictures[1], `${id} after the attack, predicted ${after}`, `adversarial: ${after}`),
+      picture(one.pictures[2], `the change, ${stronger} as strong`, `change, ${stronger} as strong`)),
+    el("p", { class: "note" }, `${id}; L2 ${number(one.l2)}, Linf ${number(one.linf)}; margin ${number(one.margin_before)} before, ${number(one.margin_after)} after; number ${one.rank} of ${one.of} that fell.`));
+};
+
+const gallery = (found) => {
+  if (!found.entries.length) return null;
+  const grid = el("div", { class: "gallery" });
+  let label = "", after = "", shown = PAGE;
+  const more = el("button", { type: "button", onclick: () => { shown += 2 * PAGE; show(); } }, "Show more samples");
+  const choices = (key) => [["", "all"], ...[...new Set(found.entries.map((one) => one[key]))].map((place) => [String(place), found.classes[place] ?? "no class"])];
+  const show = () => {
+    const fits = found.entries.filter((one) => (!label || String(one.label) === label) && (!after || String(one.after) === after));
+    grid.replaceChildren(...fits.slice(0, shown).map((one) => example(found, one)));
+    more.hidden = fits.length <= shown;
+  };
+  show();
+  const bar = filters(select("Class", choices("label"), "", (value) => { label = value; show(); }), select("Goes to", choices("after"), "", (value) => { after = value; show(); }));
+  const note = found.entries.length < found.total ? `${found.entries.length} of ${found.total} samples; the bundle has all.` : "";
+  return section("Samples before and after an attack", bar, grid, more, note ? el("p", { class: "note" }, note) : null);
+};
+
+// A place in the page that fills itself once it is shown.
+export const why = (fleet, audit, index) => {
+  const holder = el("div", {}, waiting());
+  const show = async () => {
+    const found = await get(["fleets", fleet, "audits", audit, "models", index, "why"]);
+    holder.replaceChildren(...[confusions(found), gallery(found)].filter(Boolean));
+  };
+  return { holder, show };
+};

@@ -1,0 +1,66 @@
+"""What to do next, from the numbers of a record."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from scipy.stats import beta
+
+from services.records import AttackResult, AuditResult, Estimate, GateResult, ModelResult, Outcome, Threshold
+from tests.tracking.bundle.test_why import confused, pair, with_confusions
+from tracking.bundle.next_steps import next_steps, samples_that_decide
+
+WORST = Threshold("clean", "wcr", "class", ">=", 0.3)
+
+
+def judged(model: ModelResult, outcome: Outcome, estimate: Estimate, threshold: Threshold = WORST) -> ModelResult:
+    gate = GateResult("clean wcr >= 0.3", outcome, estimate, "", threshold)
+    return replace(model, outcome=outcome, gates=(gate,))
+
+
+def clopper_pearson(share: float, n: int) -> tuple[float, float]:
+    k = round(share * n)
+    return float(beta.ppf(0.025, k, n - k + 1)), float(beta.ppf(0.975, k + 1, n - k))
+
+
+def test_as_many_samples_as_are_named_decide_where_the_share_stays(small_audit: AuditResult) -> None:
+    model = small_audit.models[0]
+    for share in (0.2, 0.24, 0.4):
+        low, high = clopper_pearson(share, 50)
+        needed = samples_that_decide(model, judged(model, Outcome.UNDECIDED, Estimate(share, low, high)).gates[0])
+        assert needed is not None
+        now, then, place = needed
+        assert now == 50 and small_audit.samples.classes[place] in model.series[1].worst
+        after = clopper_pearson(share, int(1.15 * then))
+        assert after[1] < 0.3 or after[0] > 0.3, "15 % more than named are enough"
+        fewer = clopper_pearson(share, int(0.6 * then))
+        assert fewer[0] < 0.3 < fewer[1], "and 40 % less are not"
+
+
+def test_no_number_is_named_that_nobody_collects_or_that_does_not_exist(small_audit: AuditResult) -> None:
+    model = small_audit.models[0]
+    for estimate in (Estimate(0.3, 0.1, 0.5), Estimate(0.299, 0.1, 0.5), Estimate(0.2), Estimate(None, reason="none")):
+        assert samples_that_decide(model, judged(model, Outcome.UNDECIDED, estimate).gates[0]) is None
+    whole = judged(model, Outcome.UNDECIDED, Estimate(0.2, 0.1, 0.5), replace(WORST, metric="aggregate"))
+    assert samples_that_decide(model, whole.gates[0]) is None
+
+
+def test_labels_attacks_samples_and_claims_in_this_order(small_audit: AuditResult) -> None:
+    first, second, third = with_confusions(small_audit, confused("clean", pair(0, 1, 62), attack=False)).models
+    models = (
+        judged(first, Outcome.FAIL, Estimate(0.05, 0.01, 0.2)),
+        judged(second, Outcome.UNDECIDED, Estimate(0.2, 0.1, 0.4)),
+        replace(
+            judged(third, Outcome.PASS, Estimate(0.9, 0.8, 1.0)),
+            attacks=(AttackResult("pgd20", ("clean",), "inadequate"),),
+        ),
+    )
+    names = ("cat", "dog", *small_audit.samples.classes[2:])
+    audit = replace(small_audit, models=models, samples=replace(small_audit.samples, classes=names))
+    attack, look, decide = next_steps(audit)
+    assert attack.startswith("Attack model_002 by another attack than pgd20") and "`square`" in attack
+    assert look.startswith("model_000: look at the 62 samples of cat that go to dog.")
+    assert decide.startswith("model_001: about 200 samples of ") and "instead of 50" in decide
+    assert next_steps(replace(audit, models=(judged(third, Outcome.PASS, Estimate(0.9, 0.8, 1.0)),))) == []
+    assert np.all([len(line) < 250 for line in next_steps(audit)])
