@@ -11,7 +11,7 @@ import os
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Literal, NoReturn
 
 import typer
 
@@ -50,6 +50,7 @@ Sarif = Annotated[
     Path | None, typer.Option("--sarif", metavar="FILE", help="Also write what did not pass, or got worse, as SARIF.")
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress.")]
+ExportKind = Literal["parquet", "csv", "coco", "fiftyone"]
 Storage = Annotated[str | None, typer.Option(help="Use this storage instead of the file's.")]
 Runner = Annotated[str | None, typer.Option(help="ray or local, instead of resources.runner.")]
 Decide = Annotated[str | None, typer.Option(help="full, or early: measure as many samples as the gates need.")]
@@ -228,6 +229,24 @@ def show(
         from jobs.audit.publish import read_published
 
         output.finish(read_published(bundle), json, markdown)
+
+
+@app.command()
+def export(
+    bundle: Bundle,
+    to: Annotated[ExportKind, typer.Option(help="The format.")] = "parquet",
+    out: Annotated[str, typer.Option(help="File, for fiftyone a folder; default: the bundle's folder export.")] = "",
+    json: Json = False,
+) -> None:
+    """Write an audit's samples, predictions and scores for other tools."""
+    with console.exits(json):
+        from jobs.audit.export import export as write
+
+        where, count = write(bundle, to, out)
+        if json:
+            console.print_json({"written": where, "count": count})
+        else:
+            console.say(f"wrote {count:,} {'rows' if to in ('parquet', 'csv') else 'samples'} to {where}")
 
 
 @app.command()

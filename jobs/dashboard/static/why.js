@@ -18,7 +18,7 @@ const confusions = (found) => {
     const rows = part.cells.filter((one) => one[0] !== one[1]).map((one) => ({ from: named(one[0]), to: named(one[1]), cell: one, share: one[2] / one[3] }))
       .filter((row) => !text || `${row.from} ${row.to}`.toLowerCase().includes(text));
     const pairs = table({
-      caption: `Pairs of classes ${part.under}; limits of all pairs hold together`, rows, order: [3, -1], empty: "No sample goes to another class.",
+      caption: `Pairs of classes ${part.under}, ${text || rows.length <= PAGE ? "" : `the ${PAGE} largest of ${rows.length.toLocaleString("en")}; a search finds the others; `}limits of all pairs hold together`, rows: text ? rows : rows.slice(0, PAGE), order: [3, -1], empty: "No sample goes to another class.",
       columns: [
         { title: "class", head: true, kind: "name", get: (row) => row.from, cell: (row) => name(row.from) },
         { title: "taken for", label: true, get: (row) => row.to, cell: (row) => name(row.to) },

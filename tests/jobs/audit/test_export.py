@@ -1,0 +1,72 @@
+"""Bundles for other tools: what is written is what the audit measured."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from jobs.audit.audit import Finished, run_audit
+from jobs.audit.export import export
+from jobs.cli import app
+from jobs.fleetfile.reading import validate_fleet
+from jobs.terminal.progress import Quiet
+from services.errors import ConfigError
+from tracking.bundle.scores import read_kept_scores
+
+PGD = "pgd3/linf-0.10000"
+
+
+@pytest.fixture
+def done(digits_fleet: dict[str, Any]) -> Iterator[Finished]:
+    measures = ["clean", {"name": "pgd", "steps": 3, "epsilons": [0.1]}]
+    samples = {"uri": "sklearn:digits?split=test", "per_class": 4}
+    models = [*digits_fleet["models"][:2], {"name": "gone", "uri": "torchscript:/nowhere.pt"}]
+    data = {**digits_fleet, "models": models, "samples": samples, "measures": measures, "on_model_fault": "skip"}
+    yield run_audit(validate_fleet(data), Quiet())
+
+
+def test_the_table_holds_every_sample_of_every_model_that_ran(done: Finished, tmp_path: Path) -> None:
+    where, count = export(done.folder, "parquet")
+    table = pq.read_table(where).to_pydict()
+    assert count == len(table["sample"]) == 80 and set(table["model"]) == {"good", "weak"}
+    scores = read_kept_scores(done.folder, 1, done.result.models[1].spec)
+    rows = np.flatnonzero(np.array(table["model"]) == "weak")
+    for name in ("predicted", PGD, f"{PGD}:attacked"):
+        kept = scores["clean:predicted"] if name == "predicted" else scores[name]
+        np.testing.assert_array_equal(np.array(table[name])[rows], kept)
+    assert [table["predicted_name"][row] for row in rows] == [str(k) for k in scores["clean:predicted"].tolist()]
+    assert [table["correct"][row] for row in rows] == (scores["clean"] > 0).tolist()
+    target = tmp_path / "s.csv"
+    export(done.folder, "csv", str(target))
+    with target.open() as file:
+        lines = list(csv.DictReader(file))
+    assert [float(line[PGD]) for line in lines] == table[PGD] and lines[0]["label_name"] == str(table["label"][0])
+
+
+def test_coco_names_images_labels_predictions_and_where_attacks_ended(done: Finished) -> None:
+    result = CliRunner().invoke(app, ["export", done.folder, "--to", "coco", "--json"])
+    body = json.loads(Path(json.loads(result.stdout)["written"]).read_text())
+    names = {each["id"]: each["name"] for each in body["categories"]}
+    scores = read_kept_scores(done.folder, 0, done.result.models[0].spec)
+    labels = {each["image_id"]: each["category_id"] for each in body["annotations"]}
+    assert [names[labels[image["id"]]] for image in body["images"]] == [str(k) for k in scores["label"]]
+    assert [image["sample"] for image in body["images"]] == scores["id"].tolist()
+    mine = [each for each in body["predictions"] if each["model"] == "good"]
+    assert [each["category_id"] - 1 for each in mine] == scores["clean:predicted"].tolist()
+    assert [each["attacked"][PGD] - 1 for each in mine] == scores[f"{PGD}:attacked"].tolist()
+    assert len({each["id"] for each in body["predictions"]}) == 80
+
+
+def test_without_fiftyone_the_error_says_what_to_install(done: Finished, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "fiftyone", None)
+    with pytest.raises(ConfigError, match=r"expected the package fiftyone.*pip install .classwise\[fiftyone\]"):
+        export(done.folder, "fiftyone")
