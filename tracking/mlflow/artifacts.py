@@ -11,12 +11,18 @@ from services.records import AuditResult
 from services.storage import files
 from tracking.bundle import group_table
 from tracking.bundle.comparison import COMPARISON
+from tracking.bundle.confusions import read_confusions
 from tracking.bundle.fairness import FILE, fill_attributes, has_attributes
 from tracking.figures.attributes import traversal_charts
+from tracking.figures.confusion import confusion_chart
 from tracking.figures.kept import ANEW, Pictures
 from tracking.figures.save import FIGURES, figure_files, model_charts
 from tracking.mlflow.layout import RunContent
 from tracking.report.report import REPORT, render, write_report
+from tracking.report.why import why_of
+
+MOST_PICTURES = 600_000
+"""Bytes of the gallery in the report of one model."""
 
 
 def parent_files(
@@ -33,9 +39,10 @@ def parent_files(
     compared = files.join(bundle, COMPARISON)
     if files.exists(compared):
         _bytes(folder / COMPARISON, files.read_bytes(compared))
-    for path, chart in figure_files(audit).items() if pictures else ():
-        drawn = files.join(bundle, path)
-        _bytes(folder / path, files.read_bytes(drawn) if files.exists(drawn) else pictures.png(chart))
+    for path, chart in figure_files(audit).items():
+        if pictures is not None:
+            drawn = files.join(bundle, path)
+            _bytes(folder / path, files.read_bytes(drawn) if files.exists(drawn) else pictures.png(chart))
 
 
 def child_files(
@@ -51,11 +58,16 @@ def child_files(
     if has_attributes(model):
         with (folder / FILE).open("wb") as file:
             fill_attributes(model, file)
-    traversals = traversal_charts(bundle, index, model, audit.samples.classes)
-    for name, chart in {**model_charts(model), **traversals}.items() if pictures else ():
-        _bytes(folder / FIGURES / f"{name}.png", pictures.png(chart))
+    classes = audit.samples.classes
+    traversals = traversal_charts(bundle, index, model, classes)
+    matrix = confusion_chart(model, read_confusions(bundle, index, model.spec), classes)
+    charts = {**model_charts(model), **traversals, **({"confusion": matrix} if matrix else {})}
+    for name, chart in charts.items():
+        if pictures is not None:
+            _bytes(folder / FIGURES / f"{name}.png", pictures.png(chart))
     alone = replace(audit, models=(model,), outcome=model.outcome)
-    page = render(alone, interactive=False, traversals={model.spec.name: traversals}, pictures=pictures)
+    why = why_of([(index, model)], classes, bundle, MOST_PICTURES)
+    page = render(alone, interactive=False, traversals={model.spec.name: traversals}, why=why, pictures=pictures)
     (folder / REPORT).write_text(page, encoding="utf-8")
 
 
