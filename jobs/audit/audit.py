@@ -21,6 +21,7 @@ from jobs.audit import plan, tables, temperature, unfinished, versions
 from jobs.audit.early.decide import decide_early
 from jobs.audit.forecast.cost_words import cost_words
 from jobs.audit.forecast.costs import Forecast, forecast
+from jobs.audit.hardest import keep_hardest
 from jobs.audit.identity import fixed_version, with_published
 from jobs.audit.judging.assemble import groupings
 from jobs.audit.judging.decidable import too_few
@@ -159,6 +160,7 @@ def _run(fleet: Fleet, reporter: Reporter, factory: RunnerFactory) -> Finished:
             baseline=next((b.result.audit_id for b in earlier.values() if b is not None), ""),
         )
         result = record_comparison(result, folder, config, earlier)
+        keep_hardest(result, samples, folder, pictures=config.gallery != "none")
         write_bundle(result, folder)
         _log_end(result, folder, (_now() - started).total_seconds())
     return Finished(result, folder)

@@ -9,6 +9,7 @@
       scores/000_resnet18.parquet    one row a sample (jobs.audit.scores)
       confusions/000_resnet18.parquet  which classes are taken for which (tracking.bundle.confusions)
       gallery/000_resnet18.parquet   pictures of a few samples before and after an attack (tracking.bundle.gallery)
+      hardest.parquet                samples that most models fail (tracking.bundle.hardest)
       comparison.json                against the accepted audit, when there is one (tracking.bundle.comparison)
       overview.json                  all of it but the classes, for lists of audits (tracking.bundle.overview)
       bundle.json                    the whole `AuditResult`; written last, so its presence means complete

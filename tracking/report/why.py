@@ -14,11 +14,14 @@ from PIL import Image
 from services.records import ModelResult
 from tracking.bundle.confusions import Cells, read_confusions
 from tracking.bundle.gallery import PICTURES, Gallery, read_gallery
+from tracking.bundle.hardest import read_hardest
 
 MOST_CELLS = 60_000
 """Cells of confusion matrices in a page; above that each matrix keeps its largest, and the page says so."""
 MOST_BYTES = 2_200_000
 """Of the pictures in a page, as they stand there; the bundle has all of them."""
+MOST_HARDEST = 30
+"""Samples in the page; the bundle has more."""
 AS_IS = 64
 """Pixels of the longer side up to which a page has pictures as they are; larger ones are reduced to twice that."""
 
@@ -27,16 +30,17 @@ NUMBERS = ("margin_before", "margin_after", "l2", "linf", "gain")
 
 @dataclass(frozen=True)
 class Why:
-    """The two parts, each empty where the bundle has nothing of it."""
+    """The parts, each empty where the bundle has nothing of it."""
 
     confusions: dict[str, Any] = field(default_factory=dict)
     gallery: dict[str, Any] = field(default_factory=dict)
+    hardest: list[dict[str, Any]] = field(default_factory=list)
 
 
 def why_of(
     models: Sequence[tuple[int, ModelResult]], classes: Sequence[str], folder: str, most_bytes: int = MOST_BYTES
 ) -> Why:
-    """Read both of the bundle in `folder`.
+    """Read confusions and gallery of the bundle in `folder`.
 
     Args:
         models: with the place of each in the audit, in reading order.
@@ -54,6 +58,27 @@ def why_of(
         {**shared, "parts": parts, "cut": any(part["cut"] for part in parts)} if parts else {},
         {**shared, "entries": entries, "total": total} if entries else {},
     )
+
+
+def hardest_rows(folder: str) -> list[dict[str, Any]]:
+    """The hardest samples of the bundle in `folder` as the report's table shows them.
+
+    Raises:
+        StorageError: the file is damaged.
+    """
+    table = read_hardest(folder)
+    count = min(MOST_HARDEST, len(table["id"])) if table else 0
+    texts = ("key", "label_name", "consensus_name")
+    numbers = ("id", "models", "wrong", "consensus", "votes", "broken", "label")
+    return [
+        {
+            **{name: str(table[name][row]) for name in texts if name in table},
+            **{name: int(table[name][row]) for name in numbers},
+            "nearest": None if np.isnan(table["nearest"][row]) else float(f"{table['nearest'][row]:.3g}"),
+            "picture": _source(table["picture"][row]) if table["picture"][row] else "",
+        }
+        for row in range(count)
+    ]
 
 
 def _matrices(kept: Sequence[tuple[ModelResult, Sequence[Cells]]]) -> list[dict[str, Any]]:
