@@ -250,6 +250,15 @@ def export(
 
 
 @app.command()
+def suspects(bundle: Bundle, json: Json = False) -> None:
+    """List labels to look at, by confident learning over the fleet's probabilities (cleanlab)."""
+    with console.exits(json):
+        from jobs.audit.suspects import find_suspects
+
+        output.suspects(find_suspects(bundle), json)
+
+
+@app.command()
 def sync(
     bundle: Bundle,
     tracking_uri: Annotated[

@@ -16,6 +16,7 @@ from services.records import SampleFacts
 if TYPE_CHECKING:
     from jobs.audit.forecast.costs import Forecast
     from jobs.audit.publish import Published
+    from jobs.audit.suspects import Suspects
     from jobs.fleetfile.reading import Fleet
 
 
@@ -130,6 +131,33 @@ def _costs(fleet: Fleet) -> dict[str, list[str]]:
 
     found, _ = forecast_audit(fleet, Quiet())
     return {"cost": [*cost_words(found), *autoattack_words(found)]}
+
+
+SHOWN = 20
+
+
+def suspects(found: Suspects, json: bool) -> None:
+    """Print the labels to look at, and accuracies with and without them."""
+    from dataclasses import asdict
+
+    from tracking.names import shorten
+
+    table = {name: column.tolist() for name, column in found.columns.items()}
+    if json:
+        console.print_json({"written": found.where, "suspects": table, "metrics": [asdict(m) for m in found.metrics]})
+        return
+    count = len(table["id"])
+    lines = [f"{count:,} labels to look at, the least plausible first; the whole list is {found.where}"]
+    for row in range(min(count, SHOWN)):
+        name = table["key"][row] if "key" in table else f"sample {table['id'][row]}"
+        label, other = shorten(table["label_name"][row], 30), shorten(table["looks_like_name"][row], 30)
+        lines.append(f"  {shorten(str(name), 60)}: labelled {label}, looks like {other}")
+    lines.append("Clean accuracy over all samples, and without the suspects (chosen by looking: no interval holds):")
+    for each in found.metrics:
+        whole = f"{each.all_samples:.4f} all, {each.without:.4f} without"
+        worst = f"worst class {each.worst_all:.4f} all, {each.worst_without:.4f} without"
+        lines.append(f"  {shorten(each.model, 40)}: {whole}; {worst}")
+    console.say("\n".join(lines))
 
 
 def print_result(published: Published) -> None:

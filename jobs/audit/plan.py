@@ -101,9 +101,19 @@ def is_whole(table: Table, context: Context) -> bool:
 
 def plan_model(spec: ModelSpec, digest: str, measures: tuple[Measure, ...], context: Context) -> ModelPlan:
     """Lay out the tables of one model."""
-    logits_key = digest_of("logits", LOGITS_VERSION, SCHEMA_VERSION, digest, context.samples_digest)
-    logits = Table(spec, None, logits_key, _folder(context, "logits", logits_key))
+    logits_key = _logits_key(digest, context.samples_digest)
+    logits = Table(spec, None, logits_key, logits_folder(digest, context.samples_digest, context.cache))
     return ModelPlan(spec, digest, logits, tuple(_table(spec, measure, logits, context) for measure in measures))
+
+
+def _logits_key(digest: str, samples_digest: str) -> str:
+    return digest_of("logits", LOGITS_VERSION, SCHEMA_VERSION, digest, samples_digest)
+
+
+def logits_folder(digest: str, samples_digest: str, cache: str) -> str:
+    """Where the cache keeps the logits of a model on samples, by the digests of both."""
+    key = _logits_key(digest, samples_digest)
+    return files.join(cache, "logits", key[:2], key)
 
 
 def _table(spec: ModelSpec, measure: Measure, logits: Table, context: Context) -> Table:
