@@ -251,6 +251,7 @@ def _context(config: FleetConfig, samples: Samples) -> plan.Context:
         config.resources.batch,
         config.seed,
         0 if config.gallery == "none" else config.gallery,
+        slices=config.slices,
         early=config.decide == "early",
         classes=len(samples.classes),
         once=None if samples.clusters is None else one_of_each(samples.clusters, config.seed),

@@ -53,6 +53,7 @@ class Context:
 
     Attributes:
         gallery: how many samples of a model are shown at most.
+        slices: weak groups that nobody named are looked for.
         early: the audit decides early, so measures that run the network may be measured in part.
         taken: what was measured of the tables that are not complete, by their key.
         classes: how many there are.
@@ -67,6 +68,7 @@ class Context:
     batch: int
     seed: int
     gallery: int = 0
+    slices: bool = False
     early: bool = False
     taken: Mapping[str, Taken] = field(default_factory=dict)
     classes: int = 0

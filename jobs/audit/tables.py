@@ -16,6 +16,7 @@ from jobs.audit.gallery import gallery_tasks
 from jobs.audit.judging.model_result import Judge, model_result
 from jobs.audit.probes import ProbeSeen
 from jobs.audit.session import Session
+from jobs.audit.slices import embedding_folder, embedding_tasks
 from services.errors import Problem, StorageError
 from services.records import SCHEMA_VERSION, ModelResult, Receipt, ShardTask
 from services.storage import files
@@ -42,7 +43,7 @@ def fill_scores(plans: Sequence[plan.ModelPlan], context: plan.Context, session:
 def fill_pictures(plans: Sequence[plan.ModelPlan], context: plan.Context, session: Session) -> None:
     """Draw the pictures that are not in the cache; no stage begins where there are none to draw."""
     alive = [item for item in plans if session.alive(item.spec.name)]
-    kinds = (plan.picture_tasks, gallery_tasks)
+    kinds = (plan.picture_tasks, gallery_tasks, embedding_tasks)
     if tasks := [task for tasks_of in kinds for item in alive for task in tasks_of(item, context)]:
         session.run("pictures", tasks)
 
@@ -97,7 +98,7 @@ def judged(item: plan.ModelPlan, index: int, judge: Judge, session: Session) -> 
         try:
             return model_result(item, index, judge)
         except StorageError:
-            missing = (plan.logits_tasks, plan.measure_tasks, plan.picture_tasks, gallery_tasks)
+            missing = (plan.logits_tasks, plan.measure_tasks, plan.picture_tasks, gallery_tasks, embedding_tasks)
             if not any(tasks(item, judge.context) for tasks in missing):
                 raise
             for fill in (fill_logits, fill_scores, fill_pictures):
@@ -119,4 +120,5 @@ def folders_of(plans: Sequence[plan.ModelPlan], context: plan.Context) -> set[st
     tables = {table.folder for item in plans for table in (item.logits, *item.tables)}
     drawn = [table for item in plans for table in item.tables if table.measure is not None and table.measure.pictures]
     tables |= {plan.picture_path(table, context) for table in drawn}
+    tables |= {embedding_folder(item, context) for item in plans if context.slices}
     return tables | {plan.preflight_path(item.spec, item.digest, context) for item in plans}

@@ -319,6 +319,7 @@ class FleetConfig(Part):
         64,
         description="Samples of each model that are kept as pictures before and after an attack; none: no picture.",
     )
+    slices: bool = Field(False, description="Look for weak groups that nobody named, in attributes and embedding.")
     fp_lambda: float = Field(0.5, ge=0, description="Weight of RDI in the fairness-penalised score.")
     gates: tuple[GateConfig, ...] = Field((), max_length=GATES)
     decide: Decide = Field("full", description="early: each model is measured on as many samples as its gates need.")

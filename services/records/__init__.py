@@ -30,6 +30,7 @@ from services.records.results import (
 )
 from services.records.schema import AUDIT_VERSION, SCHEMA_VERSION, digest_of
 from services.records.series import ATTACKED, L2_DISTANCE, PREDICTED, Column, Evidence, Series
+from services.records.slices import SliceResult
 from services.records.specs import InputContract, ModelSpec, Outputs, Overrulable, SampleSpec, ThreatModel
 from services.records.tasks import Receipt, ShardTask, TaskFailure
 
@@ -72,6 +73,7 @@ __all__ = [
     "SeriesResult",
     "ShardTask",
     "SignResult",
+    "SliceResult",
     "TaskFailure",
     "TaskGaps",
     "ThreatModel",

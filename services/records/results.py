@@ -13,6 +13,7 @@ from services.records.fairness import FairnessResult, ProjectionResult
 from services.records.intake import Intake
 from services.records.schema import AUDIT_VERSION
 from services.records.series import Series
+from services.records.slices import SliceResult
 from services.records.specs import ModelSpec
 
 
@@ -176,6 +177,7 @@ class ModelResult:
         generated: each GREAT series on samples of a generative model minus that on the audit's samples.
         attacks: each attack, whether it was adequate, and what was seen of it.
         confusions: what its classes are taken for, clean and under each attack; () in audits of older versions.
+        slices: weak groups that nobody named and the held-out half confirmed; () unless they were looked for.
     """
 
     spec: ModelSpec
@@ -195,6 +197,7 @@ class ModelResult:
     generated: tuple[GapResult, ...] = ()
     attacks: tuple[AttackResult, ...] = ()
     confusions: tuple[ConfusionResult, ...] = ()
+    slices: tuple[SliceResult, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ class ShardTask:
             measure over a finished logits shard), "measure" (a measure that runs the network), "calibrate" (per-class
             sums over temperatures from a logits shard), "picture" (a measure's file for people, to `target`), "probe"
             (cheap attacks on samples that the payload lists), "transfer" (adversarials of other models), "gallery"
-            (pictures of an attack on samples that the payload lists).
+            (pictures of an attack on samples that the payload lists), "embedding" (what goes into the last layer).
         measure: canonical parameters of the measure (its JSON), or "".
         source: path of the logits shard for "derive" and "calibrate".
         target: path of the Parquet shard to write, or "".
@@ -28,7 +28,9 @@ class ShardTask:
             its numbers would enter the cache as those of this one. "" is not compared.
     """
 
-    kind: Literal["preflight", "logits", "derive", "measure", "calibrate", "picture", "probe", "transfer", "gallery"]
+    kind: Literal[
+        "preflight", "logits", "derive", "measure", "calibrate", "picture", "probe", "transfer", "gallery", "embedding"
+    ]
     model: ModelSpec
     samples: SampleSpec
     start: int

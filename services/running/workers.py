@@ -252,6 +252,18 @@ class Worker:
         write_shard(task.target, {"id": ids, "label": labels, **kept, **self._in_batches(task, show)})
         return {}, {}
 
+    def _embedding(self, task: ShardTask) -> tuple[dict[str, Any], dict[str, Any]]:
+        from services.measures.embedding import embeddings
+
+        samples, loaded = self._open(task.samples), self._same_model(task)
+        network = self._counted(loaded)
+
+        def embed(start: int, stop: int) -> Columns:
+            return embeddings(network, loaded.network, self._images(task, samples, start, stop))
+
+        write_shard(task.target, {"id": samples.ids[task.start : task.stop], **self._in_batches(task, embed)})
+        return {}, {}
+
     # --- what they share -----------------------------------------------------------------------------------------
 
     def _start(self) -> str:
@@ -374,6 +386,7 @@ _KINDS: dict[str, Callable[[Worker, ShardTask], tuple[dict[str, Any], dict[str, 
     "probe": Worker._probe,
     "transfer": Worker._transfer,
     "gallery": Worker._gallery,
+    "embedding": Worker._embedding,
 }
 
 

@@ -34,7 +34,7 @@ from tracking.report.comparison_words import comparison_words, rows
 from tracking.report.data import class_table, gate_tallies, headline, model_cards
 from tracking.report.fairness_tables import attribute_tables
 from tracking.report.page import embedded, environment, source
-from tracking.report.why import Why, hardest_rows, why_of
+from tracking.report.why import Why, hardest_rows, slice_rows, why_of
 
 REPORT = "report.html"
 MOST_CHANGES = 500
@@ -55,7 +55,9 @@ def write_report(
     path = files.join(folder, REPORT)
     places = {model.spec.name: index for index, model in enumerate(result.models)}
     listed = [(places[model.spec.name], model) for model in worst_first(result.models)]
-    why = replace(why_of(listed, result.samples.classes, folder), hardest=hardest_rows(folder))
+    why = replace(
+        why_of(listed, result.samples.classes, folder), hardest=hardest_rows(folder), slices=slice_rows(listed, folder)
+    )
     page = render(
         result,
         history,

@@ -15,6 +15,8 @@ from services.records import ModelResult
 from tracking.bundle.confusions import Cells, read_confusions
 from tracking.bundle.gallery import PICTURES, Gallery, read_gallery
 from tracking.bundle.hardest import read_hardest
+from tracking.bundle.slices import read_slices, slice_words
+from tracking.names import shorten
 
 MOST_CELLS = 60_000
 """Cells of confusion matrices in a page; above that each matrix keeps its largest, and the page says so."""
@@ -22,6 +24,8 @@ MOST_BYTES = 2_200_000
 """Of the pictures in a page, as they stand there; the bundle has all of them."""
 MOST_HARDEST = 30
 """Samples in the page; the bundle has more."""
+MOST_SLICES = 40
+"""In the page."""
 AS_IS = 64
 """Pixels of the longer side up to which a page has pictures as they are; larger ones are reduced to twice that."""
 
@@ -35,6 +39,7 @@ class Why:
     confusions: dict[str, Any] = field(default_factory=dict)
     gallery: dict[str, Any] = field(default_factory=dict)
     hardest: list[dict[str, Any]] = field(default_factory=list)
+    slices: list[dict[str, Any]] = field(default_factory=list)
 
 
 def why_of(
@@ -79,6 +84,27 @@ def hardest_rows(folder: str) -> list[dict[str, Any]]:
         }
         for row in range(count)
     ]
+
+
+def slice_rows(models: Sequence[tuple[int, ModelResult]], folder: str) -> list[dict[str, Any]]:
+    """The weak groups that nobody named, with their pictures; the surest first.
+
+    Raises:
+        StorageError: a file is damaged.
+    """
+    rows = []
+    for index, model in models:
+        pictures = read_slices(folder, index, model.spec) if model.slices else {}
+        for number, each in enumerate(model.slices):
+            own = (
+                [_source(png) for png, of in zip(pictures["picture"], pictures["slice"], strict=True) if of == number]
+                if pictures
+                else []
+            )
+            rows.append(
+                {"model": shorten(model.spec.name, 48), "slice": each, "words": slice_words(each), "pictures": own}
+            )
+    return sorted(rows, key=lambda row: row["slice"].p)[:MOST_SLICES]
 
 
 def _matrices(kept: Sequence[tuple[ModelResult, Sequence[Cells]]]) -> list[dict[str, Any]]:

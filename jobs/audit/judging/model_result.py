@@ -17,6 +17,7 @@ from jobs.audit.plan import Context, ModelPlan, is_whole, picture_path
 from jobs.audit.probes import ProbeSeen
 from jobs.audit.scores import read_scores
 from jobs.audit.speeds import Speed
+from jobs.audit.slices import keep_slices, slice_results
 from jobs.comparison.compare import Kept
 from jobs.fleetfile.reading import Fleet
 from services.loading.preflight.judgement import order_notes
@@ -110,9 +111,11 @@ def model_result(item: ModelPlan, index: int, judge_with: Judge) -> ModelResult:
         confusions=confusions,
         refuted=refuted,
         fairness=fairness,
+        slices=slice_results(item, scores, judge_with.samples, judge_with.context, config.intervals.delta),
         projection=projection_results(item, units, of_units, config),
     )
     _keep_pictures(item, index, result, judge_with)
+    keep_slices(result.slices, index, item.spec, judge_with.samples, judge_with.context, judge_with.folder)
     keep_gallery(item, index, judge_with.samples, judge_with.context, judge_with.folder)
     return result
 
