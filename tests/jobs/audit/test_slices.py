@@ -21,7 +21,7 @@ from tracking.bundle.slices import read_slices, slice_words
 from tracking.report.report import write_report
 
 
-def audit(fleet: dict[str, Any], folder: Path, *, **changes: Any) -> tuple[Finished, np.ndarray]:
+def audit(fleet: dict[str, Any], folder: Path, **changes: Any) -> tuple[Finished, np.ndarray]:
     """Digits of which a seventh lies under a bright veil, whatever its class."""
     source = open_samples(SampleSpec("sklearn:digits?split=test"))
     images = source.images(0, len(source))
