@@ -39,6 +39,7 @@ def keep_hardest(result: AuditResult, samples: Samples, folder: str, *, pictures
     if not len(rows):
         return
     names = np.array([*samples.classes, ""], dtype=object)
+    pictures = pictures and 0 not in samples.shape  # of labels alone there is no image
     shown = [png_of(_image(samples, row)) if pictures and place < PICTURED else b"" for place, row in enumerate(rows)]
     write_hardest(
         folder,

@@ -81,7 +81,7 @@ def keep_slices(
     slices: tuple[SliceResult, ...], index: int, spec: ModelSpec, samples: Samples, context: Context, folder: str
 ) -> None:
     """Write pictures of the slices' samples into the bundle; none with `gallery: none`."""
-    if not slices or not context.gallery:
+    if not slices or not context.gallery or 0 in samples.shape:
         return
     place = {int(identity): row for row, identity in enumerate(samples.ids.tolist())}
     listed = [(number, identity) for number, each in enumerate(slices) for identity in each.ids]

@@ -54,4 +54,4 @@ def _narrowed(values: np.ndarray) -> np.ndarray:
         return values.astype(np.float32)
     draw = np.random.default_rng(np.random.SeedSequence([width, 29]))
     projection = draw.standard_normal((width, WIDEST)).astype(np.float32) / np.float32(np.sqrt(WIDEST))
-    return (values @ projection).astype(np.float32)
+    return np.asarray(values @ projection, dtype=np.float32)

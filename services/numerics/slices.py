@@ -8,7 +8,7 @@ given the classes. What is confirmed therefore is no effect of the search.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -113,8 +113,9 @@ def find_slices(
     if not chosen:
         return SliceSearch((), len(found), 0)
     tested = [_tested(candidate, right, labels, ~searching, delta / len(chosen)) for candidate in chosen]
-    adjusted = holm([each.p for each in tested])
-    named = [_with_p(each, p) for each, p in zip(tested, adjusted, strict=True) if p <= delta]
+    adjusted = holm(tuple(each.p for each in tested))
+    pairs = zip(tested, adjusted, strict=True)
+    named = [replace(each, p=p) for each, p in pairs if p is not None and p <= delta]
     return SliceSearch(tuple(sorted(named, key=lambda each: (each.p, -each.n))), len(found), len(chosen))
 
 
@@ -210,11 +211,6 @@ def _tested(
         p,
         rows,
     )
-
-
-def _with_p(found: Slice, p: float) -> Slice:
-    values: dict[str, Any] = {name: getattr(found, name) for name in Slice.__dataclass_fields__}
-    return Slice(**{**values, "p": p})
 
 
 def stratified_tail(observed: int, size: Ints, wrong: Ints, inside: Ints) -> float:

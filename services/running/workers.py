@@ -256,12 +256,16 @@ class Worker:
         from services.measures.embedding import embeddings
 
         samples, loaded = self._open(task.samples), self._same_model(task)
+        ids = samples.ids[task.start : task.stop]
+        if loaded.logits is not None:
+            write_shard(task.target, {"id": ids, "embedding": loaded.logits(ids)})
+            return {}, {}
         network = self._counted(loaded)
 
         def embed(start: int, stop: int) -> Columns:
             return embeddings(network, loaded.network, self._images(task, samples, start, stop))
 
-        write_shard(task.target, {"id": samples.ids[task.start : task.stop], **self._in_batches(task, embed)})
+        write_shard(task.target, {"id": ids, **self._in_batches(task, embed)})
         return {}, {}
 
     # --- what they share -----------------------------------------------------------------------------------------

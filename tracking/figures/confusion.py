@@ -29,5 +29,5 @@ def confusion_chart(model: ModelResult, matrices: Sequence[Cells], classes: Sequ
     names = tuple(classes[k] for k in order)
     values = tuple(map(tuple, shares[np.ix_(order, order)].tolist()))
     note = "A row is a class, a column what its samples are taken for; lighter is more."
-    title = f"{shorten(model.spec.name, 60)}: what the classes are taken for, {record.under}"
+    title = f"{shorten(model.spec.name, 40)}: confusions {record.under}"
     return Heatmap(title, note, names, names, values, "share of the class", "class", "taken for")

@@ -94,20 +94,20 @@ def parent_content(audit: AuditResult, comparison: Comparison | None = None) -> 
         "mlflow.note.content": _note(audit),
     }
     mark = icon(audit.outcome, judged=any(model.gates for model in audit.models))
-    name = f"{mark} {_moment(audit)[:16]}  {verdict_words(audit).removesuffix('.')}"
+    name = f"{mark} {verdict_words(audit).removesuffix('.')}  {_moment(audit)[:16]}"
     return bounded(name, dict(flat(audit.config)), metrics, tags)
 
 
 def icon(outcome: Outcome, *, judged: bool = True) -> str:
-    """What a run's name begins with: ✅ pass, ❌ fail, ❔ undecided, ⚠ error, ⚪ measured without gates."""
-    return _ICONS[outcome] if judged or outcome is not Outcome.PASS else "⚪"
+    """What a run's name begins with: ✓ pass, ✗ fail, ? undecided, ! error, – measured without gates."""
+    return _ICONS[outcome] if judged or outcome is not Outcome.PASS else "–"
 
 
-_ICONS = {Outcome.PASS: "✅", Outcome.FAIL: "❌", Outcome.UNDECIDED: "❔", Outcome.ERROR: "⚠"}
+_ICONS = {Outcome.PASS: "✓", Outcome.FAIL: "✗", Outcome.UNDECIDED: "?", Outcome.ERROR: "!"}
 
 
 def model_run_name(audit: AuditResult, model: ModelResult) -> str:
-    """``❌ resnet18 v3  2026-11-28``, with the version of a registered model."""
+    """``✗ resnet18 v3  2026-11-28``, with the version of a registered model."""
     known = registered(model)
     version = f" v{known[1]}" if known else ""
     mark = icon(model.outcome, judged=bool(model.gates))

@@ -92,7 +92,7 @@ def slice_rows(models: Sequence[tuple[int, ModelResult]], folder: str) -> list[d
     Raises:
         StorageError: a file is damaged.
     """
-    rows = []
+    rows: list[dict[str, Any]] = []
     for index, model in models:
         pictures = read_slices(folder, index, model.spec) if model.slices else {}
         for number, each in enumerate(model.slices):

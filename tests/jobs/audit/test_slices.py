@@ -17,6 +17,7 @@ from jobs.terminal.progress import Quiet
 from services.loading.samples.source import open_samples
 from services.measures.embedding import embeddings
 from services.records import SampleSpec
+from tracking.bundle.hardest import read_hardest
 from tracking.bundle.slices import read_slices, slice_words
 from tracking.report.report import write_report
 
@@ -60,6 +61,23 @@ def test_nothing_is_looked_for_unless_asked_and_no_picture_is_kept_of_private_da
     assert "Weak groups that nobody named" not in Path(write_report(done.result, done.folder)).read_text()
     private, _ = audit(digits_fleet, tmp_path, gallery="none")
     assert private.result.models[0].slices and read_slices(private.folder, 0, private.result.models[0].spec) == {}
+
+
+def test_a_table_of_logits_without_images_is_searched_by_its_logits(
+    digits_fleet: dict[str, Any], tmp_path: Path
+) -> None:
+    draw = np.random.default_rng(0)
+    labels, weak = np.arange(400) % 4, draw.random(400) < 0.2
+    logits = draw.normal(size=(400, 4)) + 4 * np.eye(4)[labels]
+    logits[weak] = draw.normal(size=(weak.sum(), 4)) + 9
+    np.savez(tmp_path / "s.npz", labels=labels)
+    np.savez(tmp_path / "l.npz", logits=logits)
+    models = [{"name": "m", "uri": f"logits:{tmp_path / 'l.npz'}"}]
+    data = {**digits_fleet, "models": models, "samples": {"uri": f"npz:{tmp_path / 's.npz'}"}, "measures": ["clean"]}
+    done = run_audit(validate_fleet({**data, "slices": True}), Quiet())
+    assert any(each.source == "embedding" and each.rate.value < 0.5 for each in done.result.models[0].slices)
+    assert not any(read_hardest(done.folder)["picture"])
+    write_report(done.result, done.folder)
 
 
 @pytest.mark.parametrize("count", [3, 20])

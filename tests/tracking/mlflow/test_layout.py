@@ -53,12 +53,12 @@ def test_run_names_say_verdict_model_version_and_day(small_audit: AuditResult) -
     ]
     audit = replace(small_audit, models=tuple(models), outcome=Outcome.FAIL)
     names = [child_content(audit, index).name for index in range(3)]
-    assert names == ["❌ old v3  2026-11-28", "❔ new  2026-11-28", "✅ next v4  2026-11-28"]
+    assert names == ["✗ old v3  2026-11-28", "? new  2026-11-28", "✓ next v4  2026-11-28"]
     assert child_content(audit, 0).tags["classwise.registered_model"] == "net/3"
     assert "(#/models/net/versions/3)" in child_content(audit, 0).tags["mlflow.note.content"]
-    assert parent_content(audit).name == "❌ 2026-11-28 00:21  1 of 3 models fails, 1 is undecided, 1 passes"
+    assert parent_content(audit).name == "✗ 1 of 3 models fails, 1 is undecided, 1 passes  2026-11-28 00:21"
     free = replace(models[2], gates=())
-    assert child_content(replace(audit, models=(free,)), 0).name.startswith("⚪ next")
+    assert child_content(replace(audit, models=(free,)), 0).name.startswith("– next")
 
 
 def test_undefined_is_a_tag_and_a_count_and_never_a_number(small_audit: AuditResult) -> None:
