@@ -27,13 +27,14 @@ def keep_hardest(result: AuditResult, samples: Samples, folder: str, *, pictures
     Nothing is written where no model's predictions are known, nor where every model is right about every sample and
     no attack broke one.
     """
-    columns = [part for part in _models(result, folder) if part is not None]
-    if not columns:
+    votes: list[Ints] = []
+    times, distance = np.zeros(len(samples), dtype=np.int64), np.full(len(samples), np.nan)
+    for predicted, broken, nearest in _models(result, folder):
+        votes.append(predicted.astype(np.int32))
+        times, distance = times + broken, np.fmin(distance, nearest)
+    if not votes:
         return
-    predicted, broken, nearest = (np.stack(each) for each in zip(*columns, strict=True))
-    found, times = agreement(predicted, samples.labels), broken.sum(axis=0)
-    distance = np.where(np.isfinite(nearest), nearest, np.inf).min(axis=0)
-    distance = np.where(np.isfinite(distance), distance, np.nan)
+    found = agreement(np.stack(votes), samples.labels)
     rows = hardest_first(found, times, distance, samples.labels)[:MOST]
     rows = rows[(found.wrong[rows] > 0) | (times[rows] > 0)]
     if not len(rows):
@@ -48,7 +49,7 @@ def keep_hardest(result: AuditResult, samples: Samples, folder: str, *, pictures
             **({"key": samples.keys[rows]} if samples.keys is not None else {}),
             "label": samples.labels[rows],
             "label_name": names[samples.labels[rows]],
-            "models": np.full(len(rows), len(columns)),
+            "models": np.full(len(rows), len(votes)),
             "wrong": found.wrong[rows],
             "consensus": found.consensus[rows],
             "consensus_name": names[found.consensus[rows]],
@@ -64,7 +65,7 @@ def _image(samples: Samples, row: int) -> Floats:
     return np.asarray(samples.images(row, row + 1)[0], dtype=np.float64)
 
 
-def _models(result: AuditResult, folder: str) -> Iterator[tuple[Ints, Ints, Floats] | None]:
+def _models(result: AuditResult, folder: str) -> Iterator[tuple[Ints, Ints, Floats]]:
     """Of each model its predictions, whether an attack broke a sample that it got right, and the distance."""
     for index, model in enumerate(result.models):
         if model.series:

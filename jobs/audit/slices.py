@@ -53,7 +53,7 @@ def embedding_tasks(item: ModelPlan, context: Context) -> list[ShardTask]:
 def slice_results(
     item: ModelPlan, scores: Scores, samples: Samples, context: Context, delta: float
 ) -> tuple[SliceResult, ...]:
-    """The slices of one model, under each of at most two series, with level delta in all.
+    """The slices of one model, under each of at most two series, with level `delta` in all: the model's share.
 
     Of samples that belong together (clusters) there are none: the test takes samples for independent.
 

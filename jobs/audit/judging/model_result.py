@@ -111,7 +111,9 @@ def model_result(item: ModelPlan, index: int, judge_with: Judge) -> ModelResult:
         confusions=confusions,
         refuted=refuted,
         fairness=fairness,
-        slices=slice_results(item, scores, judge_with.samples, judge_with.context, config.intervals.delta),
+        slices=slice_results(
+            item, scores, judge_with.samples, judge_with.context, config.intervals.delta / len(config.models)
+        ),
         projection=projection_results(item, units, of_units, config),
     )
     _keep_pictures(item, index, result, judge_with)
