@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 from services.errors import Problem
 from services.loading.models.outputs import Logits, undeclared_output
 from services.loading.protocols import Samples
 from services.numerics.confusion import Certainty, ClassOrder, class_order
+from services.numerics.tails import at_least, at_most
 from services.records import ModelSpec, Overrulable
 
 LEVEL = 1e-3
@@ -196,11 +196,11 @@ def chance_problems(spec: ModelSpec, correct: int, count: int, classes: int, fac
     the declared one is no fault.
     """
     chance = 1 / classes
-    if stats.binom.sf(correct - 1, count, chance) <= GUESSING:
+    if at_least(correct, count, chance) <= GUESSING:
         return []
     actual = f"{correct} of {count} correct ({correct / count:.1%})"
-    needed = stats.binom.isf(GUESSING, count, chance)
-    separable = stats.binom.sf(needed, count, min(2 * chance, (1 + chance) / 2)) >= 1 - GUESSING
+    needed = int(np.flatnonzero(at_least(np.arange(1, count + 2), count, chance) <= GUESSING)[0])
+    separable = at_least(needed + 1, count, min(2 * chance, (1 + chance) / 2)) >= 1 - GUESSING
     declared = spec.clean_accuracy is not None and not declared_problems(spec, correct, count)
     if declared or not separable:
         note(facts, f"{actual}, which does not differ from guessing ({chance:.1%})")
@@ -215,8 +215,8 @@ def declared_problems(spec: ModelSpec, correct: int, count: int) -> list[Problem
     if declared is None:
         return []
     low, high = max(declared - ACCURACY_TOLERANCE, 0.0), min(declared + ACCURACY_TOLERANCE, 1.0)
-    too_low = stats.binom.cdf(correct, count, low) < LEVEL / 2
-    too_high = stats.binom.sf(correct - 1, count, high) < LEVEL / 2
+    too_low = at_most(correct, count, low) < LEVEL / 2
+    too_high = at_least(correct, count, high) < LEVEL / 2
     if not (too_low or too_high):
         return []
     actual = f"{correct} of {count} correct ({correct / count:.1%})"
