@@ -15,6 +15,7 @@ from services.records import ModelResult
 from tracking.bundle.confusions import Cells, read_confusions
 from tracking.bundle.gallery import PICTURES, Gallery, read_gallery
 from tracking.bundle.hardest import read_hardest
+from tracking.bundle.headline import inadequate
 from tracking.bundle.slices import read_slices, slice_words
 from tracking.names import shorten
 
@@ -132,6 +133,7 @@ def _matrices(kept: Sequence[tuple[ModelResult, Sequence[Cells]]]) -> list[dict[
                     "order": list(record.order),
                     "cells": cells,
                     "cut": len(matrix.labels) > share,
+                    "unsound": inadequate(model, matrix.series),
                 }
             )
     return parts

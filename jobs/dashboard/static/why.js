@@ -30,6 +30,7 @@ const confusions = (found) => {
     });
     holder.replaceChildren(...[
       order ? figure(`What the classes are taken for, ${part.under}`, "A row is a class, a column what its samples are taken for; lighter is more.", heatmap(names, names, order.map((from) => order.map((to) => shares.get(`${from},${to}`) ?? 0)))) : null,
+      part.unsound ? el("p", { class: "note" }, "This attack was inadequate on the model: a better one leads at least as many astray.") : null,
       pairs.element, found.cut ? el("p", { class: "note" }, "The largest shares; the bundle has all.") : null,
     ].filter(Boolean));
   };

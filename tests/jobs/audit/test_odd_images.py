@@ -82,6 +82,7 @@ def test_a_class_that_nothing_breaks_is_left_out_of_the_gallery_and_said(browser
     assert set(shown["label"].tolist()) == {0}
     text = faultless(browser, write_report(done.result, done.folder))
     assert "Samples before and after an attack" in text and "was inadequate" in text
+    assert "This attack was inadequate on the model" in text
     kept = "return [...document.querySelectorAll('#gallery-filters select[name=label] option')].map(o => o.textContent)"
     assert browser.execute_script(kept) == ["all", NAMES[0]]
 

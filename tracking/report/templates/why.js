@@ -46,6 +46,7 @@
       document.getElementById("confusion-note").textContent = base
         ? "Differences in points of the share; bold on the diagonal: what keeps its class."
         : "A row is a class, a column what its samples are taken for; classes that are taken for each other stand side by side.";
+      if (part.unsound) document.getElementById("confusion-note").textContent += " This attack was inadequate on the model: a better one leads at least as many astray.";
       draw(part, base, here, there, share);
       const wanted = text.value.trim().toLowerCase();
       const rows = part.cells.filter((cell) => cell[0] !== cell[1]).map((cell) => ({
