@@ -238,7 +238,7 @@ def export(
     out: Annotated[str, typer.Option(help="File, for fiftyone a folder; default: the bundle's folder export.")] = "",
     json: Json = False,
 ) -> None:
-    """Write an audit's samples, predictions and scores for other tools."""
+    """Write an audit's samples and scores for other tools."""
     with console.exits(json):
         from jobs.audit.export import export as write
 
@@ -251,7 +251,7 @@ def export(
 
 @app.command()
 def suspects(bundle: Bundle, json: Json = False) -> None:
-    """List labels to look at, by confident learning over the fleet's probabilities (cleanlab)."""
+    """List labels that look wrong (cleanlab)."""
     with console.exits(json):
         from jobs.audit.suspects import find_suspects
 

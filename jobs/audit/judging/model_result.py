@@ -16,8 +16,8 @@ from jobs.audit.judging.verdict import Case, gate_result, with_remedy
 from jobs.audit.plan import Context, ModelPlan, is_whole, picture_path
 from jobs.audit.probes import ProbeSeen
 from jobs.audit.scores import read_scores
-from jobs.audit.speeds import Speed
 from jobs.audit.slices import keep_slices, slice_results
+from jobs.audit.speeds import Speed
 from jobs.comparison.compare import Kept
 from jobs.fleetfile.reading import Fleet
 from services.loading.preflight.judgement import order_notes
