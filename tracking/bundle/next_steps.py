@@ -14,6 +14,8 @@ MOST = 5
 """Sentences."""
 MOST_MODELS = 2
 """That get a sentence of each kind."""
+PLANNED = "if the estimates stay"
+"""How the part of a gate's reason begins that says what would decide it."""
 MOST_TIMES = 100
 """As many samples; beyond that a sentence would name a number that nobody collects."""
 
@@ -64,15 +66,23 @@ def _look(audit: AuditResult, model: ModelResult) -> Iterator[str]:
 def _decide(audit: AuditResult, model: ModelResult) -> Iterator[str]:
     """How many samples would decide the gate that is open, if the score stays as it is."""
     for gate in deciding_gates(model.gates):
+        if planned := _planned(gate):
+            yield f"{shorten(model.spec.name, 40)}: {gate.text} is open; {planned}."
+            return
         needed = samples_that_decide(model, gate)
         if needed is not None:
             now, then, place = needed
             who = class_words(audit.samples.classes, place)
             yield (
-                f"{shorten(model.spec.name, 40)}: about {_rounded(then):,} samples of {who} instead of {now:,} would "
-                f"decide {gate.text}, if its score stays as it is."
+                f"{shorten(model.spec.name, 40)}: a new audit on about {_rounded(then):,} samples of {who} instead of "
+                f"{now:,} would decide {gate.text}, if its score stays; to add samples step by step use `decide: early`."
             )
             return
+
+
+def _planned(gate: GateResult) -> str:
+    """How many more samples would decide, which an audit says itself where its limits hold at every look."""
+    return next((part for part in gate.reason.split("; ") if part.startswith(PLANNED)), "")
 
 
 def samples_that_decide(model: ModelResult, gate: GateResult) -> tuple[int, int, int] | None:

@@ -61,6 +61,9 @@ def test_labels_attacks_samples_and_claims_in_this_order(small_audit: AuditResul
     attack, look, decide = next_steps(audit)
     assert attack.startswith("Attack model_002 by another attack than pgd20") and "`square`" in attack
     assert look.startswith("model_000: look at the 62 samples of cat that go to dog.")
-    assert decide.startswith("model_001: about 200 samples of ") and "instead of 50" in decide
+    assert decide.startswith("model_001: a new audit on about 200 samples of ") and "instead of 50" in decide
+    planned = replace(models[1].gates[0], reason="open; if the estimates stay, about 90 more samples would decide it")
+    early = replace(audit, models=(replace(models[1], gates=(planned,)),))
+    assert next_steps(early)[0].endswith("is open; if the estimates stay, about 90 more samples would decide it.")
     assert next_steps(replace(audit, models=(judged(third, Outcome.PASS, Estimate(0.9, 0.8, 1.0)),))) == []
     assert np.all([len(line) < 250 for line in next_steps(audit)])
