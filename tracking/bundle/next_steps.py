@@ -75,7 +75,7 @@ def _decide(audit: AuditResult, model: ModelResult) -> Iterator[str]:
             who = class_words(audit.samples.classes, place)
             yield (
                 f"{shorten(model.spec.name, 40)}: a new audit on about {_rounded(then):,} samples of {who} instead of "
-                f"{now:,} would decide {gate.text}, if its score stays; to add samples step by step use `decide: early`."
+                f"{now:,} would decide {gate.text}, if its score stays; to add samples by and by, `decide: early`."
             )
             return
 
