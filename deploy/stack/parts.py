@@ -131,7 +131,7 @@ def _head(layout: Layout) -> Part:
     words += ["--dashboard-host", "127.0.0.1", "--dashboard-port", str(layout.ports["dashboard"])]
     words += ["--ray-client-server-port", str(layout.ports["client"]), "--temp-dir", f"{layout.link}/t"]
     words += ["--dashboard-agent-listen-port", str(layout.ports["head-agent"])]
-    words += ["--resources", json.dumps({SLOTS: layout.audits})]
+    words += ["--resources", json.dumps({SLOTS: layout.audits, "head": 1})]  # head: as in kubernetes/rayservice.yaml
     environment = {**_environment(), **_submitting(layout), **_chosen(layout, *TRACKING)}  # audits are driven there
     environment["RAY_JOB_START_TIMEOUT_SECONDS"] = str(QUEUE_SECONDS)
     return Part(
