@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from deploy.stack import processes
-from deploy.stack.layout import Layout, existing, made
+from deploy.stack.layout import Layout, existing, made, unlinked
 from deploy.stack.parts import variables, waves
 from jobs.audit.publish import audit_and_publish
 from jobs.fleetfile.reading import validate_fleet
@@ -127,6 +127,7 @@ def running_backends(weights: str) -> Iterator[Layout]:
             processes.stop(layout, part)
         for process in started:
             process.wait(30)
+        unlinked(layout)
         shutil.rmtree(home)
 
 
