@@ -58,7 +58,7 @@ def _draw(setting: Setting, k: int, count: int, rng: np.random.Generator) -> np.
 
 def cells(runs: int) -> Iterator[tuple[Setting, bool, Cell, float]]:
     """Wrong verdicts of each setting, with limits for every look and for one, and the mean number of samples."""
-    configs = {anytime: _config(anytime) for anytime in (True, False)}
+    configs = {anytime: anytime_config(anytime) for anytime in (True, False)}
     chosen = [
         each for each in settings(10) if each.metric in METRICS and each.place == "on the threshold" and each.binary
     ]
@@ -70,7 +70,8 @@ def cells(runs: int) -> Iterator[tuple[Setting, bool, Cell, float]]:
             yield setting, anytime, Cell("obeyed", setting.title, DELTA, wrong, runs, exact=anytime), mean
 
 
-def _config(anytime: bool) -> FleetConfig:
+def anytime_config(anytime: bool = True) -> FleetConfig:
+    """Limits that hold at every look, or for one."""
     config = fleet_config()
     return config.model_copy(update={"intervals": config.intervals.model_copy(update={"anytime": anytime})})
 

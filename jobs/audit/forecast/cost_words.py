@@ -37,6 +37,9 @@ def _amount(found: Forecast, costs: Sequence[Cost]) -> str:
     hours = found.hours(costs)
     passes = sum(cost.passes for cost in costs)
     text = f"at most {passes:,.0f} passes, {clock(found.wall(costs))} on {_workers(found)} ({_hours(found, hours)})"
+    if any(cost.usual is not None for cost in costs):
+        hours = found.hours(costs, usual=True)
+        text += f"; as in the last audit about {clock(found.wall(costs, usual=True))} ({_hours(found, hours)})"
     if found.early and any(cost.share < 1.0 for cost in costs):
         hours = found.hours(costs, early=True)
         text += f"; decided early about {clock(found.wall(costs, early=True))} ({_hours(found, hours)})"
@@ -72,6 +75,7 @@ def as_json(found: Forecast) -> dict[str, object]:
         "seconds": found.wall(found.costs),
         "hours": whole,
         "money": found.money(whole),
+        "usual_seconds": found.wall(found.costs, usual=True),
         "early_seconds": found.wall(found.costs, early=True) if found.early else None,
         "early_hours": early if found.early else None,
         "early_money": found.money(early) if found.early else None,

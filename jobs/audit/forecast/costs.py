@@ -17,11 +17,13 @@ from jobs.audit.speeds import Speed
 from jobs.fleetfile.gates import GateConfig
 from jobs.fleetfile.reading import Fleet
 from jobs.fleetfile.tree import ResourcesConfig
+from services.errors import StorageError
 from services.measures.autoattack import AutoAttackSurvival
 from services.measures.measure import Measure
 from services.metrics import METRICS
 from services.numerics.intervals.planning import gains_of_share, samples_until
 from services.records import ModelSpec
+from tracking.bundle.bundle import list_bundles, read_bundle
 
 LOGITS, AUTOATTACK = "logits", "autoattack"
 GAP = 0.1
@@ -39,6 +41,7 @@ class Cost:
         passes: forward passes, or what costs as much, at most.
         seconds: of one worker, at most.
         share: of the samples that an early decision is expected to take; 1 where it needs all.
+        usual: what the fleet's last audit took of a sample, as a share of the most; None where it did not measure that.
     """
 
     model: str
@@ -47,6 +50,7 @@ class Cost:
     passes: float
     seconds: float
     share: float = 1.0
+    usual: float | None = None
 
 
 @dataclass(frozen=True)
@@ -68,14 +72,17 @@ class Forecast:
     price: float | None
     early: bool
 
-    def hours(self, costs: Iterable[Cost], *, early: bool = False) -> float:
-        """GPU-hours, or hours of a worker without one."""
-        seconds = sum(cost.seconds * (cost.share if early else 1.0) for cost in costs)
+    def hours(self, costs: Iterable[Cost], *, early: bool = False, usual: bool = False) -> float:
+        """GPU-hours, or hours of a worker without one; at most, or as in the last audit where that is known."""
+        seconds = 0.0
+        for cost in costs:
+            known = cost.usual if usual and cost.usual is not None else 1.0
+            seconds += cost.seconds * known * (cost.share if early else 1.0)
         return seconds * (self.gpus or 1.0) / 3600
 
-    def wall(self, costs: Iterable[Cost], *, early: bool = False) -> float:
+    def wall(self, costs: Iterable[Cost], *, early: bool = False, usual: bool = False) -> float:
         """Seconds on all workers."""
-        return 3600 * self.hours(costs, early=early) / ((self.gpus or 1.0) * self.workers)
+        return 3600 * self.hours(costs, early=early, usual=usual) / ((self.gpus or 1.0) * self.workers)
 
     def money(self, hours: float) -> float | None:
         """What hours cost."""
@@ -86,8 +93,12 @@ def forecast(
     fleet: Fleet, plans: Sequence[plan.ModelPlan], context: plan.Context, speeds: Mapping[str, Speed]
 ) -> Forecast:
     """The costs of what is not in the cache."""
-    shares = _shares(fleet, context)
-    costs = [cost for item in plans for cost in _costs(item, context, speeds.get(item.spec.name, Speed()), shares)]
+    shares, usual = _shares(fleet, context), _usual(fleet)
+    costs = [
+        replace(cost, usual=usual.get((cost.model, cost.measure)))
+        for item in plans
+        for cost in _costs(item, context, speeds.get(item.spec.name, Speed()), shares)
+    ]
     measured = any(isinstance(measure, AutoAttackSurvival) for measure in fleet.measures)
     attack = () if measured else tuple(_autoattack(plans, context, speeds))
     resources = fleet.config.resources
@@ -135,6 +146,24 @@ def _attack_of(spec: ModelSpec) -> AutoAttackSurvival:
     if threat is None or threat.norm == "L1":
         return AutoAttackSurvival()
     return AutoAttackSurvival(norm=threat.norm, epsilons=(threat.epsilon,))
+
+
+def _usual(fleet: Fleet) -> dict[tuple[str, str], float]:
+    """By model and measure: passes that the last audit took of a sample, of those that it would take unbroken."""
+    folders = list_bundles(fleet.config.storage, fleet.config.fleet)
+    try:
+        models = read_bundle(folders[-1]).models if folders else ()
+    except StorageError:
+        return {}
+    measures = {measure.series()[0].key: measure for measure in fleet.measures if measure.needs == "model"}
+    found = {}
+    for model in models:
+        for result in model.series:
+            measure, queries = measures.get(result.series.key), result.extras.get("queries")
+            if measure is not None and queries is not None and result.grouping == "class":
+                whole = measure.pass_cost * queries / measure.most_passes
+                found[model.spec.name, result.series.label] = min(1.0, whole)
+    return found
 
 
 # --- early --------------------------------------------------------------------------------------------------------

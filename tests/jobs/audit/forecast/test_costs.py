@@ -60,6 +60,20 @@ def test_an_audit_takes_no_more_passes_than_was_said(digits_fleet: dict[str, Any
     assert cost_words(forecast(digits_fleet)) == ["estimate: everything is in the cache"]
 
 
+def test_the_last_audit_says_what_an_attack_usually_takes(digits_fleet: dict[str, Any]) -> None:
+    """Most samples of these networks break at once, which nobody knows before the first audit."""
+    assert all(cost.usual is None for cost in forecast(digits_fleet).costs)
+    strong = [{**PGD, "epsilons": [0.3]}]
+    done = run_audit(fleet(digits_fleet, measures=["clean", *strong], gates=[]), Quiet()).result
+    found = forecast(digits_fleet, measures=["clean", *strong], gates=[], seed=1)
+    usual = {cost.model: cost.usual for cost in found.costs}
+    for model in done.models:
+        share = usual[model.spec.name]
+        assert share is not None and 0.05 < share < 0.9
+    assert found.wall(found.costs, usual=True) < found.wall(found.costs)
+    assert "as in the last audit about" in cost_words(found)[0]
+
+
 def test_nothing_is_measured_by_a_plan(digits_fleet: dict[str, Any]) -> None:
     forecast(digits_fleet)
     cache = Path(digits_fleet["storage"], "cache")
