@@ -36,7 +36,7 @@ def _in_stream(accepted: Kept, now: Kept, config: FleetConfig) -> Comparison:
     if not all_unchanged(accepted, now):
         looks = replace(looks, looks=(*looks.looks, Look(own, level, found.worse > 0)))
         write_looks(looks, home)
-    return replace(found, looks=len(looks.looks), bound=looks.bound, pooled=len(nights))
+    return replace(found, looks=len(looks.looks), bound=looks.bound if looks.looks else None, pooled=len(nights))
 
 
 def _nights(accepted: Kept, now: Kept, looks: Looks, home: str) -> list[Kept]:

@@ -65,7 +65,7 @@ def test_nights_of_an_unchanged_fleet_cost_nothing(digits_fleet: dict[str, Any])
     first = night(digits_fleet)
     accept(first.folder, by="me")
     later = [night(digits_fleet) for _ in range(2)]
-    assert [found(each).looks for each in later] == [0, 0] and found(later[-1]).bound == 0.0
+    assert [found(each).looks for each in later] == [0, 0] and found(later[-1]).bound is None
     assert read_looks(home(first), first.result.audit_id).looks == ()
 
 
