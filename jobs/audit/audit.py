@@ -29,7 +29,7 @@ from jobs.audit.judging.fleet_checks import fleet_checks, fleet_notes
 from jobs.audit.judging.gates import worst
 from jobs.audit.judging.model_result import Judge, shown_spec
 from jobs.audit.session import RunnerFactory, Session, runner_for
-from jobs.audit.speeds import Speed
+from jobs.audit.speeds import SPEED, Speed
 from jobs.comparison.non_inferiority import earlier_audits
 from jobs.comparison.promote import ALIASES, aliases_now
 from jobs.comparison.record import record_comparison
@@ -63,9 +63,6 @@ from services.storage import files, plainjson
 from services.telemetry import counters, logs
 from services.telemetry.redaction import redacted, redacted_tree
 from tracking.bundle.bundle import write_bundle
-
-SPEED = "speed"
-"""What preflight says of a machine and not of a model: kept for the costs, and no part of the bundle."""
 
 _log = logging.getLogger("classwise.audit")
 
@@ -119,7 +116,8 @@ def _run(fleet: Fleet, reporter: Reporter, factory: RunnerFactory) -> Finished:
         specs, digests = _identify(config, session)
         plans = [plan.plan_model(spec, digests[spec.name], (), context) for spec in specs if session.alive(spec.name)]
         facts = _preflight(plans, fleet.measures, context, session)
-        session.note(cost_words(_forecast(fleet, plans, context, session)))
+        expected = _forecast(fleet, plans, context, session)
+        session.note(cost_words(expected) if expected.costs else ())
         tables.note_use(tables.folders_of(plans, context), context, audit_id)
         tables.fill_logits(plans, context, session)
         alive = [item for item in plans if session.alive(item.spec.name)]

@@ -13,6 +13,8 @@ from services.measures.catalogue import MEASURES
 from services.measures.measure import BACKWARD, Measure
 from services.records import Receipt, ShardTask
 
+SPEED = "speed"
+"""What preflight says of a machine and not of a model: kept for the costs, and no part of the bundle."""
 SMALL = 1e-5
 """Seconds a sample of what runs no network."""
 UNKNOWN = 1e-3
