@@ -145,14 +145,14 @@ def fill_probes(plans: Sequence[ModelPlan], context: Context, session: Session, 
     """
     alive = [item for item in plans if session.alive(item.spec.name)]
     probes = [probe for item in alive for each in attacked(item) if (probe := probe_of(item, *each, context))]
-    _run([probe.first for probe in probes], session)
+    _run("probes", [probe.first for probe in probes], session)
     probes = [probe for probe in probes if session.alive(probe.item.spec.name)]
     seen = {probe.table.key: read_shard(probe.first.target) for probe in probes}
     again = {probe.table.key: probe.second(unsettled(seen[probe.table.key], delta)) for probe in probes}
-    _run([task for task in again.values() if task is not None], session)
+    _run("probes again", [task for task in again.values() if task is not None], session)
     donors = {probe.table.key: donors_of(probe, probes) for probe in probes}
     tried = {probe.table.key: probe.transfer(given) for probe in probes if (given := donors[probe.table.key])}
-    _run(list(tried.values()), session)
+    _run("transfer", list(tried.values()), session)
     return {
         probe.table.key: _seen(probe, seen[probe.table.key], again[probe.table.key], tried.get(probe.table.key))
         for probe in probes
@@ -160,9 +160,9 @@ def fill_probes(plans: Sequence[ModelPlan], context: Context, session: Session, 
     }
 
 
-def _run(tasks: Sequence[ShardTask], session: Session) -> None:
+def _run(stage: str, tasks: Sequence[ShardTask], session: Session) -> None:
     if todo := [task for task in tasks if not files.exists(task.target)]:
-        session.run("probes", todo)
+        session.run(stage, todo)
 
 
 def _seen(probe: Probe, first: Columns, again: ShardTask | None, tried: ShardTask | None) -> ProbeSeen:
