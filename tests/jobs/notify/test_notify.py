@@ -159,13 +159,14 @@ def test_a_lost_delivery_costs_no_audit_and_is_sent_later(
     published = audit_and_publish(validate_fleet(data), notes)
     assert published.result.outcome.value == "pass"
     assert f"later    classwise notify {published.folder}" in published.where_to_look
-    messages = [re.sub(r" \([0-9a-f]{8}\)", "", note) for note in notes.notes]
+    assert notes.notes[0].startswith("estimate: ")
+    messages = [re.sub(r" \([0-9a-f]{8}\)", "", note) for note in notes.notes[1:]]
     assert [note.split(" (")[0] for note in messages] == [
         f"{receiver.url('/a?...')} was not notified",
         f"{receiver.url('/b')} was not notified",
         "$HOOK_URL was not notified",
     ]
-    assert "HTTP 500, after" in notes.notes[0] and "NOT_SET is not set" in notes.notes[1]
+    assert "HTTP 500, after" in notes.notes[1] and "NOT_SET is not set" in notes.notes[2]
 
     receiver.statuses = [200]
     monkeypatch.setenv("NOT_SET", SECRET)
