@@ -21,6 +21,7 @@ from services.numerics.intervals.sequential import mixture_boundary
 
 
 @pytest.mark.parametrize("part", [*PARTS])
+@pytest.mark.long
 def test_every_promise_is_kept_in_a_short_run(part: str) -> None:
     items = list(PARTS[part](20))
     assert {each.level for each in items} >= set(LEVELS)
@@ -138,6 +139,7 @@ def test_the_table_tells_the_worst_setting_of_each_promise() -> None:
     assert "| q | 1 | 50 | 0.00 (0.00 to 7.11) | – |" in q
 
 
+@pytest.mark.long
 def test_means_cover_small_and_large_samples_by_all_methods() -> None:
     items = list(means.cells(2))
     assert {each.promise.rpartition(", ")[2] for each in items} >= set(means.METHODS)

@@ -20,6 +20,7 @@ def test_a_gate_far_from_the_truth_is_decided_rightly_from_part_of_the_samples(m
         assert run.early is setting.right and run.share < 1.0, (setting.title, run)
 
 
+@pytest.mark.long
 def test_gates_on_the_threshold_are_seldom_decided_wrongly() -> None:
     at = [each for each in decide.settings(2) if each.place == "on the threshold" and each.binary][::2]
     runs = {

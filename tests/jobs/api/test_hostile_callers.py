@@ -95,6 +95,7 @@ def test_samples_that_are_not_granted_are_refused(fleet: dict[str, Any], setting
 
 
 @given(st.text(max_size=40))
+@pytest.mark.long
 def test_no_text_is_a_path_outside_what_is_granted(text: str) -> None:
     from jobs.submission.allow import path_refusals
 

@@ -274,6 +274,7 @@ def test_no_data_without_the_token_and_the_page_with_none(caller: TestClient) ->
     assert caller.get("/ui/page.html").status_code == 401 and caller.get("/ui/../serve.py").status_code == 401
 
 
+@pytest.mark.long
 def test_a_models_confusions_and_pictures_are_read_from_its_bundle(caller: TestClient, base: Path) -> None:
     keep_why(base, AUDITS[1])
     name = root_of(caller)[AUDITS[1]]

@@ -101,6 +101,7 @@ def test_a_check_that_hangs_or_breaks_is_a_finding_and_hides_no_other() -> None:
     assert worst_level([result[3], Finding("x", "warn", "")]) == "warn"
 
 
+@pytest.mark.long
 def test_the_command_says_that_audits_can_run_and_leaves_nothing(tmp_path: Path) -> None:
     started = time.monotonic()
     ran = CliRunner().invoke(app, ["doctor", "--storage", str(tmp_path / "runs"), "--json"], env={"RAY_ADDRESS": ""})
@@ -114,6 +115,7 @@ def test_the_command_says_that_audits_can_run_and_leaves_nothing(tmp_path: Path)
     assert time.monotonic() - started < 20
 
 
+@pytest.mark.long
 def test_what_is_broken_exits_2_with_a_remedy(tmp_path: Path) -> None:
     (tmp_path / "runs").write_text("not a folder")
     ran = CliRunner().invoke(app, ["doctor", "--storage", str(tmp_path / "runs"), "--address", "127.0.0.1:1"])

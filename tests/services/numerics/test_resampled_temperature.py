@@ -77,6 +77,7 @@ def test_a_draw_has_the_mean_and_the_spread_of_other_samples() -> None:
     assert (drawn.std(axis=0) / fresh.std(axis=0) > 0.5).all() and (drawn.std(axis=0) / fresh.std(axis=0) < 2).all()
 
 
+@pytest.mark.long
 def test_more_samples_narrow_the_range() -> None:
     def width(count: int) -> float:
         curves = [grouped(count, seed) for seed in range(4)]

@@ -32,6 +32,7 @@ def searched(seed: int, planted: float = 0.0, n: int = 600, delta: float = 0.1) 
     return find_slices(~fails, labels, {"brightness": bright}, embedding, delta=delta, seed=seed)
 
 
+@pytest.mark.long
 def test_in_noise_a_slice_is_named_at_most_as_often_as_delta_although_classes_differ() -> None:
     times, delta = 400, 0.1
     named = sum(bool(searched(seed, delta=delta).slices) for seed in range(times))

@@ -26,6 +26,7 @@ def watched(watch: HeadWatch, seconds: float) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.long
 def test_one_that_answers_or_comes_back_soon_is_not_given_up(head: socket.socket) -> None:
     port = head.getsockname()[1]
     watch = HeadWatch(f"127.0.0.1:{port}")

@@ -118,6 +118,7 @@ def test_every_number_is_in_the_file(audit: AuditResult, tmp_path: Path) -> None
     assert missing["value"] is None and missing["reason"] == UNDEFINED.reason
 
 
+@pytest.mark.long
 def test_the_report_shows_gaps_tolerance_and_generated_samples(audit: AuditResult) -> None:
     page = render(audit, interactive=False)
     for text in (

@@ -49,6 +49,7 @@ def values_of(trace: Any) -> str:
     return "r" if trace.type.startswith("scatterpolar") else "y"
 
 
+@pytest.mark.long
 def test_every_figure_of_the_published_fleet_is_drawn_unclipped(gf_audit: AuditResult) -> None:
     charts = all_charts(gf_audit)
     assert len(charts) == 10
@@ -97,6 +98,7 @@ def test_vulnerability_counts_the_worst_classes(gf_audit: AuditResult) -> None:
     assert mean["cat"] == pytest.approx(ranks[:, 3].mean())
 
 
+@pytest.mark.long
 def test_undefined_scores_stay_gaps(small_audit: AuditResult) -> None:
     models = []
     for model in small_audit.models:
@@ -226,6 +228,7 @@ def test_every_figure_explains_itself(gf_audit: AuditResult) -> None:
         assert all(axis["title"]["text"] for axis in first), name
 
 
+@pytest.mark.long
 def test_figures_go_into_a_folder_of_any_kind(make_audit: Callable[..., AuditResult]) -> None:
     where = f"memory://{uuid.uuid4().hex}"
     audit = make_audit(2, 3)

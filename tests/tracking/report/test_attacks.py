@@ -54,6 +54,7 @@ def test_the_table_marks_numbers_that_are_no_evidence(attacked: AuditResult, sma
     assert len(marked) == 1 and "!" not in printed(small_audit)
 
 
+@pytest.mark.long
 def test_the_report_names_every_attack(attacked: AuditResult) -> None:
     page = render(attacked, interactive=False)
     assert "pgd20</code> inadequate" in page and "For 40 of 64 samples noise did better." in page

@@ -66,6 +66,7 @@ def test_the_page_is_self_contained_with_plotly_once(gf_audit: AuditResult, tmp_
     assert len(table_data(text)["rows"]) == 17 * 2 * 10
 
 
+@pytest.mark.long
 def test_names_cannot_break_out(hostile_audit: AuditResult) -> None:
     text = render(hostile_audit, interactive=False)
     page = Page(text)

@@ -81,6 +81,7 @@ def test_the_same_weights_twice_are_no_question(tmp_path: Path) -> None:
     assert load_weights(fresh(), tmp_path / "w.pt", where="m") == {"checkpoint_keys": ["state_dict"]}
 
 
+@pytest.mark.long
 def test_optimizers_and_other_networks_are_no_candidates(tmp_path: Path) -> None:
     network = fresh()
     optimizer = torch.optim.Adam(network.parameters())

@@ -112,6 +112,7 @@ def test_which_weights_of_a_file_is_part_of_the_digest(tmp_path: Path) -> None:
     assert len({fingerprint(ModelSpec("m", uri + option)) for option in options}) == 4
 
 
+@pytest.mark.long
 def test_weights_beside_a_real_graph_are_found(tmp_path: Path) -> None:
     onnx = pytest.importorskip("onnx")
     path = tmp_path / "m.onnx"

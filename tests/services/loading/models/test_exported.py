@@ -264,6 +264,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")  # of
 
 
 @pytest.mark.parametrize("name", list(OWN))
+@pytest.mark.long
 def test_our_own_architectures_load(name: str, tmp_path: Path, torchvision_operators: None) -> None:
     if name.startswith("deit"):
         packages.package("timm", "")
@@ -275,6 +276,7 @@ def test_our_own_architectures_load(name: str, tmp_path: Path, torchvision_opera
 
 
 @pytest.mark.parametrize("name", ["mobilenetv3_small_050", "resnet10t", "convnext_atto", "vit_tiny_patch16_224"])
+@pytest.mark.long
 def test_networks_of_timm_load(name: str, tmp_path: Path, torchvision_operators: None) -> None:
     side = 224 if "vit" in name else 32
     network = packages.package("timm", "").create_model(name, num_classes=3)
@@ -282,6 +284,7 @@ def test_networks_of_timm_load(name: str, tmp_path: Path, torchvision_operators:
     assert loaded.network(torch.rand(3, 3, side, side)).shape == (3, 3)
 
 
+@pytest.mark.long
 def test_a_network_of_torchvision_loads_decomposed_too(tmp_path: Path, torchvision_operators: None) -> None:
     network = packages.package("torchvision.models", "").get_model("resnet18", num_classes=3)
     program = torch.export.export(network.eval(), (torch.rand(2, 3, 32, 32),))

@@ -189,6 +189,7 @@ def test_fixed_batch_pads_nested_outputs() -> None:
     assert torch.equal(out["b"][0], IMAGES[:, 0])
 
 
+@pytest.mark.long
 def test_zoo_networks(tmp_path: Path, torchvision_operators: None) -> None:
     timm, models = packages.package("timm", ""), packages.package("torchvision.models", "")
     images = torch.rand(2, 3, 32, 32)

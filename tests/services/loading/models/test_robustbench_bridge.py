@@ -48,6 +48,7 @@ def architecture(name: str, threat: str) -> torch.nn.Module:
         ("Wong2020Fast", "Linf", lambda state: {"state_dict": {f"module.{k}": v for k, v in state.items()}}),
     ],
 )
+@pytest.mark.long
 def test_its_architectures_through_its_own_loader(name: str, threat: str, wrap: object, tmp_path: Path) -> None:
     model = architecture(name, threat)
     place(tmp_path, threat, name, wrap(model.state_dict()))  # type: ignore[operator]
@@ -62,6 +63,7 @@ def test_its_architectures_through_its_own_loader(name: str, threat: str, wrap: 
     assert not any(parameter.requires_grad for parameter in loaded.network.parameters())
 
 
+@pytest.mark.long
 def test_a_trained_network_passes_preflight(tmp_path: Path, shared_data: Path) -> None:
     """The trained ResNet-18 that pyautoattack ships has the layout of an entry of the zoo."""
     spec = importlib.util.find_spec("pyautoattack")

@@ -229,6 +229,7 @@ REAL = [("cifar10_cnn_a_adv4", "8/255"), ("cifar10_wide_kw", "8/255")]
 
 
 @pytest.mark.parametrize(("name", "epsilon"), REAL)
+@pytest.mark.long
 def test_no_weaker_than_pgd_at_equal_passes(shared_data: Path, name: str, epsilon: str) -> None:
     """10 runs of 20 steps each: `pgd` from ten starts leaves at least as many of 64 images."""
     network = zoo.load(shared_data, name)

@@ -91,6 +91,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("attack", "change"), CASES)
+@pytest.mark.long
 def test_survival_does_not_depend_on_how_logits_are_given(digits: Case, attack: str, change: str) -> None:
     network, images, labels = digits
     check(ATTACKS[attack], network, CHANGES[change](network), images, labels)

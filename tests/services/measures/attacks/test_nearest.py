@@ -37,6 +37,7 @@ def test_distance_is_the_planes(plane: Any, name: str) -> None:
     assert (result / true).max() < 1.5
 
 
+@pytest.mark.long
 def test_the_smallest_of_all_is_kept_and_named(plane: Any) -> None:
     network, images, labels, _ = plane(4)
     seekers = [seeker for seeker, _ in SEEKERS.values()]
@@ -62,6 +63,7 @@ def test_every_adversarial_flips_and_is_as_far_as_said(shared_data: Path) -> Non
     assert (nearest.distances[~clean] == 0).all()
 
 
+@pytest.mark.long
 def test_measure_does_not_depend_on_the_batch(shared_data: Path) -> None:
     """But for the last bits: some processors' kernels add in another order when a batch has another shape."""
     network = zoo.load(shared_data, "cifar10_base_kw")
@@ -140,6 +142,7 @@ def test_a_referee_sees_only_what_the_others_disagree_about(plane: Any) -> None:
     assert set(nearest.attack.tolist()) == {0, 1}
 
 
+@pytest.mark.long
 def test_masked_gradients_do_not_hide_what_fab_finds(shared_data: Path) -> None:
     """Within 3.0 of the images of a network whose first layer masks gradients, the others find few adversarials."""
     network = zoo.load(shared_data, "mnist_madry_tiny")
@@ -153,6 +156,7 @@ def test_masked_gradients_do_not_hide_what_fab_finds(shared_data: Path) -> None:
     assert (whole["minimal/l2"] <= without["minimal/l2"]).all() and np.median(whole["minimal/l2"]) < 1.5
 
 
+@pytest.mark.long
 def test_black_pixels_do_not_stop_an_attack_on_an_ordinary_network(shared_data: Path) -> None:
     network = zoo.load(shared_data, "mnist_conv_small_std")
     images, labels, _ = zoo.images(shared_data, "mnist/t10k.npz", slice(0, 8))

@@ -36,6 +36,7 @@ def alone(
     return survivors
 
 
+@pytest.mark.long
 def test_survivors_are_the_packages(plane: Any) -> None:
     network, images, labels, ids = plane(4)
     epsilon = float(np.quantile(network.distances(images, labels, 1), 0.8))
@@ -117,6 +118,7 @@ def test_nan_for_an_answer_is_broken(plane: Any) -> None:
     assert columns["non_finite"].tolist() == [1, 1, 1]
 
 
+@pytest.mark.long
 def test_a_class_that_is_broken_costs_nothing_more(plane: Any) -> None:
     network, images, labels, ids = plane(4)
     weak = labels == labels[0]

@@ -45,6 +45,7 @@ def broken(data: Path, verdict: str, *, starts: int, steps: int) -> list[bool]:
     return result
 
 
+@pytest.mark.long
 def test_no_proven_sample_breaks(shared_data: Path) -> None:
     result = broken(shared_data, "robust", starts=1, steps=6)
     assert len(result) == 64 and not any(result)
@@ -55,6 +56,7 @@ def test_no_proven_sample_breaks_under_a_strong_attack(shared_data: Path) -> Non
     assert not any(broken(shared_data, "robust", starts=16, steps=100))
 
 
+@pytest.mark.long
 def test_most_vulnerable_samples_break(shared_data: Path) -> None:
     result = broken(shared_data, "vulnerable", starts=8, steps=40)
     assert len(result) == 4 and sum(result) >= 3
@@ -98,6 +100,7 @@ def test_published_figures(
     assert all(low <= value <= high for value, (low, high) in zip(result, limits, strict=True)), result
 
 
+@pytest.mark.long
 def test_published_figures_on_a_subset(shared_data: Path) -> None:
     """500 images, so within 6.6 points (three standard errors) of 62.24 and 54.82 for PGD on resnet2b."""
     result = accuracy(shared_data, "cifar10_resnet2b", "cifar10/test.npz", CURVE, slice(0, 500))

@@ -28,6 +28,7 @@ RNG = np.random.default_rng(5)
 NAMES = ("size", "positive", "selected", "hits", "alarms")
 
 
+@pytest.mark.long
 def test_the_matrix_equals_the_loop_over_fairlearn() -> None:
     truth, decisions = RNG.integers(0, 2, (2, 300, 6))
     attributes = RNG.integers(0, 2, (300, 5))

@@ -107,6 +107,7 @@ def test_the_bootstrap_is_seeded_and_has_the_spread_of_a_mean() -> None:
     np.testing.assert_allclose(means.std(axis=0), values.std(axis=0) / 20, rtol=0.1)
 
 
+@pytest.mark.long
 def test_the_bootstrap_interval_of_the_count_covers() -> None:
     chance = np.array([0.9, 0.5, 0.2])
     truth, hits = float(count(2 * chance)), 0

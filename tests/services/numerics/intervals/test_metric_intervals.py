@@ -222,6 +222,7 @@ def test_wcr_and_disparity_coverage_short(profile_of: tuple[float, ...]) -> None
     assert max(missed(80, 0.3, profile_of).values()) <= allowed(80, 0.3)
 
 
+@pytest.mark.long
 def test_a_wcr_bound_that_is_too_tight_would_be_caught() -> None:
     assert missed(300, 0.9, ALONE)["low"] > allowed(300, 0.3)
 

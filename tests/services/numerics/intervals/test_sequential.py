@@ -60,6 +60,7 @@ def test_each_error_is_at_most_alpha_when_monitored_after_every_draw(kappa):
 
 @settings(max_examples=25, deadline=None)
 @given(kappa=st.floats(0.005, 0.4), alpha=st.sampled_from([0.001, 0.05, 0.2]), horizon=st.integers(5, 400))
+@pytest.mark.long
 def test_boundary_is_where_the_evidence_crosses(kappa, alpha, horizon):
     boundary = mixture_boundary(kappa, alpha, horizon)
     n, k = np.meshgrid(np.arange(1, horizon + 1), np.arange(len(boundary.accept_at)), indexing="ij")
