@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import hypergeom
 
 from services.numerics.arguments import Floats, check_level
 from services.numerics.change import Changes
@@ -81,6 +80,8 @@ def unpaired_changes(
 def _fisher(old: Sample, new: Sample) -> tuple[Floats, Floats]:
     """Given all ones of both, those that are in the later set are hypergeometric when the means are equal."""
     was, now = (np.rint(each.means * each.counts).astype(np.int64) for each in (old, new))
+    from scipy.stats import hypergeom  # half a second of every audit's start
+
     law = hypergeom(old.counts + new.counts, was + now, new.counts)
     return np.asarray(law.cdf(now)), np.asarray(law.sf(now - 1))
 

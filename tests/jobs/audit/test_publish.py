@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -72,3 +74,10 @@ def test_sync_says_no_password_and_tags_the_registry_only_if_the_fleet_does(
     uploaded = sync.sync_bundle(folder, None)
     assert uploaded == f"{folder} is already at postgresql+psycopg://me@host/db"
     assert calls == [{"uri": "postgresql+psycopg://me:secret@host/db", "experiment": "", "registry_models": False}]
+
+
+def test_a_cached_audit_pays_for_no_network_picture_or_table_of_distributions() -> None:
+    heavy = "{'torch', 'ray', 'matplotlib', 'plotly', 'sklearn', 'scipy.stats'}"
+    code = f"import sys; import jobs.audit.publish; print(sorted({heavy} & set(sys.modules)))"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout.strip() == "[]"
