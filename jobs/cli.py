@@ -186,7 +186,7 @@ def validate(
 
             command.check(job_file, audit, json)
             return
-        from jobs.audit.generated import validate_sources
+        from jobs.audit.other_samples.generated import validate_sources
         from jobs.fleetfile.reading import load_fleet
 
         output.valid(load_fleet(job_file), validate_sources, json, cost=cost)
@@ -240,7 +240,7 @@ def export(
 ) -> None:
     """Write an audit's samples and scores for other tools."""
     with console.exits(json):
-        from jobs.audit.export import export as write
+        from jobs.audit.exports.export import export as write
 
         where, count = write(bundle, to, out)
         if json:
@@ -253,7 +253,7 @@ def export(
 def suspects(bundle: Bundle, json: Json = False) -> None:
     """List labels that look wrong (cleanlab)."""
     with console.exits(json):
-        from jobs.audit.suspects import find_suspects
+        from jobs.audit.why.suspects import find_suspects
 
         output.suspects(find_suspects(bundle), json)
 

@@ -15,7 +15,7 @@ from benchmarks.coverage.metrics import lies_outside
 from services.measures.sampling.smoothed import SmoothingRule, certify
 from services.numerics.intervals.radius import certified_radius
 from services.numerics.intervals.splitting import SplittingPlan, rare_event, summarise
-from services.numerics.seeds import over_seeds
+from services.numerics.ranking.seeds import over_seeds
 from services.records.estimates import Estimate
 
 SIGMA = 0.25

@@ -14,7 +14,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, IPvAnyNetwork, field_validator, model_validator
 
 from jobs.fleetfile.followups import EnvName
-from jobs.fleetfile.tree import MOST_SECONDS, Name, Part, Place
+from jobs.fleetfile.sources import Name
+from jobs.fleetfile.tree import MOST_SECONDS, Part, Place
 from jobs.fleetfile.yamlfile import Kind, read_yaml, validated
 from jobs.submission.allow import AllowConfig
 from jobs.submission.queue import PRIORITIES

@@ -21,7 +21,6 @@ from jobs.audit import plan, tables, temperature, unfinished, versions
 from jobs.audit.early.decide import decide_early
 from jobs.audit.forecast.cost_words import cost_words
 from jobs.audit.forecast.costs import Forecast, forecast
-from jobs.audit.hardest import keep_hardest
 from jobs.audit.identity import fixed_version, with_published
 from jobs.audit.judging.assemble import groupings
 from jobs.audit.judging.decidable import too_few
@@ -30,6 +29,7 @@ from jobs.audit.judging.gates import worst
 from jobs.audit.judging.model_result import Judge, shown_spec
 from jobs.audit.session import RunnerFactory, Session, runner_for
 from jobs.audit.speeds import SPEED, Speed
+from jobs.audit.why.hardest import keep_hardest
 from jobs.comparison.non_inferiority import earlier_audits
 from jobs.comparison.promote import ALIASES, aliases_now
 from jobs.comparison.record import record_comparison

@@ -16,7 +16,7 @@ from services.records import SampleFacts
 if TYPE_CHECKING:
     from jobs.audit.forecast.costs import Forecast
     from jobs.audit.publish import Published
-    from jobs.audit.suspects import Suspects
+    from jobs.audit.why.suspects import Suspects
     from jobs.fleetfile.reading import Fleet
 
 

@@ -11,9 +11,9 @@ from pydantic import TypeAdapter
 
 from jobs.audit import unfinished
 from jobs.audit.audit import Finished
-from jobs.audit.confirmation import confirm
-from jobs.audit.generated import audit_both
 from jobs.audit.metrics_file import write_metrics
+from jobs.audit.other_samples.confirmation import confirm
+from jobs.audit.other_samples.generated import audit_both
 from jobs.audit.session import RunnerFactory
 from jobs.comparison.after import follow_up, promoted
 from jobs.fleetfile.mlflow_uri import tracking_uri

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 
 from jobs.audit import plan, probes
-from jobs.audit.gallery import gallery_tasks
 from jobs.audit.judging.model_result import Judge, model_result
 from jobs.audit.probes import ProbeSeen
 from jobs.audit.session import Session
-from jobs.audit.slices import embedding_folder, embedding_tasks
+from jobs.audit.why.gallery import gallery_tasks
+from jobs.audit.why.slices import embedding_folder, embedding_tasks
 from services.errors import Problem, StorageError
 from services.records import SCHEMA_VERSION, ModelResult, Receipt, ShardTask
 from services.storage import files

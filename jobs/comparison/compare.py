@@ -22,7 +22,7 @@ from services.numerics.evidence.unpaired import unpaired_changes
 from services.numerics.paired import NO_PAIR
 from services.records import AuditResult, Estimate, Series
 from tracking.bundle.comparison import OVERALL, Comparison, GroupChange, ModelChange, MovedPair, SeriesChange
-from tracking.bundle.confusions import read_confusions
+from tracking.bundle.reasons.confusions import read_confusions
 from tracking.bundle.scores import CLUSTER, Scores, read_kept_scores
 
 UNPAIRED = "unpaired"

@@ -9,7 +9,7 @@ import numpy as np
 from services.numerics.confusion_matrix import ConfusionMatrix
 from services.records import NO_CLASS, Estimate
 from tracking.bundle.comparison import MovedPair
-from tracking.bundle.confusions import Cells
+from tracking.bundle.reasons.confusions import Cells
 
 MOST = 50
 """Pairs of classes of one model."""

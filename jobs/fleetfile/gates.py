@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from jobs.fleetfile.parts import Part
-from services.measures.threats import key_as_written
+from services.measures.parts.threats import key_as_written
 from services.metrics import METRICS
 from services.records import Threshold
 

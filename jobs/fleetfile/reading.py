@@ -10,9 +10,10 @@ from typing import Any
 
 from jobs.fleetfile.gates import GateConfig
 from jobs.fleetfile.promotions import promotion_problems
+from jobs.fleetfile.sources import crossed
 from jobs.fleetfile.tree import GATES as MOST_GATES
 from jobs.fleetfile.tree import MEASURES as MOST_MEASURES
-from jobs.fleetfile.tree import FleetConfig, crossed
+from jobs.fleetfile.tree import FleetConfig
 from jobs.fleetfile.yamlfile import FLEET, Locator, read_yaml, registered, require_bounded, require_kind, validated
 from services.errors import ClasswiseError, ConfigError, Problem
 from services.loading.models.source import SCHEMES as MODEL_SCHEMES

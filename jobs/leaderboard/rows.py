@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from services.numerics.seeds import over_seeds
+from services.numerics.ranking.seeds import over_seeds
 from services.records.estimates import Estimate
 from tracking.leaderboard.known_numbers import Catalogue
 from tracking.leaderboard.rows import NOT_MEASURED, AuditedModel, Entry

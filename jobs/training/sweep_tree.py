@@ -13,16 +13,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
-from jobs.fleetfile.tree import (
-    GeneralisationConfig,
-    JobName,
-    Part,
-    Place,
-    PlacementConfig,
-    Seed,
-    ServerConfig,
-    WorkerCount,
-)
+from jobs.fleetfile.sources import JobName
+from jobs.fleetfile.tree import GeneralisationConfig, Part, Place, PlacementConfig, Seed, ServerConfig, WorkerCount
 from services.loading.samples.attributes import LIGHT, STROKES
 from services.records.trials import CLASS, DataSpec
 from services.registry import did_you_mean

@@ -33,7 +33,7 @@ from jobs.training.sweep_tree import (
     SweepConfig,
 )
 from services.errors import ConfigError, Problem
-from services.measures.threats import FRACTION, read_radius
+from services.measures.parts.threats import FRACTION, read_radius
 from services.registry import did_you_mean
 from services.training.datasets import DATASETS
 from services.training.mapper_recipe import MapperRecipe

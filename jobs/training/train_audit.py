@@ -12,9 +12,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from jobs.audit import generalisation
 from jobs.audit.audit import Finished, run_audit
-from jobs.audit.generated import audit_both
+from jobs.audit.other_samples import generalisation
+from jobs.audit.other_samples.generated import audit_both
 from jobs.audit.publish import Published, publish
 from jobs.fleetfile.mlflow_uri import mlflow_sources
 from jobs.fleetfile.radii import radius_problems

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from services.errors import MeasureError, Problem
-from services.measures.ball_attack import BallAttack, survival_extras, survival_series
 from services.measures.measure import BACKWARD
-from services.measures.threats import Norm, Radii, check_radii
+from services.measures.parts.ball_attack import BallAttack, survival_extras, survival_series
+from services.measures.parts.threats import Norm, Radii, check_radii
 from services.records import Ascent, Column, Series
 
 if TYPE_CHECKING:

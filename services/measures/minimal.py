@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
 from services.measures.measure import BACKWARD, Columns, Measure
-from services.measures.threats import Radius
+from services.measures.parts.threats import Radius
 from services.records import ATTACKED, L2_DISTANCE, Ascent, Column, Evidence, Series, ThreatModel
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
 from services.measures.measure import Columns, Measure
+from services.measures.parts.threats import MOST_RADII, check_pixel_units
 from services.measures.sampling.parameters import Draws, Rate, Strength
-from services.measures.threats import MOST_RADII, check_pixel_units
 from services.numerics.intervals.radius import certified_radius, largest_radius, sequential_radius
 from services.records import L2_DISTANCE, Column, Evidence, Series, ThreatModel
 

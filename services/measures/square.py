@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from services.measures.ball_attack import BallAttack, survival_extras, survival_series
-from services.measures.threats import Radii, check_radii
+from services.measures.parts.ball_attack import BallAttack, survival_extras, survival_series
+from services.measures.parts.threats import Radii, check_radii
 from services.records import Column, Series
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ import numpy as np
 
 from services.numerics.arguments import Floats, check_temperature, fault
 from services.numerics.great import Activation
-from services.numerics.ranks import spearman, spearman_rows
+from services.numerics.ranking.ranks import spearman, spearman_rows
 from services.numerics.temperature import ClassCurve, GroupedCurve, TemperatureNodes
 from services.records import CalibrationResult, Estimate
 

@@ -104,7 +104,7 @@ class Worker:
         self._forwards = self._halvings = 0
         started = time.perf_counter()
         try:
-            facts, arrays = _KINDS[task.kind](self, task)
+            facts, arrays = getattr(self, f"_{task.kind}")(task)
         except ClasswiseError:
             raise
         except (Exception, SystemExit) as error:  # sys.exit(0) in a network must not pass an audit
@@ -233,7 +233,7 @@ class Worker:
     def _gallery(self, task: ShardTask) -> tuple[dict[str, Any], dict[str, Any]]:
         import torch
 
-        from services.measures.examples import examples
+        from services.measures.parts.examples import examples
 
         samples, loaded, measure = self._open(task.samples), self._same_model(task), measure_from(task.measure)
         payload = json.loads(task.payload)
@@ -253,7 +253,7 @@ class Worker:
         return {}, {}
 
     def _embedding(self, task: ShardTask) -> tuple[dict[str, Any], dict[str, Any]]:
-        from services.measures.embedding import embeddings
+        from services.measures.latent.embedding import embeddings
 
         samples, loaded = self._open(task.samples), self._same_model(task)
         ids = samples.ids[task.start : task.stop]
@@ -378,20 +378,6 @@ class Worker:
             need = "gradients" if loaded.network is not None else "the network itself"
             name = json.loads(task.measure)["name"]
             raise WorkerError(Problem(f"{task.model.name}, {name}", f"a model that gives {need}", task.model.uri))
-
-
-_KINDS: dict[str, Callable[[Worker, ShardTask], tuple[dict[str, Any], dict[str, Any]]]] = {
-    "preflight": Worker._preflight,
-    "logits": Worker._logits,
-    "derive": Worker._derive,
-    "measure": Worker._measure,
-    "calibrate": Worker._calibrate,
-    "picture": Worker._picture,
-    "probe": Worker._probe,
-    "transfer": Worker._transfer,
-    "gallery": Worker._gallery,
-    "embedding": Worker._embedding,
-}
 
 
 def _changed(spec: ModelSpec) -> Problem:

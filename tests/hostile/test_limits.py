@@ -24,7 +24,7 @@ from services import limits
 from services.errors import ClasswiseError
 from services.loading.uris import extent, parse_uri, scalar, whole
 from services.measures.catalogue import MEASURES
-from services.measures.threats import read_radius
+from services.measures.parts.threats import read_radius
 
 SECONDS = 5.0
 """Of one request of at most 256 KiB on a busy machine; each fault of this kind took minutes."""

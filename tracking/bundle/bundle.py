@@ -7,9 +7,9 @@
       attributes/000_resnet18.parquet  gaps between groups, tolerance by factor and group (tracking.bundle.fairness)
       traversals/000_resnet18_projection.npz  images along each latent factor (services.storage.traversals)
       scores/000_resnet18.parquet    one row a sample (jobs.audit.scores)
-      confusions/000_resnet18.parquet  which classes are taken for which (tracking.bundle.confusions)
-      gallery/000_resnet18.parquet   pictures of a few samples before and after an attack (tracking.bundle.gallery)
-      hardest.parquet                samples that most models fail (tracking.bundle.hardest)
+      confusions/000_resnet18.parquet  which classes are taken for which (tracking.bundle.reasons.confusions)
+      gallery/000_resnet18.parquet   pictures before and after an attack (tracking.bundle.reasons.gallery)
+      hardest.parquet                samples that most models fail (tracking.bundle.reasons.hardest)
       comparison.json                against the accepted audit, when there is one (tracking.bundle.comparison)
       overview.json                  all of it but the classes, for lists of audits (tracking.bundle.overview)
       bundle.json                    the whole `AuditResult`; written last, so its presence means complete

@@ -25,9 +25,9 @@ from services.records import (
 from services.storage import files
 from tracking.bundle import group_table
 from tracking.bundle.headline import Entry, is_refuted, reading_order
-from tracking.bundle.next_steps import next_steps
+from tracking.bundle.reasons.next_steps import next_steps
+from tracking.bundle.reasons.why import why_words
 from tracking.bundle.summary import in_reading_order, is_sound, lens, refuted
-from tracking.bundle.why import why_words
 from tracking.bundle.words import advice_words, fleet_words, series_words, verdict_words
 
 OVERVIEW = "overview.json"

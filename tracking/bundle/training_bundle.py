@@ -9,7 +9,7 @@
         progress.safetensors         what a resumed trial needs
         curves.parquet               one row an epoch
         trial.json                   the `TrialResult`; written last, so its presence means that the trial ended
-      generalisation/SET-KEY.npz     the training sample that audits measure (jobs.audit.generalisation)
+      generalisation/SET-KEY.npz     the training sample that audits measure (jobs.audit.other_samples.generalisation)
 
 Any fsspec URL serves as storage.
 """

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from services.records import ModelResult
-from tracking.bundle.confusions import Cells
-from tracking.bundle.why import headline_confusion
+from tracking.bundle.reasons.confusions import Cells
+from tracking.bundle.reasons.why import headline_confusion
 from tracking.figures.charts import Heatmap
 from tracking.names import shorten
 

@@ -1,7 +1,7 @@
 """One self-contained HTML file of boards in which weights move and the ranking follows, offline.
 
 The page holds the numbers in full precision and computes composites, places, ranges and the Pareto front itself, by the
-formulas of `services.numerics.composite`; a test holds the two together. All text from runs is set as text.
+formulas of `services.numerics.ranking.composite`; a test holds the two together. All text from runs is set as text.
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ from services.records import AuditResult
 from services.storage import files
 from tracking.bundle import group_table
 from tracking.bundle.comparison import COMPARISON
-from tracking.bundle.confusions import read_confusions
 from tracking.bundle.fairness import FILE, fill_attributes, has_attributes
+from tracking.bundle.reasons.confusions import read_confusions
 from tracking.figures.attributes import traversal_charts
 from tracking.figures.confusion import confusion_chart
 from tracking.figures.kept import ANEW, Pictures

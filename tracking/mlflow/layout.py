@@ -22,8 +22,8 @@ from services.records import AuditResult, ModelResult, Outcome, SeriesResult, Th
 from tracking.bundle.comparison import Comparison
 from tracking.bundle.fairness import attribute_metrics
 from tracking.bundle.group_table import finite, rows
+from tracking.bundle.reasons.why import why_words
 from tracking.bundle.summary import bounds, lens, series_metrics, shown_metrics, worst_first
-from tracking.bundle.why import why_words
 from tracking.bundle.words import advice_words, interval, verdict_words
 from tracking.mlflow.series_tag import MAX_TAG, series_tags
 from tracking.names import group_key, metric_key, series_key, shorten, unique_name

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from services.records import AuditResult, ModelResult, Outcome
+from tracking.bundle.reasons.why import why_words
 from tracking.bundle.summary import worst_first
-from tracking.bundle.why import why_words
 from tracking.bundle.words import advice_words, verdict_words
 from tracking.names import shorten
 from tracking.report.junit import RAN

@@ -19,9 +19,9 @@ from markupsafe import Markup
 from services.records import AuditResult
 from services.storage import files
 from tracking.bundle.comparison import Comparison, read_comparison
-from tracking.bundle.next_steps import next_steps
+from tracking.bundle.reasons.next_steps import next_steps
+from tracking.bundle.reasons.why import why_words
 from tracking.bundle.summary import find, lenses, worst_first
-from tracking.bundle.why import why_words
 from tracking.bundle.words import advice_words, fleet_words, verdict_words
 from tracking.figures import from_records
 from tracking.figures.attributes import attribute_charts, title_of, traversal_charts

@@ -12,11 +12,11 @@ import numpy as np
 from PIL import Image
 
 from services.records import ModelResult
-from tracking.bundle.confusions import Cells, read_confusions
-from tracking.bundle.gallery import PICTURES, Gallery, read_gallery
-from tracking.bundle.hardest import read_hardest
 from tracking.bundle.headline import inadequate
-from tracking.bundle.slices import read_slices, slice_words
+from tracking.bundle.reasons.confusions import Cells, read_confusions
+from tracking.bundle.reasons.gallery import PICTURES, Gallery, read_gallery
+from tracking.bundle.reasons.hardest import read_hardest
+from tracking.bundle.reasons.slices import read_slices, slice_words
 from tracking.names import shorten
 
 MOST_CELLS = 60_000

@@ -12,7 +12,7 @@ from services.measures.measure import Measure
 from services.numerics.arguments import Floats, Ints
 from services.numerics.confusion_matrix import ConfusionMatrix
 from services.records import ATTACKED, PREDICTED, ConfusedPair, ConfusionResult, Estimate, Series
-from tracking.bundle.confusions import Cells
+from tracking.bundle.reasons.confusions import Cells
 from tracking.bundle.scores import Scores, columns_beside
 
 WEAKEST = 10

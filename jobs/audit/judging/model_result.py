@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from jobs.audit.gallery import keep_gallery
 from jobs.audit.judging.assemble import Grouping, series_results
 from jobs.audit.judging.attributes import PREDICTED, fairness_results, projection_results
 from jobs.audit.judging.claims import refuted_results
@@ -16,8 +15,9 @@ from jobs.audit.judging.verdict import Case, gate_result, with_remedy
 from jobs.audit.plan import Context, ModelPlan, is_whole, picture_path
 from jobs.audit.probes import ProbeSeen
 from jobs.audit.scores import read_scores
-from jobs.audit.slices import keep_slices, slice_results
 from jobs.audit.speeds import Speed
+from jobs.audit.why.gallery import keep_gallery
+from jobs.audit.why.slices import keep_slices, slice_results
 from jobs.comparison.compare import Kept
 from jobs.fleetfile.reading import Fleet
 from services.loading.preflight.judgement import order_notes
@@ -32,7 +32,7 @@ from services.records import (
 )
 from services.storage import files
 from services.telemetry.redaction import redacted
-from tracking.bundle.confusions import write_confusions
+from tracking.bundle.reasons.confusions import write_confusions
 from tracking.bundle.scores import write_scores
 from tracking.figures.attributes import traversal_path
 

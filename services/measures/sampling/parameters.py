@@ -8,9 +8,9 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from services import limits
 from services.measures.measure import Measure
+from services.measures.parts.threats import MOST_RADII, Written, check_pixel_units
 from services.measures.sampling.noise import Noise
 from services.measures.sampling.perturbation import Functional, Kind
-from services.measures.threats import MOST_RADII, Written, check_pixel_units
 from services.records import ThreatModel
 
 DEFAULT_STRENGTHS: dict[str, tuple[float, ...]] = {

@@ -15,8 +15,8 @@ from jobs.audit.audit import run_audit
 from jobs.fleetfile.reading import validate_fleet
 from jobs.terminal.progress import Quiet
 from services.storage.pictures import LARGEST
-from tracking.bundle.gallery import read_gallery
-from tracking.bundle.hardest import read_hardest
+from tracking.bundle.reasons.gallery import read_gallery
+from tracking.bundle.reasons.hardest import read_hardest
 from tracking.report.report import write_report
 
 NAMES = ("<img src=x onerror=alert(1)>", "dark & 'grey' </script>")

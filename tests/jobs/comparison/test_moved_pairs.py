@@ -8,7 +8,7 @@ from scipy.stats import beta
 
 from jobs.comparison.moved_pairs import moved_pairs
 from services.numerics.confusion_matrix import ConfusionMatrix
-from tracking.bundle.confusions import Cells
+from tracking.bundle.reasons.confusions import Cells
 
 NAMES = ("cat", "dog", "eel")
 

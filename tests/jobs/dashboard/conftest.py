@@ -23,8 +23,8 @@ from services.records.estimates import Estimate
 from services.storage.pictures import png_of
 from tests.typed import series_of
 from tracking.bundle.bundle import folder_of, read_bundle, write_bundle
-from tracking.bundle.confusions import write_confusions
-from tracking.bundle.gallery import PICTURES, write_gallery
+from tracking.bundle.reasons.confusions import write_confusions
+from tracking.bundle.reasons.gallery import PICTURES, write_gallery
 from tracking.mlflow.process import this_driver
 
 TOKEN = "t" * 40

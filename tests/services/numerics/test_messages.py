@@ -15,7 +15,6 @@ from services.numerics.arguments import as_indices, as_scores, check_bound, chec
 from services.numerics.attributes.disentanglement import mutual_information_gap
 from services.numerics.attributes.groupfair import class_counts, gaps, group_counts, matrix_counts
 from services.numerics.change import changes, decide, worst_change
-from services.numerics.composite import check_weights, composite, pareto_front
 from services.numerics.confusion import class_order
 from services.numerics.disparity import disparity
 from services.numerics.evidence.adequacy import Sign, SignCount
@@ -24,8 +23,9 @@ from services.numerics.evidence.signs import paired_count, rate_count
 from services.numerics.intervals.disparity import aggregate_interval, not_separated, weakest_interval
 from services.numerics.intervals.means import Intervals, Sample, limits, simultaneous
 from services.numerics.paired import mean_difference
-from services.numerics.ranks import reranking, spearman
-from services.numerics.seeds import over_seeds
+from services.numerics.ranking.composite import check_weights, composite, pareto_front
+from services.numerics.ranking.ranks import reranking, spearman
+from services.numerics.ranking.seeds import over_seeds
 from services.records import Estimate
 
 NAN, INF = math.nan, math.inf

@@ -15,9 +15,9 @@ from services.numerics.attributes.colour import brightness, colour
 from services.numerics.attributes.strokes import slant
 from services.numerics.attributes.tolerance import Boundaries, metrics_by_group, projection_metrics
 from services.numerics.calibration import Grid, calibrate
-from services.numerics.composite import composite
 from services.numerics.great import check_activation, check_logits, great_scores
 from services.numerics.profile import Profile
+from services.numerics.ranking.composite import composite
 from services.numerics.temperature import ClassCurve, TemperatureNodes, class_sums
 
 NAN, INF = math.nan, math.inf

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import stats
 
-from services.numerics.ranks import ranks
+from services.numerics.ranking.ranks import ranks
 from services.numerics.tails import at_least, at_most
 
 

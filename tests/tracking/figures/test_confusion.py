@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from services.records import AuditResult, ConfusionResult
-from tracking.bundle.confusions import Cells
+from tracking.bundle.reasons.confusions import Cells
 from tracking.figures.confusion import confusion_chart
 
 NAMES = ("cat", "dog", "eel")

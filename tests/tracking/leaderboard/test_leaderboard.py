@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from services.numerics.composite import composite
+from services.numerics.ranking.composite import composite
 from services.records.estimates import Estimate
 from tracking.leaderboard.known_numbers import Catalogue
 from tracking.leaderboard.numbers import decimals, natural

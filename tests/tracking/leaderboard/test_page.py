@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from services.numerics.composite import composite, pareto_front, places, with_leader
+from services.numerics.ranking.composite import composite, pareto_front, places, with_leader
 from services.records.estimates import Estimate
 from tracking.leaderboard.page import render
 from tracking.leaderboard.rows import NOT_MEASURED, SCALE, Board, Entry

@@ -12,8 +12,8 @@ import pytest
 
 from services.records import AuditResult, ConfusedPair, ConfusionResult, Estimate
 from services.storage.pictures import png_of
-from tracking.bundle.confusions import Cells, write_confusions
-from tracking.bundle.gallery import write_gallery
+from tracking.bundle.reasons.confusions import Cells, write_confusions
+from tracking.bundle.reasons.gallery import write_gallery
 from tracking.report.report import write_report
 from tracking.report.why import why_of
 

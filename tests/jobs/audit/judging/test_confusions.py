@@ -11,7 +11,7 @@ from jobs.audit.judging.confusions import cells, confusion_results, matrices
 from services.measures.clean import Clean
 from services.measures.pgd import Pgd
 from services.records import ModelSpec
-from tracking.bundle.confusions import read_confusions, write_confusions
+from tracking.bundle.reasons.confusions import read_confusions, write_confusions
 from tracking.bundle.scores import Scores, beside
 
 CLASSES = ("cat", "dog", "eel")

@@ -14,7 +14,7 @@ from jobs.fleetfile.reading import validate_fleet
 from jobs.terminal.progress import Quiet
 from services.loading.samples.source import open_samples
 from services.records import SampleSpec
-from tracking.bundle.hardest import read_hardest
+from tracking.bundle.reasons.hardest import read_hardest
 from tracking.bundle.scores import read_kept_scores
 from tracking.report.report import write_report
 

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from jobs.audit.audit import Finished, run_audit
-from jobs.audit.suspects import find_suspects
+from jobs.audit.why.suspects import find_suspects
 from jobs.cli import app
 from jobs.fleetfile.reading import validate_fleet
 from jobs.terminal.progress import Quiet

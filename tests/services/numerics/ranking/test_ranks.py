@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import spearmanr
 
 from services.errors import MeasureError
-from services.numerics.ranks import ranks, reranking, spearman, spearman_rows
+from services.numerics.ranking.ranks import ranks, reranking, spearman, spearman_rows
 from services.records import Estimate
 
 PAIRS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=3, max_size=20)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from jobs.audit.generated import audit_both, validate_sources
+from jobs.audit.other_samples.generated import audit_both, validate_sources
 from jobs.audit.publish import audit_and_publish
 from jobs.fleetfile.reading import validate_fleet
 from jobs.terminal.progress import Quiet

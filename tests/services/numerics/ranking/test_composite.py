@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.errors import MeasureError
-from services.numerics.composite import (
+from services.numerics.ranking.composite import (
     ALIKE,
     ALONE,
     Composite,

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from services.errors import MeasureError
-from services.numerics.seeds import Seeds, over_seeds
+from services.numerics.ranking.seeds import Seeds, over_seeds
 from services.records import Estimate
 
 

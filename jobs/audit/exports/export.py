@@ -33,7 +33,7 @@ def export(bundle: str, kind: Kind, target: str = "") -> tuple[str, int]:
 
 def _write(audit: AuditResult, folder: str, kind: Kind, where: str) -> int:
     if kind == "fiftyone":
-        from jobs.audit.fiftyone_dataset import make_dataset
+        from jobs.audit.exports.fiftyone_dataset import make_dataset
 
         return make_dataset(audit, folder, where)
     return write_coco(audit, folder, where) if kind == "coco" else write_table(audit, folder, where, kind)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.measures.measure import Columns, Measure
-from services.measures.threats import Norm, radius_key, radius_title
+from services.measures.parts.threats import Norm, radius_key, radius_title
 from services.records import ATTACKED, Column, Evidence, Series, ThreatModel
 
 if TYPE_CHECKING:

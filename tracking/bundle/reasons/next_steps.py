@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from services.records import AuditResult, Estimate, GateResult, ModelResult, Outcome
 from tracking.bundle.headline import deciding_gates, is_refuted
+from tracking.bundle.reasons.why import class_words, headline_confusion
 from tracking.bundle.summary import find, worst_first
-from tracking.bundle.why import class_words, headline_confusion
 from tracking.names import series_key, shorten
 
 MOST = 5

@@ -15,10 +15,10 @@ from jobs.audit.audit import Finished, run_audit
 from jobs.fleetfile.reading import validate_fleet
 from jobs.terminal.progress import Quiet
 from services.loading.samples.source import open_samples
-from services.measures.embedding import embeddings
+from services.measures.latent.embedding import embeddings
 from services.records import SampleSpec
-from tracking.bundle.hardest import read_hardest
-from tracking.bundle.slices import read_slices, slice_words
+from tracking.bundle.reasons.hardest import read_hardest
+from tracking.bundle.reasons.slices import read_slices, slice_words
 from tracking.report.report import write_report
 
 

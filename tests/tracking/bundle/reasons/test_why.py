@@ -14,7 +14,7 @@ from services.records import (
     Outcome,
     Threshold,
 )
-from tracking.bundle.why import why_words
+from tracking.bundle.reasons.why import why_words
 
 
 def pair(label: int, predicted: int, count: int, clean: float | None = 0.02) -> ConfusedPair:

@@ -2,8 +2,8 @@
 
 Columns: `id` and, where images have names, `key`; `label`, `before` and `after`, the predicted classes without and with
 the attack (-1: logits not finite), and their names (`label_name` ...); `attack`; `rank` of the sample among the `of`
-samples of its class that the attack broke; and those of `services.measures.examples`: `margin_before`, `margin_after`,
-`l2`, `linf`, `gain`, `rounded`, `original`, `adversarial`, `perturbation`.
+samples of its class that the attack broke; and those of `services.measures.parts.examples`: `margin_before`,
+`margin_after`, `l2`, `linf`, `gain`, `rounded`, `original`, `adversarial`, `perturbation`.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jobs.audit.confirmation import reserve_fleet
+from jobs.audit.other_samples.confirmation import reserve_fleet
 from jobs.audit.publish import Published, audit_and_publish
 from jobs.comparison.accepted import accept, read_accepted
 from jobs.comparison.promote import promote

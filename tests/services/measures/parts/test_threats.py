@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.measures.threats import key_as_written, radius_key
+from services.measures.parts.threats import key_as_written, radius_key
 
 
 @pytest.mark.parametrize(

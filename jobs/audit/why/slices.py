@@ -7,13 +7,13 @@ from numpy.typing import NDArray
 
 from jobs.audit.plan import Context, ModelPlan
 from services.loading.protocols import Samples
-from services.numerics.slices import Slice, SliceSearch, find_slices
+from services.numerics.attributes.slices import Slice, SliceSearch, find_slices
 from services.records import SCHEMA_VERSION, Estimate, ModelSpec, Series, ShardTask, SliceResult, digest_of
 from services.storage import files
 from services.storage.pictures import png_of
 from services.storage.shards import finished_ranges, missing_ranges, read_table, shard_name
+from tracking.bundle.reasons.slices import write_slices
 from tracking.bundle.scores import Scores
-from tracking.bundle.slices import write_slices
 
 EMBEDDING_VERSION = 1
 """Raised when the same network would give other embeddings, or images other attributes."""

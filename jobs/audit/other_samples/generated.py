@@ -11,7 +11,7 @@ from typing import Any
 
 from jobs.audit import audit
 from jobs.audit.audit import Finished, run_audit
-from jobs.audit.generalisation import gaps
+from jobs.audit.other_samples.generalisation import gaps
 from jobs.audit.session import RunnerFactory
 from jobs.fleetfile.followups import NOTHING_FOLLOWS
 from jobs.fleetfile.mlflow_uri import mlflow_sources

@@ -22,7 +22,7 @@ from services.measures.measure import Columns, Measure
 from services.records import Series, ShardTask, digest_of
 from services.storage import files
 from services.storage.shards import read_shard, read_table
-from tracking.bundle.gallery import PICTURES, write_gallery
+from tracking.bundle.reasons.gallery import PICTURES, write_gallery
 
 GALLERY_VERSION = 2
 """Raised when a gallery would show something else of the same table."""

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import binom, hypergeom
 
 from services.errors import MeasureError
-from services.numerics.slices import SliceSearch, find_slices, stratified_tail
+from services.numerics.attributes.slices import SliceSearch, find_slices, stratified_tail
 
 
 def test_the_tail_is_that_of_the_sum_of_hypergeometric_counts() -> None:

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from jobs.audit import gallery
 from jobs.audit.audit import Finished, run_audit
-from jobs.audit.gallery import chosen
+from jobs.audit.why import gallery
+from jobs.audit.why.gallery import chosen
 from jobs.fleetfile.reading import validate_fleet
 from jobs.terminal.progress import Quiet
 from services.loading.samples.source import open_samples
@@ -20,7 +20,7 @@ from services.measures.minimal import Minimal
 from services.measures.pgd import Pgd
 from services.records import SampleSpec
 from services.storage.pictures import LARGEST, png_of
-from tracking.bundle.gallery import gallery_file, read_gallery
+from tracking.bundle.reasons.gallery import gallery_file, read_gallery
 from tracking.bundle.scores import beside, read_kept_scores
 
 EPSILON = 0.1
