@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 from scipy.stats import beta
-from tests.tracking.bundle.test_why import confused, pair, with_confusions
+from tests.tracking.bundle.reasons.test_why import confused, pair, with_confusions
 
 from services.records import AttackResult, AuditResult, Estimate, GateResult, ModelResult, Outcome, Threshold
 from tracking.bundle.reasons.next_steps import next_steps, samples_that_decide
