@@ -104,8 +104,10 @@ def client(ran: Ran) -> Any:
 
 
 def runs(client: Any, experiment: str) -> dict[str, Any]:
+    """The runs of a sweep by name; of an audit by the model, for their names begin with a verdict."""
     result = client.get_experiment_by_name(experiment)
-    return {run.info.run_name: run for run in client.search_runs([result.experiment_id])}
+    found = client.search_runs([result.experiment_id])
+    return {run.data.params["model"] if "outputs" in run.data.params else run.info.run_name: run for run in found}
 
 
 def test_the_worse_of_training_and_audit_is_the_exit_code(ran: Ran) -> None:
