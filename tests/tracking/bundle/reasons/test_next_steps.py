@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 from scipy.stats import beta
-from tests.tracking.bundle.reasons.test_why import confused, pair, with_confusions
 
 from services.records import AttackResult, AuditResult, Estimate, GateResult, ModelResult, Outcome, Threshold
+from tests.tracking.bundle.reasons.test_why import confused, pair, with_confusions
 from tracking.bundle.reasons.next_steps import next_steps, samples_that_decide
 
 WORST = Threshold("clean", "wcr", "class", ">=", 0.3)
