@@ -25,7 +25,7 @@ def samples_file(
 
     Args:
         images: (N, C, H, W) or (N, H, W, C): uint8, or floating numbers in [0, 1]. NumPy arrays, tensors, lists.
-        labels: (N,) integers.
+        labels: (N,) or (N, 1) integers.
         classes: K names in label order.
         groups: columns of N values, to group by.
 
@@ -35,6 +35,8 @@ def samples_file(
     pixels, targets = _array(images, "images"), _array(labels, "labels")
     if pixels.ndim != 4:
         raise SourceError(Problem("images", "shape (N, C, H, W) or (N, H, W, C)", f"shape {pixels.shape}"))
+    if targets.shape == (len(pixels), 1):
+        targets = targets[:, 0]
     if targets.shape != (len(pixels),):
         raise SourceError(Problem("labels", f"shape ({len(pixels)},), one an image", f"shape {targets.shape}"))
     scale = ""

@@ -76,7 +76,8 @@ def source_hash(uri: SourceUri) -> Iterator[tuple[str, str]]:
     """The factory's name and a hash of its source, found without importing or running anything.
 
     A package counts with all its files, because its functions and what they read may lie in any of them; so does the
-    package that holds a module. What is imported or read from elsewhere does not count.
+    package that holds a module. Of a module in no package, the modules beside it count. What is imported or read from
+    elsewhere does not.
     """
     module, name = factory_name(uri)
     yield "function", f"{module}:{name}"
@@ -85,8 +86,14 @@ def source_hash(uri: SourceUri) -> Iterator[tuple[str, str]]:
         raise SourceError(Problem(uri.text, f"a module {module!r} on the import path", "none", WHERE))
     root = origin.parent
     inside = (root / "__init__.py").is_file()
-    files = (file for file in root.rglob("*") if "__pycache__" not in file.parts) if inside else [origin]
+    files = (file for file in root.rglob("*") if "__pycache__" not in file.parts) if inside else _beside(origin)
     yield "source", tree_sha256(root, files)
+
+
+def _beside(origin: Path) -> list[Path]:
+    """A module of no package, and the modules beside it, which it may import; one that is installed alone."""
+    installed = {"site-packages", "dist-packages"} & set(origin.parts) or origin.parent == Path(inspect.__file__).parent
+    return [origin] if installed else sorted(origin.parent.glob("*.py"))
 
 
 def find_source(module: str) -> Path | None:

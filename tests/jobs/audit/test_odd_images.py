@@ -62,6 +62,7 @@ def faultless(browser: Any, report: str) -> str:
     return str(browser.execute_script("return document.body.innerText"))
 
 
+@pytest.mark.slow
 def test_large_grey_images_of_classes_with_markup_for_names(browser: Any, tmp_path: Path) -> None:
     done = run_audit(validate_fleet(fleet(tmp_path, [0.51, 0.9, 0.49, 0.1], 0.05, SIDE)), Quiet())
     shown = read_gallery(done.folder, 0, done.result.models[0].spec)

@@ -1,20 +1,19 @@
 """`memory:DIGEST`: a network that this process was handed as an object; no file and no other process has it.
 
-What is held is a copy, so training that goes on does not change what is audited. Its digest covers weights, structure,
-plain attributes and the source of the files that define its classes. Where something cannot be read so (a class from a
-notebook, a hook, an attribute that is an object of its own), the digest is a new one each time: such a network is
-measured anew and never mistaken for another.
+What is held is a copy, so training that goes on does not change what is audited. The digest of a network that is made
+of torch's own modules covers all that they hold. What a class of the user's computes depends on more than can be read
+(closures, class attributes, functions of other modules, a file that was edited since it was imported), so with one of
+those, with a hook or with an attribute that is an object of its own the digest is a new one each time: such a network
+is measured anew and never mistaken for another.
 """
 
 from __future__ import annotations
 
 import copy
 import hashlib
-import inspect
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -83,50 +82,42 @@ def _digest(network: nn.Module) -> str:
     digest = hashlib.sha256(torch.__version__.encode())
     try:
         for part in _content(network):
-            digest.update(part)
+            digest.update(b"%d:" % len(part) + part)
     except _Opaque:
         return f"new-{uuid.uuid4().hex}"
     return digest.hexdigest()
 
 
 def _content(network: nn.Module) -> Iterator[bytes]:
-    for name, tensor in sorted(network.state_dict().items()):
-        yield from (name.encode(), *_plain(tensor))
-    sources: set[bytes] = set()
-    for name, module in network.named_modules():
+    from torch import nn
+
+    hooks = {name for name in vars(nn.Module()) if "hook" in name}
+    for name, module in network.named_modules(remove_duplicate=False):
         kind = type(module)
+        if not kind.__module__.startswith("torch.nn.modules."):
+            raise _Opaque
         yield f"{name}={kind.__module__}.{kind.__qualname__}".encode()
         for key in sorted(vars(module)):
             value = vars(module)[key]
-            if key.endswith("_hooks") and value:
-                raise _Opaque
-            if key not in ("_parameters", "_buffers", "_modules") and not key.endswith(("_hooks", "_with_kwargs")):
+            if key in hooks:
+                if value:
+                    raise _Opaque
+            elif key != "_modules":
                 yield from (key.encode(), *_plain(value))
-        sources.update(_source_of(parent) for parent in kind.__mro__[:-1])
-    yield from (source for source in sorted(sources) if source)
-
-
-def _source_of(kind: type) -> bytes:
-    """The file that defines a class; torch's own are its version."""
-    if kind.__module__.partition(".")[0] == "torch":
-        return b""
-    if kind.__module__ == "__main__":
-        raise _Opaque
-    try:
-        return Path(inspect.getfile(kind)).read_bytes()
-    except (OSError, TypeError) as error:
-        raise _Opaque from error
 
 
 def _plain(value: Any) -> Iterator[bytes]:
     import torch
 
     if isinstance(value, torch.Tensor):
+        if type(value) not in (torch.Tensor, torch.nn.Parameter) or value.layout != torch.strided:
+            raise _Opaque
         yield f"{value.dtype}{tuple(value.shape)}".encode()
-        yield value.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes() if value.numel() else b""
+        yield value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
     elif isinstance(value, np.ndarray) and value.dtype != object:
         yield from (f"{value.dtype}{value.shape}".encode(), np.ascontiguousarray(value).tobytes())
     elif isinstance(value, dict):
+        yield f"dict{len(value)}".encode()
         for key, item in value.items():
             yield from (*_plain(key), *_plain(item))
     elif isinstance(value, set | frozenset):

@@ -126,3 +126,14 @@ def test_weights_beside_a_real_graph_are_found(tmp_path: Path) -> None:
     content = (tmp_path / "all.w").read_bytes()
     (tmp_path / "all.w").write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     assert fingerprint(ModelSpec("m", f"onnx:{path}")) != first
+
+
+def test_modules_beside_a_module_of_no_package_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the module imports from there changes its network: 0.1.0 gave the network of before."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "lonely_factory.py").write_text("import lonely_helper\ndef build(): ...\n")
+    (tmp_path / "lonely_helper.py").write_text("SIGN = 1\n")
+    spec = ModelSpec("m", "factory:lonely_factory:build")
+    first = fingerprint(spec)
+    (tmp_path / "lonely_helper.py").write_text("SIGN = -1\n")
+    assert fingerprint(spec) != first
