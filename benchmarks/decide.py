@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.coverage.judge import Cell, broken
-from jobs.audit.early.look import look_at
+from jobs.audit.early.interim import look_at
 from jobs.audit.early.order import Order, counts_at, first_level, next_level
 from jobs.audit.judging.assemble import Grouping, series_result
 from jobs.audit.judging.verdict import Case, gate_result

@@ -240,7 +240,7 @@ def export(
 ) -> None:
     """Write an audit's samples and scores for other tools."""
     with console.exits(json):
-        from jobs.audit.exports.export import export as write
+        from jobs.audit.exports.formats import export as write
 
         where, count = write(bundle, to, out)
         if json:

@@ -36,8 +36,8 @@ from jobs.submission.client import AuditClient
 from jobs.terminal.remembered import Remembered
 from jobs.web.access_log import AccessLog
 from jobs.web.guard import Guard, Rates
-from jobs.web.identity import Identity
 from jobs.web.problems import error_body, refused
+from jobs.web.signed_in import Identity
 from services.errors import (
     ClasswiseError,
     ConfigError,

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, IPvAnyNetwork, field_validator, model_validator
 
 from jobs.fleetfile.followups import EnvName
-from jobs.fleetfile.sources import Name
+from jobs.fleetfile.inputs import Name
 from jobs.fleetfile.tree import MOST_SECONDS, Part, Place
 from jobs.fleetfile.yamlfile import Kind, read_yaml, validated
 from jobs.submission.allow import AllowConfig

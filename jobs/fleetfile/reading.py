@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from jobs.fleetfile.gates import GateConfig
+from jobs.fleetfile.inputs import crossed
 from jobs.fleetfile.promotions import promotion_problems
-from jobs.fleetfile.sources import crossed
 from jobs.fleetfile.tree import GATES as MOST_GATES
 from jobs.fleetfile.tree import MEASURES as MOST_MEASURES
 from jobs.fleetfile.tree import FleetConfig

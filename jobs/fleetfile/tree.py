@@ -21,8 +21,8 @@ from pydantic import (
 from jobs.fleetfile.deciding import Decide, EarlyConfig
 from jobs.fleetfile.followups import NotifyConfig, PromoteConfig
 from jobs.fleetfile.gates import GateConfig
+from jobs.fleetfile.inputs import InputConfig, JobName, ModelConfig, Name, SamplesConfig, crossed
 from jobs.fleetfile.parts import Part as Part
-from jobs.fleetfile.sources import InputConfig, JobName, ModelConfig, Name, SamplesConfig, crossed
 from services.records import (
     InputContract,
     ModelSpec,

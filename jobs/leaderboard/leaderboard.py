@@ -21,7 +21,7 @@ from jobs.leaderboard.rows import rows, settings
 from jobs.leaderboard.words import COMMON, composite_notes, nothing_left, place_notes, setting_notes
 from services.errors import ConfigError
 from services.numerics.ranking.composite import composite, pareto_front, places, with_leader
-from services.numerics.ranking.places import place_sets
+from services.numerics.ranking.place_sets import place_sets
 from services.records.estimates import Estimate
 from tracking.bundle.marker import without_secret
 from tracking.leaderboard.audited_runs import read_models

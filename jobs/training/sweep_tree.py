@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
-from jobs.fleetfile.sources import JobName
+from jobs.fleetfile.inputs import JobName
 from jobs.fleetfile.tree import GeneralisationConfig, Part, Place, PlacementConfig, Seed, ServerConfig, WorkerCount
 from services.loading.samples.attributes import LIGHT, STROKES
 from services.records.trials import CLASS, DataSpec

@@ -14,7 +14,7 @@ from tracking.bundle.comparison import COMPARISON
 from tracking.bundle.fairness import FILE, fill_attributes, has_attributes
 from tracking.bundle.reasons.confusions import read_confusions
 from tracking.figures.attributes import traversal_charts
-from tracking.figures.confusion import confusion_chart
+from tracking.figures.confusion_chart import confusion_chart
 from tracking.figures.kept import ANEW, Pictures
 from tracking.figures.save import FIGURES, figure_files, model_charts
 from tracking.mlflow.layout import RunContent

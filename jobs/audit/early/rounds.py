@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from jobs.audit import plan
-from jobs.audit.early.look import Look, falls_short, look_at
+from jobs.audit.early.interim import Look, falls_short, look_at
 from jobs.audit.early.order import Bools, Ints, Order, counts_at, first_level, next_level
 from jobs.audit.judging.assemble import Grouping, extras_of, series_result
 from jobs.audit.judging.verdict import Case

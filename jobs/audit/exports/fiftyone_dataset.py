@@ -16,7 +16,7 @@ from services.errors import ConfigError, Problem
 from services.loading.samples.source import open_samples
 from services.records import NO_CLASS, AuditResult
 from services.storage.pictures import png_of
-from tracking.bundle.export import model_rows
+from tracking.bundle.portable import model_rows
 from tracking.bundle.scores import beside
 from tracking.names import unique_name
 

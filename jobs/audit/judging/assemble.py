@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jobs.audit.plan import ModelPlan, Taken
-from jobs.fleetfile.sources import crossed
+from jobs.fleetfile.inputs import crossed
 from jobs.fleetfile.tree import FleetConfig
 from services.errors import MeasureError, Problem
 from services.loading.protocols import Samples

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from jobs.audit.judging.assemble import Grouping
 from jobs.audit.plan import ModelPlan
-from jobs.fleetfile.sources import crossed
+from jobs.fleetfile.inputs import crossed
 from jobs.fleetfile.tree import FleetConfig
 from services.measures.latent.columns import boundaries_of, dimensions_of
 from services.measures.projection import Projection

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from services.metrics import CHOSEN_BY, METRICS, OF_SERIES
-from services.numerics.ranking.places import place_sets
+from services.numerics.ranking.place_sets import place_sets
 from services.numerics.ranking.ranks import reranking, spearman
 from services.records import CalibrationResult, Estimate, Evidence, ModelResult, ModelSpec, Series, SeriesResult
 

@@ -14,7 +14,7 @@ from services.numerics.agreement import agreement, hardest_first
 from services.numerics.arguments import Floats, Ints
 from services.records import AuditResult, ModelResult
 from services.storage.pictures import png_of
-from tracking.bundle.export import predictions
+from tracking.bundle.portable import predictions
 from tracking.bundle.reasons.hardest import MOST, write_hardest
 from tracking.bundle.scores import Scores, beside, read_kept_scores
 

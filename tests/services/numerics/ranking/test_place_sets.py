@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 from services.numerics.intervals.disparity import aggregate_interval
-from services.numerics.ranking.places import place_sets
+from services.numerics.ranking.place_sets import place_sets
 
 LIMITS = st.lists(st.tuples(st.floats(0, 1), st.floats(0, 0.3)), min_size=1, max_size=8)
 

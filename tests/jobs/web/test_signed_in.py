@@ -10,7 +10,7 @@ from starlette.testclient import TestClient
 
 from jobs.web.access import Caller
 from jobs.web.guard import Guard, Rates
-from jobs.web.identity import Identity
+from jobs.web.signed_in import Identity
 
 PROXIES = [ip_network("10.1.0.0/16"), ip_network("fd00::/8")]
 PEOPLE = [Caller("root@example.org", ("*",)), Caller("*@example.org", ("shop-*",))]

@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from jobs.audit.audit import Finished, run_audit
-from jobs.audit.exports.export import export
+from jobs.audit.exports.formats import export
 from jobs.cli import app
 from jobs.fleetfile.reading import validate_fleet
 from jobs.terminal.progress import Quiet

@@ -8,7 +8,7 @@ import numpy as np
 
 from services.records import AuditResult, ConfusionResult
 from tracking.bundle.reasons.confusions import Cells
-from tracking.figures.confusion import confusion_chart
+from tracking.figures.confusion_chart import confusion_chart
 
 NAMES = ("cat", "dog", "eel")
 

@@ -8,7 +8,7 @@ from services.errors import ConfigError, Problem
 from services.records import AuditResult
 from services.storage import files
 from tracking.bundle.bundle import read_bundle
-from tracking.bundle.export import write_coco, write_table
+from tracking.bundle.portable import write_coco, write_table
 
 Kind = Literal["parquet", "csv", "coco", "fiftyone"]
 NAMES = {"parquet": "samples.parquet", "csv": "samples.csv", "coco": "samples.json", "fiftyone": "fiftyone"}
