@@ -124,6 +124,7 @@ def plan(
 ) -> None:
     """Say what an audit would cost and what its samples can decide."""
     with console.exits(json):
+        own_modules.find_here()
         from jobs.fleetfile.reading import load_fleet, overridden
 
         fleet = overridden(load_fleet(fleet_file), storage=storage, runner=runner, decide=decide, price=price)

@@ -10,6 +10,7 @@ import json
 import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -92,8 +93,7 @@ def run_audit(
     counted = Counted(reporter)
     try:
         limit = stop.within(fleet.config.resources.deadline)
-        confined = confined_to(fleet.config.confine)
-        with limit, logs.about(fleet=fleet.config.fleet), mlflow_sources(fleet.config), confined:
+        with limit, logs.about(fleet=fleet.config.fleet), _sources(fleet.config):
             finished = _run(fleet, counted, runner or (lambda: runner_for(fleet.config)))
             if not publishing:
                 unfinished.end(finished.folder)
@@ -180,7 +180,7 @@ def validate_sources(fleet: Fleet) -> SampleFacts:
     """
     config = fleet.config
     files.filesystem(config.storage)
-    with mlflow_sources(config), confined_to(config.confine):
+    with _sources(config):
         samples = _opened(fleet)
         if problems := list(_source_problems(fleet)):
             raise SourceError(problems)
@@ -197,7 +197,7 @@ def forecast_audit(
     """
     config = fleet.config
     factory = runner or (lambda: runner_for(config))
-    with logs.about(fleet=config.fleet), mlflow_sources(config):
+    with logs.about(fleet=config.fleet), _sources(config):
         samples = _opened(fleet)
         context = _context(config, samples)
         with Session(factory, reporter, stop_on_fault=config.on_model_fault == "stop") as session:
@@ -214,6 +214,13 @@ def _forecast(fleet: Fleet, plans: Sequence[plan.ModelPlan], context: plan.Conte
     alive = [item for item in plans if session.alive(item.spec.name)]
     whole = [plan.plan_model(item.spec, item.digest, fleet.measures, context) for item in alive]
     return forecast(fleet, whole, context, session.speeds)
+
+
+@contextmanager
+def _sources(config: FleetConfig) -> Iterator[None]:
+    """Where sources may be opened: MLflow's by the fleet's server, files within the folders it is confined to."""
+    with mlflow_sources(config), confined_to(config.confine):
+        yield
 
 
 def _opened(fleet: Fleet) -> Samples:

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from services.errors import ConfigError, Problem
-from services.records import AuditResult
+from services.records import AuditResult, Estimate
 from services.registry import did_you_mean
 from services.storage import files
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 WIDTH = 110
+LIMITS = ("value", "low", "high")
 
 
 @dataclass(frozen=True)
@@ -58,44 +59,24 @@ class Found:
         """One row a model, series, grouping and metric (wcr, rdi, nrgc ...): `value`, `low`, `high`, `reason`."""
         import pandas as pd
 
-        from services.metrics import METRICS
-
         rows = [
-            {
-                "model": model.spec.name,
-                "series": series.series.key,
-                "grouping": series.grouping,
-                "metric": name,
-                "value": estimate.value,
-                "low": estimate.low,
-                "high": estimate.high,
-                "reason": estimate.reason,
-            }
+            (model.spec.name, result.series.key, result.grouping, name, *_limits(estimate), estimate.reason)
             for model in self.result.models
-            for series in model.series
-            for name in METRICS
-            if (estimate := getattr(series, name, None)) is not None
+            for result in model.series
+            for name, estimate in result.metrics.items()
         ]
-        return pd.DataFrame(rows)
+        return pd.DataFrame(rows, columns=["model", "series", "grouping", "metric", *LIMITS, "reason"])
 
     def gates(self) -> pd.DataFrame:
         """One row a model and gate: `gate`, `outcome`, `value`, `low`, `high`, `reason`."""
         import pandas as pd
 
         rows = [
-            {
-                "model": model.spec.name,
-                "gate": gate.text,
-                "outcome": gate.outcome.value,
-                "value": gate.estimate.value,
-                "low": gate.estimate.low,
-                "high": gate.estimate.high,
-                "reason": gate.reason,
-            }
+            (model.spec.name, gate.text, gate.outcome.value, *_limits(gate.estimate), gate.reason)
             for model in self.result.models
             for gate in model.gates
         ]
-        return pd.DataFrame(rows, columns=["model", "gate", "outcome", "value", "low", "high", "reason"])
+        return pd.DataFrame(rows, columns=["model", "gate", "outcome", *LIMITS, "reason"])
 
     def samples(self, model: str | None = None) -> pd.DataFrame:
         """The scores of one model, one row a sample; `model` may be left out where there is one.
@@ -140,6 +121,10 @@ class Found:
         with console.capture() as captured:
             console.print(verdict_text(self.result, WIDTH))
         return captured.get()
+
+
+def _limits(estimate: Estimate) -> tuple[float | None, ...]:
+    return estimate.value, estimate.low, estimate.high
 
 
 class _Figures(Mapping[str, Any]):

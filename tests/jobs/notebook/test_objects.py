@@ -50,6 +50,10 @@ def test_a_network_and_arrays_in_memory_are_audited(tmp_path: Path) -> None:
     assert clean.to_dict() == pytest.approx(expected, abs=1e-12)
     assert found.verdict == "pass" and found.verdicts == {"model": "pass"}
     assert found.gates().outcome.tolist() == ["pass"]
+    metrics = found.metrics().query("series == 'clean' and grouping == 'class'").set_index("metric").value
+    assert metrics["wcr"] == pytest.approx(min(expected.values()))
+    assert metrics["rdi"] == pytest.approx(max(expected.values()) - min(expected.values()))
+    assert metrics["aggregate"] == pytest.approx(right.mean()) and "nrgc" in metrics
     samples = found.samples()
     assert len(samples) == 400 and samples["clean"].mean() == pytest.approx(right.mean())
     assert Path(found.report).is_file() and "model" in str(found) and "<pre>" in found._repr_html_()

@@ -18,6 +18,7 @@ from jobs.audit.forecast.costs import Forecast, workers_of
 from jobs.fleetfile.reading import validate_fleet
 from jobs.fleetfile.tree import ResourcesConfig
 from jobs.terminal.progress import Quiet
+from services.errors import SourceError
 from tests.conftest import ROOT
 
 PGD = {"name": "pgd", "steps": 5, "epsilons": [0.02]}
@@ -141,3 +142,10 @@ def test_the_command_says_costs_and_what_samples_decide(digits_fleet: dict[str, 
     assert "clean wcr >= 0.8: these samples decide pass from" in run("plan", str(file))
     assert "estimate: at most" in run("validate", "--cost", str(file))
     assert "estimate" not in run("validate", str(file))
+
+
+def test_a_plan_opens_no_more_than_its_audit_would(digits_fleet: dict[str, Any], tmp_path: Path) -> None:
+    digits_fleet["confine"] = [str(tmp_path / "granted")]
+    for look in (forecast_audit, run_audit):
+        with pytest.raises(SourceError, match="files of the folders that are granted"):
+            look(validate_fleet(digits_fleet), Quiet())
