@@ -16,6 +16,7 @@ import yaml
 from jobs.audit.publish import Published, audit_and_publish
 from jobs.fleetfile.reading import Fleet, overridden, validate_fleet
 from jobs.terminal.progress import Reporter
+from services.devices import threads_given_back
 from services.records import SampleSpec, digest_of
 from services.storage import files
 
@@ -109,9 +110,6 @@ def _one_thread() -> Iterator[None]:
     """Batches of 32 digits are too small to share between threads: on a busy machine they wait for each other."""
     import torch
 
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with threads_given_back():
+        torch.set_num_threads(1)
         yield
-    finally:
-        torch.set_num_threads(threads)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from services.errors import ClasswiseError, Problem, ResourceError
 
 MESSAGES = (
@@ -27,6 +30,18 @@ def release(device: str) -> None:
         import torch
 
         torch.cuda.empty_cache()
+
+
+@contextmanager
+def threads_given_back() -> Iterator[None]:
+    """A worker in this process, and whoever sets torch's threads: the caller's own work gets back what it had."""
+    import torch
+
+    threads = torch.get_num_threads()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def started(wanted: str, threads: int) -> str:

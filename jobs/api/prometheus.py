@@ -6,7 +6,6 @@ server's, asked for at most every `STATES_SECONDS`, and the same from every repl
 
 from __future__ import annotations
 
-import time
 from collections import Counter as Count
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -23,7 +22,8 @@ from jobs.submission.status import State
 from jobs.terminal.remembered import Remembered
 from jobs.web.access import Who
 from jobs.web.guard import App as Application
-from jobs.web.guard import Message, Receive, Scope, Send
+from jobs.web.guard import Scope
+from jobs.web.timed import Timed
 from services.errors import ClasswiseError, NotAllowed, Problem
 
 PATH = "/metrics"
@@ -128,7 +128,7 @@ def _schedules_of(uri: str) -> tuple[dict[str, float], int, int]:
         store.close()
 
 
-class Measured:
+class Measured(Timed):
     """ASGI middleware that times requests. Routes are labelled by their template, so no id becomes a label.
 
     Args:
@@ -137,26 +137,14 @@ class Measured:
     """
 
     def __init__(self, app: Application, *, metrics: ApiMetrics) -> None:
-        self._app, self._metrics = app, metrics
+        super().__init__(app)
+        self._metrics = metrics
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        started, status = time.perf_counter(), 500
-
-        async def noted(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = int(message["status"])
-            await send(message)
-
-        try:
-            await self._app(scope, receive, noted)
-        finally:
-            route = getattr(scope.get("route"), "path", "none")
-            method = scope["method"] if scope["method"] in METHODS else "other"
-            self._metrics.observe(method, route, status, time.perf_counter() - started)
+    def answered(self, scope: Scope, status: int, seconds: float) -> None:
+        """Count it."""
+        route = getattr(scope.get("route"), "path", "none")
+        method = scope["method"] if scope["method"] in METHODS else "other"
+        self._metrics.observe(method, route, status, seconds)
 
 
 METHODS = frozenset({"GET", "POST", "HEAD", "PUT", "DELETE", "OPTIONS", "PATCH"})

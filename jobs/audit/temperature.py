@@ -80,9 +80,10 @@ def _curves(
 ) -> dict[str, GroupedCurve]:
     paths = {item.spec.name: _path(item, nodes, activation, context) for item in plans}
     session.used |= set(paths.values())
-    kept = {name: _kept(path, nodes, _groups(n_classes)) for name, path in paths.items()}
+    # Sums of groups that are drawn again; with many classes they would fill the driver.
+    groups = GROUPS if n_classes <= MOST_RESAMPLED else 1
+    kept = {name: _kept(path, nodes, groups) for name, path in paths.items()}
     curves = {name: curve for name, curve in kept.items() if curve is not None}
-    groups = _groups(n_classes)
     shape = {"nodes": [nodes.low, nodes.octaves, nodes.order], "activation": activation, "k": n_classes}
     payload = json.dumps({**shape, "groups": groups})
     missing = [item for item in plans if item.spec.name not in curves]
@@ -101,11 +102,6 @@ def _curves(
             curves[name] = GroupedCurve.merge(shards)
             _write(paths[name], curves[name])
     return curves
-
-
-def _groups(n_classes: int) -> int:
-    """Groups of samples that are kept apart to be drawn again; with many classes their sums would fill the driver."""
-    return GROUPS if n_classes <= MOST_RESAMPLED else 1
 
 
 def _path(item: plan.ModelPlan, nodes: TemperatureNodes, activation: str, context: plan.Context) -> str:

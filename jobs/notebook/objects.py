@@ -11,6 +11,7 @@ from jobs.fleetfile.yamlfile import Locator
 from jobs.notebook.arrays import samples_file
 from jobs.notebook.found import Found
 from jobs.terminal.progress import Quiet, Reporter
+from services.devices import threads_given_back
 from services.errors import ConfigError, Problem
 
 STORAGE = "classwise-runs"
@@ -90,7 +91,7 @@ def run(
         if models:
             data = stack.enter_context(_with_objects(data, models))
         opened = validate_fleet(data, where=where)
-        stack.enter_context(_threads_as_they_are())
+        stack.enter_context(threads_given_back())
         reporter = stack.enter_context(_reporter()) if progress else Quiet()
         published = audit_and_publish(opened, reporter)
     return Found(published.result, published.folder)
@@ -126,18 +127,6 @@ def _with_objects(data: Mapping[str, Any], models: Mapping[str, Any]) -> Iterato
             if entry.get("name") in models:
                 entry["uri"] = stack.enter_context(held(models[entry["name"]], str(entry["name"])))
         yield {**data, "models": entries, "resources": resources}
-
-
-@contextmanager
-def _threads_as_they_are() -> Iterator[None]:
-    """A worker in this process sets torch's threads; the caller's own work gets back what it had."""
-    import torch
-
-    threads = torch.get_num_threads()
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 @contextmanager

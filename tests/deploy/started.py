@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import os
 import shlex
+import subprocess
 import sys
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import requests
 import yaml
 
 from deploy.stack.layout import Layout, write_private
@@ -224,3 +228,28 @@ def _digest(token: str) -> str:
     from hashlib import sha256
 
     return sha256(token.encode()).hexdigest()
+
+
+@contextmanager
+def serving(start: Start, home: Path, port: int, *, cwd: Path | None = None) -> Iterator[str]:
+    """The address of an API that is started so, once it answers; its output goes to `home`/log."""
+    log = home / "log"
+    with log.open("w") as output:
+        process = subprocess.Popen(start.command, env=start.environment, stdout=output, stderr=output, cwd=cwd)
+    address = f"127.0.0.1:{port}"
+    try:
+        end = time.monotonic() + 90
+        while not _healthy(address):
+            assert process.poll() is None and time.monotonic() < end, log.read_text()
+            time.sleep(0.2)
+        yield address
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def _healthy(address: str) -> bool:
+    try:
+        return requests.get(f"http://{address}/health", timeout=5).status_code == 200
+    except requests.ConnectionError:
+        return False

@@ -27,7 +27,7 @@ from jobs.submission.client import AuditClient
 from jobs.submission.local_jobs import LocalJobs
 from services.records import Outcome
 from tests.deploy.conftest import ROOT, audited, backend_parts, fleet_data, running_backends
-from tests.deploy.started import STARTS, TOKEN
+from tests.deploy.started import STARTS, TOKEN, serving
 from tests.ports import free_port
 
 pytestmark = [
@@ -161,25 +161,12 @@ def _api(service: Layout, home: Path) -> Iterator[Any]:
     home.mkdir()
     port = free_port()
     start = STARTS["stack"](service, home, port)
-    with (home / "log").open("w") as output:
-        process = subprocess.Popen(start.command, env=start.environment, stdout=output, stderr=output)
-    try:
-        end = time.monotonic() + 90
-        while True:
-            assert process.poll() is None and time.monotonic() < end, (home / "log").read_text()
-            try:
-                requests.get(f"http://127.0.0.1:{port}/health", timeout=5)
-                break
-            except requests.ConnectionError:
-                time.sleep(0.2)
+    with serving(start, home, port) as address:
 
         def ask(path: str) -> Any:
             headers = {"Authorization": f"Bearer {TOKEN}"}
-            answer = requests.get(f"http://127.0.0.1:{port}{path}", headers=headers, timeout=120)
+            answer = requests.get(f"http://{address}{path}", headers=headers, timeout=120)
             assert answer.status_code == 200, answer.text
             return answer.json()
 
         yield ask
-    finally:
-        process.terminate()
-        process.wait(30)

@@ -20,7 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from deploy.stack.layout import Layout
 from services.telemetry import counters
 from tests.deploy.manifests import documents
-from tests.deploy.started import STARTS, TOKEN
+from tests.deploy.started import STARTS, TOKEN, serving
 from tests.ports import free_port
 
 pytestmark = pytest.mark.filterwarnings("default::DeprecationWarning", "default::FutureWarning")
@@ -38,21 +38,8 @@ def scraped(backends: Layout, tmp_path_factory: pytest.TempPathFactory) -> Itera
     """The API of the local stack, without Ray."""
     home, port = tmp_path_factory.mktemp("api"), free_port()
     start = STARTS["stack"](backends, home, port)
-    with (home / "log").open("w") as output:
-        process = subprocess.Popen(start.command, env=start.environment, stdout=output, stderr=output, cwd=home)
-    try:
-        end = time.monotonic() + 90
-        while True:
-            assert process.poll() is None and time.monotonic() < end, (home / "log").read_text()
-            try:
-                requests.get(f"http://127.0.0.1:{port}/health", timeout=5)
-                break
-            except requests.ConnectionError:
-                time.sleep(0.2)
-        yield f"127.0.0.1:{port}"
-    finally:
-        process.terminate()
-        process.wait(30)
+    with serving(start, home, port, cwd=home) as address:
+        yield address
 
 
 def of_the_api(address: str) -> dict[str, float]:

@@ -93,12 +93,11 @@ def forecast(
     fleet: Fleet, plans: Sequence[plan.ModelPlan], context: plan.Context, speeds: Mapping[str, Speed]
 ) -> Forecast:
     """The costs of what is not in the cache."""
-    shares, usual = _shares(fleet, context), _usual(fleet)
-    costs = [
-        replace(cost, usual=usual.get((cost.model, cost.measure)))
-        for item in plans
-        for cost in _costs(item, context, speeds.get(item.spec.name, Speed()), shares)
-    ]
+    shares = _shares(fleet, context)
+    costs = [cost for item in plans for cost in _costs(item, context, speeds.get(item.spec.name, Speed()), shares)]
+    if costs:  # else the last audit's bundle need not be read
+        usual = _usual(fleet)
+        costs = [replace(cost, usual=usual.get((cost.model, cost.measure))) for cost in costs]
     measured = any(isinstance(measure, AutoAttackSurvival) for measure in fleet.measures)
     attack = () if measured else tuple(_autoattack(plans, context, speeds))
     resources = fleet.config.resources

@@ -96,8 +96,10 @@ def by_bounds(gate: GateConfig, case: Case, config: FleetConfig) -> GateResult:
 
 def with_remedy(judged: GateResult, gate: GateConfig, case: Case, config: FleetConfig) -> GateResult:
     """The judgement; where it is undecided and the limits hold at every look, with what would decide it."""
+    at_every_look = config.intervals.anytime or config.decide == "early"
     of_classes = gate.grouping == "class" and METRICS[gate.metric].estimate is not None
-    if judged.outcome is not Outcome.UNDECIDED or gate.not_worse_than is not None or not of_classes:
+    asked = at_every_look and of_classes and gate.not_worse_than is None
+    if judged.outcome is not Outcome.UNDECIDED or not asked:
         return judged
     if judged.text in case.unmeasured or by_bounds(gate, case, config).outcome is not Outcome.UNDECIDED:
         return judged

@@ -41,7 +41,7 @@ def keep_hardest(result: AuditResult, samples: Samples, folder: str, *, pictures
         return
     names = np.array([*samples.classes, ""], dtype=object)
     pictures = pictures and 0 not in samples.shape  # of labels alone there is no image
-    shown = [png_of(_image(samples, row)) if pictures and place < PICTURED else b"" for place, row in enumerate(rows)]
+    shown = [sample_png(samples, int(row)) if pictures and place < PICTURED else b"" for place, row in enumerate(rows)]
     write_hardest(
         folder,
         {
@@ -61,8 +61,9 @@ def keep_hardest(result: AuditResult, samples: Samples, folder: str, *, pictures
     )
 
 
-def _image(samples: Samples, row: int) -> Floats:
-    return np.asarray(samples.images(row, row + 1)[0], dtype=np.float64)
+def sample_png(samples: Samples, row: int) -> bytes:
+    """The image of one sample as a picture."""
+    return png_of(np.asarray(samples.images(row, row + 1)[0], dtype=np.float64))
 
 
 def _models(result: AuditResult, folder: str) -> Iterator[tuple[Ints, Ints, Floats]]:

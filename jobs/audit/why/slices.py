@@ -6,11 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jobs.audit.plan import Context, ModelPlan
+from jobs.audit.why.hardest import sample_png
 from services.loading.protocols import Samples
 from services.numerics.attributes.slices import Slice, SliceSearch, find_slices
 from services.records import SCHEMA_VERSION, Estimate, ModelSpec, Series, ShardTask, SliceResult, digest_of
 from services.storage import files
-from services.storage.pictures import png_of
 from services.storage.shards import finished_ranges, missing_ranges, read_table, shard_name
 from tracking.bundle.reasons.slices import write_slices
 from tracking.bundle.scores import Scores
@@ -86,7 +86,7 @@ def keep_slices(
     place = {int(identity): row for row, identity in enumerate(samples.ids.tolist())}
     listed = [(number, identity) for number, each in enumerate(slices) for identity in each.ids]
     rows = np.array([place[identity] for _, identity in listed], dtype=np.int64)
-    shown = [png_of(np.asarray(samples.images(row, row + 1)[0], dtype=np.float64)) for row in rows.tolist()]
+    shown = [sample_png(samples, row) for row in rows.tolist()]
     columns: dict[str, NDArray[np.generic]] = {
         "slice": np.array([number for number, _ in listed]),
         "id": samples.ids[rows],

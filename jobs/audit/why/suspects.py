@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
 
 from jobs.audit import plan
 from services.errors import ConfigError, Problem, StorageError
@@ -126,6 +127,5 @@ def _mean_probabilities(audit: AuditResult, models: list[ModelResult]) -> NDArra
             raise StorageError(Problem(folder, f"the logits of {model.spec.name}", "not all of them", remedy))
         for start, stop in ranges:
             logits = np.nan_to_num(read_shard(files.join(folder, shard_name(start, stop)))["logits"])
-            powers = np.exp(logits - logits.max(axis=1, keepdims=True))
-            mean[start:stop] += powers / powers.sum(axis=1, keepdims=True) / len(models)
+            mean[start:stop] += softmax(logits, axis=1) / len(models)
     return mean

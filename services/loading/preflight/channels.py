@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 from services.errors import Problem
 from services.loading.models.contract import ContractedNetwork
 from services.loading.preflight.forward import run
 from services.loading.preflight.judgement import LEVEL
 from services.loading.protocols import LoadedModel
+from services.numerics.tails import gained_by_chance
 from services.records import InputContract
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def channel_problems(
         here, there = (_right(network, contract, probe, device, chunk) for contract in (network.contract, best))
     gained, lost = int((there & ~here).sum()), int((here & ~there).sum())
     right, count = int(here.sum()), len(probe.labels)
-    if stats.binom.sf(gained - 1, gained + lost, 0.5) >= LEVEL or right + gained - lost < GOOD * count:
+    if gained_by_chance(gained, lost) >= LEVEL or right + gained - lost < GOOD * count:
         return []
     found = f"accuracy {right / count:.1%} with it and {(right + gained - lost) / count:.1%} as {best.channel_order}"
     turned = "" if best.mean == network.contract.mean else ", with input.mean and input.std in that order"

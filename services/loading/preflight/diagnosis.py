@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 from services.errors import Problem
 from services.loading.models.contract import ContractedNetwork
 from services.loading.preflight.judgement import LEVEL
 from services.loading.protocols import LoadedModel
+from services.numerics.tails import gained_by_chance
 from services.records import InputContract
 
 if TYPE_CHECKING:
@@ -88,4 +88,4 @@ def _better(other: NDArray[np.bool_], present: NDArray[np.bool_]) -> bool:
     gained, lost = int(np.sum(other & ~present)), int(np.sum(present & ~other))
     if other.mean() - present.mean() < GAIN or 1 - other.mean() > MOST_ERRORS_LEFT * (1 - present.mean()):
         return False
-    return bool(stats.binom.sf(gained - 1, gained + lost, 0.5) < LEVEL)
+    return gained_by_chance(gained, lost) < LEVEL

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 from services.loading.preflight.forward import run
 from services.loading.preflight.judgement import LEVEL, note
 from services.loading.protocols import LoadedModel
+from services.numerics.tails import at_least, gained_by_chance
 
 if TYPE_CHECKING:
     from services.loading.preflight.probe import Facts, Probe
@@ -68,14 +68,16 @@ class Answers:
         """How many errors are sure ones, and the p-value against a share of `SURE_ERRORS`, one-sided."""
         wrong = ~self.right
         count = int((wrong & self.sure).sum())
-        return count, float(stats.binom.sf(count - 1, wrong.sum(), SURE_ERRORS))
+        return count, float(at_least(count, int(wrong.sum()), SURE_ERRORS))
 
 
 def _turn_p_value(right: Right, there: Right) -> float:
     saved, wrong = int((there & ~right).sum()), int((~right).sum())
     lost, kept = int((right & ~there).sum()), int((right & there).sum())
-    some = float(stats.hypergeom.sf(saved - 1, len(right), saved + kept, wrong))
-    return min(some, float(stats.binom.sf(saved - 1, saved + lost, 0.5)))
+    from scipy.stats import hypergeom  # half a second of a worker's start
+
+    some = float(hypergeom.sf(saved - 1, len(right), saved + kept, wrong))
+    return min(some, gained_by_chance(saved, lost))
 
 
 def note_suspicions(

@@ -82,7 +82,8 @@ def _digest(network: nn.Module) -> str:
     digest = hashlib.sha256(torch.__version__.encode())
     try:
         for part in _content(network):
-            digest.update(b"%d:" % len(part) + part)
+            digest.update(b"%d:" % len(part))
+            digest.update(part)
     except _Opaque:
         return f"new-{uuid.uuid4().hex}"
     return digest.hexdigest()
@@ -120,8 +121,8 @@ def _plain(value: Any) -> Iterator[bytes]:
         yield f"dict{len(value)}".encode()
         for key, item in value.items():
             yield from (*_plain(key), *_plain(item))
-    elif isinstance(value, set | frozenset):
-        yield from _plain(sorted(map(repr, value)) if all(isinstance(item, str) for item in value) else object())
+    elif isinstance(value, set | frozenset) and all(isinstance(item, str) for item in value):
+        yield from _plain(sorted(value))
     elif isinstance(value, list | tuple):
         yield f"{type(value).__name__}{len(value)}".encode()
         for item in value:
