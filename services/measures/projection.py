@@ -195,6 +195,8 @@ class Projection(Measure):
         correct: NDArray[np.bool_],
         error: NDArray[np.float64],
     ) -> Columns:
+        from services.measures.latent.columns import LatentColumns
+
         centre, unit = axes.centre.double().cpu().numpy(), axes.unit.double().cpu().numpy()
         columns: Columns = {
             self.series()[0].key: projected.moves.mean(axis=(1, 2)),
@@ -207,11 +209,12 @@ class Projection(Measure):
             "queries": projected.queries + 2.0,
         }
         for d, column in enumerate(axes.dimensions.tolist()):
-            columns[f"d{column:03d}/centre"] = np.full(len(own), centre[d])
-            columns[f"d{column:03d}/unit"] = np.full(len(own), unit[d])
-            for side, way in enumerate(("down", "up")):
-                columns[f"d{column:03d}/{way}"] = projected.moves[:, d, side]
-                columns[f"d{column:03d}/{way}_censored"] = projected.censored[:, d, side].astype(np.float64)
+            of = LatentColumns(column)
+            columns[of.centre] = np.full(len(own), centre[d])
+            columns[of.unit] = np.full(len(own), unit[d])
+            for side, (move, censored) in enumerate(zip(of.moves, of.censored, strict=True)):
+                columns[move] = projected.moves[:, d, side]
+                columns[censored] = projected.censored[:, d, side].astype(np.float64)
         return columns
 
     def _axes(self, mapper: LoadedMapper, latents: int) -> Axes:

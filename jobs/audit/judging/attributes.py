@@ -126,13 +126,14 @@ def _projection(
 ) -> ProjectionResult:
     (series,) = measure.series()
     columns = columns_beside(scores, series.key)
-    boundaries, delta = boundaries_of(columns), config.intervals.delta
+    which = dimensions_of(columns, measure.dimensions)
+    boundaries, delta = boundaries_of(columns, which), config.intervals.delta
     overall = projection_metrics(boundaries, delta=delta, seed=config.seed)
     return ProjectionResult(
         series=series.key,
         label=series.label,
         overall=_group("all", overall),
-        dimensions=tuple(_dimensions(measure, dimensions_of(columns), boundaries, overall)),
+        dimensions=tuple(_dimensions(measure, which, boundaries, overall)),
         groups={grouping.name: tuple(_by_group(boundaries, grouping, config)) for grouping in groups},
         delta=delta,
     )

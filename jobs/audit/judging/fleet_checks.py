@@ -11,7 +11,16 @@ import numpy as np
 from services.metrics import CHOSEN_BY, METRICS, OF_SERIES
 from services.numerics.ranking.place_sets import place_sets
 from services.numerics.ranking.ranks import reranking, spearman
-from services.records import CalibrationResult, Estimate, Evidence, ModelResult, ModelSpec, Series, SeriesResult
+from services.records import (
+    CalibrationResult,
+    Estimate,
+    Evidence,
+    ModelResult,
+    ModelSpec,
+    Outcome,
+    Series,
+    SeriesResult,
+)
 
 LIKE = 0.5
 """Spearman correlation from which two rankings are called alike."""
@@ -41,6 +50,7 @@ def fleet_notes(models: Sequence[ModelResult], calibration: CalibrationResult) -
         *(_reference_notes(models) if calibration.reference is None else ()),
         *_attack_notes(models),
         *_refuted_notes(models),
+        *_undeclared_notes(models),
     )
 
 
@@ -259,3 +269,19 @@ def _refuted_notes(models: Sequence[ModelResult]) -> Iterator[str]:
         named = ", ".join(f"{share:.1%} for {name}" for share, name in listed[:MOST_REFUTED])
         more = f" and no more for {len(listed) - MOST_REFUTED} others" if len(listed) > MOST_REFUTED else ""
         yield f"Attacks refuted {great} on this share of the correctly classified samples: {named}{more}."
+
+
+def _undeclared_notes(models: Sequence[ModelResult]) -> Iterator[str]:
+    """Which models did not pass and were compared with no figure of their authors: spoiled inputs look the same."""
+    doubted = [
+        model.spec.name
+        for model in models
+        if model.outcome in (Outcome.FAIL, Outcome.UNDECIDED) and model.spec.clean_accuracy is None
+    ]
+    if doubted:
+        named = ", ".join(doubted[:MOST_FIRST])
+        more = f" and {len(doubted) - MOST_FIRST} more" if len(doubted) > MOST_FIRST else ""
+        yield (
+            f"Not compared with an accuracy that their authors give: {named}{more}. Wrong labels, spoiled images or "
+            "other weights would look like a weak model; clean_accuracy in the fleet file tells them apart."
+        )

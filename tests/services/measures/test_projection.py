@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from services.errors import ClasswiseError, MeasureError, SourceError
 from services.measures.catalogue import measure_from
-from services.measures.latent.columns import boundaries_of
+from services.measures.latent.columns import boundaries_of, dimensions_of
 from services.measures.measure import Columns, RunContext
 from services.measures.projection import Projection
 from services.numerics.attributes.tolerance import projection_metrics
@@ -40,9 +40,19 @@ def test_scores_and_columns_are_those_of_the_analytic_boundary() -> None:
     assert columns["correct"].all()
     assert columns["error"].max() < 1e-6
     assert {len(column) for column in columns.values()} == {60}
-    metrics = projection_metrics(boundaries_of(columns))
+    metrics = projection_metrics(boundaries_of(columns, range(3)))
     assert metrics.tol.value == pytest.approx(2 * columns["projection/tol"].mean())
     assert metrics.dev.value == pytest.approx(columns["dev"].mean())
+
+
+def test_chosen_dimensions_are_read_back_in_ascending_order() -> None:
+    every, chosen = score(halvings=8), score(dimensions=(2, 0), halvings=8)
+    assert dimensions_of(every, "all") == (0, 1, 2)
+    assert dimensions_of(chosen, (2, 0)) == (0, 2)
+    both = boundaries_of(every, (0, 2))
+    np.testing.assert_array_equal(boundaries_of(chosen, (0, 2)).moves, both.moves)
+    with pytest.raises(MeasureError, match=r"those of the measure projection, d000/up and so on, found clean"):
+        boundaries_of({"clean": np.ones(3)}, dimensions_of({"clean": np.ones(3)}, "all"))
 
 
 def test_a_sample_scores_the_same_alone() -> None:

@@ -77,3 +77,12 @@ def test_a_model_attacked_in_another_norm_than_it_was_made_for_is_named() -> Non
     assert output.startswith("Attacked in another norm only than they were made for: a (L2 0.5). What does not survive")
     both = model("a", None, L2, **attacked, **{"pgd20/l2-0.50000": 0.3})
     assert not any("another norm" in note for note in fleet_notes([both], FIXED))
+
+
+def test_what_does_not_pass_and_has_no_declared_accuracy_is_named() -> None:
+    failed = [replace(each, outcome=Outcome.FAIL) for each in fleet()]
+    (note,) = [note for note in fleet_notes(failed, FIXED) if "clean_accuracy" in note]
+    assert "a, b, c and 1 more" in note
+    declared = [replace(each, spec=replace(each.spec, clean_accuracy=0.8)) for each in failed]
+    assert not any("clean_accuracy" in note for note in fleet_notes([*declared, *fleet()], FIXED))
+    assert any("clean_accuracy" in note for note in fleet_notes([replace(failed[0], outcome=Outcome.UNDECIDED)], FIXED))
