@@ -140,6 +140,19 @@ class AuditBody(BaseModel):
     links: Links
 
 
+class SliceBody(BaseModel):
+    """A group that nobody named and that fails more often than its classes explain."""
+
+    words: str = Field(description="What its samples have in common.")
+    title: str = Field(description="Under which predictions.")
+    n: int = Field(description="Samples in the half that confirmed it.")
+    rate: Estimate = Field(description="Share that keeps its class; limits hold for all groups that were tested.")
+    expected: float = Field(description="The share that its classes alone would keep.")
+    p: float = Field(description="Adjusted for all groups that were tested (Holm).")
+    ids: list[int] = Field(description="Of samples that fail, in the order of the pictures.")
+    pictures: list[str] = Field(description="Data URLs.")
+
+
 class WhyBody(BaseModel):
     """What a model takes its classes for, and pictures of samples that an attack broke."""
 
@@ -151,6 +164,16 @@ class WhyBody(BaseModel):
     entries: list[dict[str, Any]] = Field(description="Samples with `pictures` as data URLs, classes by their index.")
     total: int = Field(description="How many pictures the bundle has.")
     cut: bool = Field(description="Whether cells were left out, the smallest shares first.")
+    slices: list[SliceBody]
+
+
+class Hardest(BaseModel):
+    """The samples of an audit that most of its models fail, the hardest first."""
+
+    rows: list[dict[str, Any]] = Field(
+        description="`id` and perhaps `key`, `label_name`, `wrong` and `broken` of `models` models, `consensus_name` "
+        '(what `votes` models predict; "" is no class), `nearest` distance or null, `picture` as a data URL or "".'
+    )
 
 
 class ClassName(BaseModel):

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from jobs.comparison.accepted import ACCEPTED_FILE
-from jobs.dashboard.answers import AuditHead, WhyBody
+from jobs.dashboard.answers import AuditHead, Hardest, SliceBody, WhyBody
 from jobs.dashboard.views import Scores, head
 from services.errors import ClasswiseError, Problem, StorageError, UnknownAudit, one_line
 from services.storage import files, plainjson
@@ -22,7 +22,7 @@ from tracking.bundle.bundle import BUNDLE, read_bundle
 from tracking.bundle.classes import GroupRow, read_groups, read_scores
 from tracking.bundle.comparison import COMPARISON
 from tracking.bundle.overview import OVERVIEW, ModelOverview, Overview, SeriesOverview, overview_of, parsed_overview
-from tracking.report.why import why_of
+from tracking.report.why import hardest_rows, slice_rows, why_of
 
 MEMORY = 16 << 20
 """Bytes of overviews, as they lie on disk, that are remembered; in memory they take several times as much."""
@@ -168,7 +168,7 @@ class Bundles:
             return read_scores(files.join(folder, "tables", model.table), series.key, series.grouping)
 
     def why(self, folder: str, index: int) -> WhyBody:
-        """Confusions and pictures of one model of the audit in `folder`.
+        """Confusions, pictures and slices of one model of the audit in `folder`.
 
         Raises:
             UnknownAudit: it has no such model.
@@ -178,10 +178,22 @@ class Bundles:
             result = read_bundle(folder)
             if index >= len(result.models):
                 raise UnknownAudit(Problem("model", f"below {len(result.models)}", str(index)))
-            found = why_of([(index, result.models[index])], result.samples.classes, folder, PICTURES)
+            listed = [(index, result.models[index])]
+            found = why_of(listed, result.samples.classes, folder, PICTURES)
+            rows = slice_rows(listed, folder)
         parts, cut = found.confusions.get("parts", []), found.confusions.get("cut", False)
         entries, total = found.gallery.get("entries", []), found.gallery.get("total", 0)
-        return WhyBody(classes=list(result.samples.classes), parts=parts, entries=entries, total=total, cut=cut)
+        shared = {"parts": parts, "entries": entries, "total": total, "cut": cut}
+        return WhyBody(classes=list(result.samples.classes), **shared, slices=[_slice_body(row) for row in rows])
+
+    def hardest(self, folder: str) -> Hardest:
+        """The samples that most models of the audit in `folder` fail; none where it has one model.
+
+        Raises:
+            StorageError: the file is damaged.
+        """
+        with reachable(folder):
+            return Hardest(rows=hardest_rows(folder))
 
     def tested(self, folder: str) -> dict[str, Any] | None:
         """What the audit in `folder` says of its comparison with an earlier one; None without, or when damaged."""
@@ -231,3 +243,9 @@ def reachable(what: str) -> Iterator[None]:
         reason = one_line(error, 300) or type(error).__name__
         remedy = "check that the storage is there and may be read"
         raise StorageError(Problem(what, "a storage that can be read", reason, remedy)) from error
+
+
+def _slice_body(row: dict[str, Any]) -> SliceBody:
+    each = row["slice"]
+    numbers = {name: getattr(each, name) for name in ("title", "n", "rate", "expected", "p")}
+    return SliceBody(words=row["words"], **numbers, ids=list(each.ids), pictures=row["pictures"])

@@ -15,6 +15,7 @@ from jobs.dashboard.answers import (
     Failures,
     FleetBody,
     FleetList,
+    Hardest,
     LeaderboardBody,
     Links,
     Metric,
@@ -177,6 +178,10 @@ def _add_audit(router: APIRouter, pages: Pages) -> None:
         models = [overview.models[row.index] for row in model_rows(overview, series.lens)]
         measured = [model for model in models if model.find(series.lens)][:most]
         return _matrix(pages, folder, series, measured, worst)
+
+    @router.get("/fleets/{fleet}/audits/{audit}/hardest", summary="What most models fail", responses=refused(404))
+    def hardest(fleet: FleetName, name: AuditName) -> Hardest:
+        return bundles.hardest(bundles.home(fleet).folder(name))
 
     @router.get("/fleets/{fleet}/audits/{audit}/models/{model}", summary="A model's card", responses=refused(404))
     def card(

@@ -146,10 +146,13 @@ class _Figures(Mapping[str, Any]):
         import plotly.graph_objects as go
 
         from tracking.figures.interactive import to_plotly
+        from tracking.names import shorten
 
         if name not in self._charts:
             raise KeyError(f"{name!r}: expected one of {', '.join(self._charts)}")
-        return go.Figure(to_plotly(self._charts[name]))
+        chart = self._charts[name]
+        figure = go.Figure(to_plotly(chart))
+        return figure.update_layout(title={"text": html.escape(shorten(chart.title, 120), quote=False)}, margin_t=60)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._charts)

@@ -24,13 +24,16 @@ MOST_MODELS = 100
 WIDTH = 80
 HEADS = ("model", "verdict", "measure", "score", "worst", "mean", "low", "RDI", "NRGC")
 LEAST, MOST = (10, 12), (15, 22)
-"""Columns for the names of models and of measures: to spare, and at most."""
+"""Columns for the names of models and of measures: to spare, and at most, where the table is no wider than `WIDTH`."""
+WORST, TIED = 11, 6
+"""Characters of the worst class, and of the first of several that tie; wider tables show more of all names."""
+LONGEST = 40
 
 
 def verdict_table(result: AuditResult, width: int = WIDTH) -> Table:
     """One row a model and measure, no wider than asked for; the models that do not pass come first when cut."""
     models = _shown(result)
-    rows = [row for model in models for row in _rows(model, lenses(result))]
+    rows = [row for model in models for row in _rows(model, lenses(result), _spare(width))]
     limits = _limits(rows, width)
     table = Table(
         title=f"{shorten(result.fleet, 60)}: {result.outcome.value}",
@@ -78,7 +81,12 @@ def _shown(result: AuditResult) -> list[ModelResult]:
     return sorted(result.models, key=lambda model: order.index(model.outcome))[:MOST_MODELS]
 
 
-def _rows(model: ModelResult, names: list[str]) -> list[list[str]]:
+def _spare(width: int) -> int:
+    """Columns more than usual for each of the three kinds of names."""
+    return max(0, width - WIDTH) // 3
+
+
+def _rows(model: ModelResult, names: list[str], spare: int) -> list[list[str]]:
     """The cells of a model, a row a measure; its name and outcome stand in the first."""
     head = [model.spec.name, model.outcome.value]
     shown = [result for name in names if (result := find(model, name))]
@@ -87,7 +95,11 @@ def _rows(model: ModelResult, names: list[str]) -> list[list[str]]:
     if not measured:
         return [[*head, *[""] * 7]]
     return [
-        [*(("", "") if place else head), _label(result), *_numbers(result, marked=inadequate(model, result.series.key))]
+        [
+            *(("", "") if place else head),
+            _label(result),
+            *_numbers(result, spare, marked=inadequate(model, result.series.key)),
+        ]
         for place, result in enumerate(measured)
     ]
 
@@ -101,23 +113,25 @@ def _limits(rows: list[list[str]], width: int) -> tuple[int, int]:
     """Columns for models and measures beside the numbers, which are never cut; measures give way last."""
     widest = [max(len(head), *(len(row[place]) for row in rows), 0) for place, head in enumerate(HEADS)]
     room = width - len(HEADS) - 1 - sum(max(5, widest[place]) for place in range(len(HEADS)) if place not in (0, 2))
-    model, measure = min(widest[0], MOST[0]), min(widest[2], MOST[1])
+    most = [min(usual + _spare(width), max(LONGEST, usual)) for usual in MOST]
+    model, measure = min(widest[0], most[0]), min(widest[2], most[1])
     model = max(LEAST[0], min(model, room - measure))
     return model, max(LEAST[1], min(measure, room - model))
 
 
-def _numbers(result: SeriesResult, *, marked: bool) -> list[str]:
+def _numbers(result: SeriesResult, spare: int, *, marked: bool) -> list[str]:
     low = None if result.wcr.low is None else max(0.0, result.wcr.low)
     limit = "–" if low is None else _decimals(low)
     score = _decimals(result.aggregate.value) + NO_EVIDENCE * marked
-    cells = [score, _worst(result), _decimals(result.wcr.value), limit]
+    cells = [score, _worst(result, spare), _decimals(result.wcr.value), limit]
     return [*cells, _decimals(result.metric("rdi").value), _decimals(result.metric("nrgc").value)]
 
 
-def _worst(result: SeriesResult) -> str:
+def _worst(result: SeriesResult, spare: int) -> str:
     if not result.worst:
         return "–"
-    return tied(result.worst, len(result.worst), 11 if len(result.worst) == 1 else 6)
+    usual = WORST if len(result.worst) == 1 else TIED
+    return tied(result.worst, len(result.worst), min(usual + spare, LONGEST))
 
 
 def _decimals(value: float | None) -> str:

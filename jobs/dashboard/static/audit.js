@@ -3,7 +3,7 @@ import { get } from "./api.js";
 import { cell, dots, figure, heatmap } from "./charts.js";
 import { chip, chips, count, cut, el, estimate, filters, list, name, number, problem, search, section, select, table, waiting, when } from "./dom.js";
 import { ABOUT, named } from "./fleet.js";
-import { why } from "./why.js";
+import { hardest, why } from "./why.js";
 
 const base = (fleet, audit) => `#/fleet/${encodeURIComponent(fleet)}/${encodeURIComponent(audit)}`;
 export const trail = (...steps) => el("p", { class: "trail" }, steps.flatMap(([text, href], place) => [place ? " › " : "", el("a", { href }, text)]));
@@ -70,7 +70,7 @@ const links = (found) => [
 export const audit = async (route) => {
   const [fleet, id] = route.parts;
   const found = await get(["fleets", fleet, "audits", id], { series: route.query.series });
-  const models = modelsTable(fleet, id, found), map = classMap(fleet, id, found.lens);
+  const models = modelsTable(fleet, id, found), map = classMap(fleet, id, found.lens), hard = hardest(fleet, id);
   const measure = select("Measure", named(found.series), found.lens, (value) => { route.remember({ series: value }); route.again(); });
   const content = [
     trail(["Fleets", "#/"], [cut(found.fleet), `#/fleet/${encodeURIComponent(fleet)}`]),
@@ -82,11 +82,12 @@ export const audit = async (route) => {
     found.earlier ? el("p", {}, el("a", { href: `#/compare/${[fleet, found.earlier, id].map(encodeURIComponent).join("/")}` }, "Compare with the audit before")) : null,
     section("Models", filters(found.series.length ? measure : null, ...models.bar), ...models.parts),
     section("Classes", ...map.parts),
+    hard.holder,
     found.words.length ? section("How far to trust it", list(found.words)) : null,
     found.steps.length ? section("What to do next", list(found.steps)) : null,
     section("Where it is", ...links(found)),
   ];
-  return { title: `${cut(found.fleet)}: ${found.head.outcome}`, content, after: map.show };
+  return { title: `${cut(found.fleet)}: ${found.head.outcome}`, content, after: () => Promise.all([map.show(), hard.show()]) };
 };
 
 const classes = (found, series) => {

@@ -1,7 +1,7 @@
 // Why a class of a model is weak: what it is taken for, and samples before and after an attack. Read when the page is there.
 import { get } from "./api.js";
 import { figure, heatmap } from "./charts.js";
-import { cut, el, filters, name, number, section, select, search, table, waiting } from "./dom.js";
+import { cut, el, estimate, filters, name, number, section, select, search, table, waiting } from "./dom.js";
 
 const MOST_DRAWN = 40, PAGE = 12;
 const percent = (share) => `${(100 * share).toFixed(share > 0 && share < 0.0995 ? 1 : 0)} %`;
@@ -70,12 +70,51 @@ const gallery = (found) => {
   return section("Samples before and after an attack", bar, grid, more, note ? el("p", { class: "note" }, note) : null);
 };
 
+const thumb = (source, alt) => el("img", { class: "thumb", src: source, alt, loading: "lazy" });
+
+const slices = (rows) => rows.length ? section("Weak groups that nobody named",
+  el("p", { class: "note" }, "Found on half of the samples, confirmed on the other half: each fails more often than its classes explain, after correction for all groups tested. Limits hold for all groups together."),
+  table({
+    caption: "Groups in measured attributes and in what the network sees, the surest first", rows, columns: [
+      { title: "group", head: true, get: (row) => row.words },
+      { title: "predictions", label: true, get: (row) => row.title },
+      { title: "samples", kind: "number", get: (row) => row.n },
+      { title: "keeps its class", kind: "number", get: (row) => row.rate.value, cell: (row) => estimate(row.rate) },
+      { title: "its classes alone", kind: "number", get: (row) => row.expected, cell: (row) => number(row.expected) },
+      { title: "p", kind: "number", get: (row) => row.p, cell: (row) => number(row.p) },
+      { title: "samples that fail", kind: "pictures", get: null, cell: (row) => el("span", {}, row.pictures.map((one, place) => thumb(one, `sample ${row.ids[place]}, which fails`))) },
+    ],
+  }).element) : null;
+
+// The samples that most models of an audit fail, in a place that fills itself once it is shown.
+export const hardest = (fleet, audit) => {
+  const holder = el("div");
+  const show = async () => {
+    const { rows } = await get(["fleets", fleet, "audits", audit, "hardest"]);
+    if (!rows.length) return;
+    const called = (row) => row.key || String(row.id);
+    holder.replaceChildren(section("Samples that most models fail",
+      el("p", { class: "note" }, "Candidates for a wrong label or an image that nobody can use: a list to look at, never a correction; all numbers count these samples."),
+      table({
+        caption: "The hardest samples first", rows, columns: [
+          { title: "sample", head: true, kind: "name", get: called, cell: (row) => el("span", {}, row.picture ? thumb(row.picture, `sample ${called(row)} of class ${row.label_name}`) : null, " ", name(called(row))) },
+          { title: "label", label: true, get: (row) => row.label_name, cell: (row) => name(row.label_name) },
+          { title: "wrong", kind: "number", about: "models that predict another class without an attack", get: (row) => row.wrong, cell: (row) => `${row.wrong} of ${row.models}` },
+          { title: "taken for", label: true, about: "the class that most models predict, and how many do", get: (row) => row.consensus_name, cell: (row) => el("span", {}, row.consensus === row.label ? "its class" : name(row.consensus_name || "no class"), ` by ${row.votes}`) },
+          { title: "broken", kind: "number", about: "models in which an attack broke it", get: (row) => row.broken, cell: (row) => `${row.broken} of ${row.models}` },
+          { title: "nearest", kind: "number", about: "smallest distance of an adversarial in any model", get: (row) => row.nearest, cell: (row) => row.nearest === null ? "–" : number(row.nearest) },
+        ],
+      }).element));
+  };
+  return { holder, show };
+};
+
 // A place in the page that fills itself once it is shown.
 export const why = (fleet, audit, index) => {
   const holder = el("div", {}, waiting());
   const show = async () => {
     const found = await get(["fleets", fleet, "audits", audit, "models", index, "why"]);
-    holder.replaceChildren(...[confusions(found), gallery(found)].filter(Boolean));
+    holder.replaceChildren(...[confusions(found), gallery(found), slices(found.slices)].filter(Boolean));
   };
   return { holder, show };
 };

@@ -18,13 +18,25 @@ from jobs.dashboard.places import places_of
 from jobs.submission.heartbeat import ProgressReporter
 from jobs.submission.submission import Ending, write_ending
 from services.numerics.confusion_matrix import ConfusionMatrix
-from services.records import AuditResult, FairnessResult, GateResult, ModelSpec, Outcome, Receipt, SampleSpec, ShardTask
+from services.records import (
+    AuditResult,
+    FairnessResult,
+    GateResult,
+    ModelSpec,
+    Outcome,
+    Receipt,
+    SampleSpec,
+    ShardTask,
+    SliceResult,
+)
 from services.records.estimates import Estimate
 from services.storage.pictures import png_of
 from tests.typed import series_of
 from tracking.bundle.bundle import folder_of, read_bundle, write_bundle
 from tracking.bundle.reasons.confusions import write_confusions
 from tracking.bundle.reasons.gallery import PICTURES, write_gallery
+from tracking.bundle.reasons.hardest import write_hardest
+from tracking.bundle.reasons.slices import write_slices
 from tracking.mlflow.process import this_driver
 
 TOKEN = "t" * 40
@@ -97,12 +109,15 @@ def write(storage: Path, audit: AuditResult) -> Path:
 
 
 def keep_why(base: Path, audit_id: str) -> None:
-    """Confusions and two pictures of the first model of an audit, in its bundle as an audit writes them."""
+    """Confusions, two pictures, a slice and the hardest samples, in an audit's bundle as an audit writes them."""
     folder = folder_of(str(base), FLEET, audit_id)
     audit = read_bundle(folder)
     matrix = ConfusionMatrix(3, *(np.array(column) for column in ([0, 0, 1, 2], [0, 1, 1, 2], [30, 20, 50, 50])))
     part = Confused(series_of("clean", "clean accuracy"), matrix, 0.05)
-    first = replace(audit.models[0], confusions=confusion_results([part]))
+    dark = SliceResult(
+        "clean", "clean accuracy", "brightness", None, 0.3, 40, 20, Estimate(0.5, 0.3, 0.7), 0.8, 1e-3, 9, 9, (4,)
+    )
+    first = replace(audit.models[0], confusions=confusion_results([part]), slices=(dark,))
     write_bundle(replace(audit, models=(first, *audit.models[1:])), folder)
     write_confusions(folder, 0, first.spec, cells([part], audit.samples.classes))
     numbers = {name: np.array([0.5, 0.25]) for name in ("margin_before", "margin_after", "l2", "linf", "gain")}
@@ -111,6 +126,14 @@ def keep_why(base: Path, audit_id: str) -> None:
     shown = {name: np.array(pictures, dtype=object) for name in PICTURES}
     columns = {name: np.array(values) for name, values in codes.items()}
     write_gallery(folder, 0, first.spec, {**columns, **numbers, **shown, "rounded": np.array([True, False])})
+    picture = np.array(pictures[:1], dtype=object)
+    write_slices(folder, 0, first.spec, {"slice": np.array([0]), "id": np.array([4]), "picture": picture})
+    counts = {"id": 4, "label": 0, "models": 2, "wrong": 2, "votes": 1, "consensus": 1, "broken": 0, "nearest": np.nan}
+    texts = {"label_name": HOSTILE, "consensus_name": "bee"}
+    table = {
+        name: np.array([value], dtype=object if name in texts else None) for name, value in (counts | texts).items()
+    }
+    write_hardest(folder, {**table, "picture": picture})
 
 
 class Clock:

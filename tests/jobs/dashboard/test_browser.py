@@ -420,5 +420,10 @@ def test_a_model_shows_what_its_classes_are_taken_for_and_pictures_of_them(page:
     assert len(alts) == 6 and alts[0] == "sample 4, class ant, predicted ant"
     page.choose("Goes to", "cat")
     assert page.js("return document.querySelectorAll('.gallery figure').length") == 1
+    assert page.rows("Groups in measured attributes")[0][:3] == ["brightness below 0.3", "clean accuracy", "40"]
     page.go(f"#/fleet/{FLEET}/{ids[AUDITS[1]]}", FLEET)
     page.until("document.querySelector('main').textContent.includes('of ant goes to bee')")
+    page.until(
+        "document.querySelector('section[aria-label=\"Samples that most models fail\"] img')?.naturalWidth === 4"
+    )
+    assert page.rows("The hardest samples first")[0][1:4] == [HOSTILE, "2 of 2", "bee by 1"]

@@ -283,8 +283,15 @@ def test_a_models_confusions_and_pictures_are_read_from_its_bundle(caller: TestC
     assert [0, 1, 20, 50] in [cell[:4] for cell in part["cells"]] and not body["cut"]
     assert [(entry["id"], entry["after"]) for entry in body["entries"]] == [(4, 1), (9, 2)] and body["total"] == 2
     assert body["entries"][0]["pictures"][0].startswith("data:image/png;base64,")
+    (dark,) = body["slices"]
+    assert (dark["words"], dark["n"], dark["rate"]["low"], dark["ids"]) == ("brightness below 0.3", 40, 0.3, [4])
+    assert dark["pictures"][0].startswith("data:image/png;base64,")
     empty = get(caller, f"fleets/{FLEET}/audits/{name}/models/1/why")
-    assert empty["parts"] == [] and empty["entries"] == []
+    assert empty["parts"] == [] and empty["entries"] == [] and empty["slices"] == []
+    (hard,) = get(caller, f"fleets/{FLEET}/audits/{name}/hardest")["rows"]
+    assert (hard["id"], hard["wrong"], hard["models"], hard["nearest"]) == (4, 2, 2, None)
+    other = root_of(caller)[AUDITS[0]]
+    assert get(caller, f"fleets/{FLEET}/audits/{other}/hardest")["rows"] == []
     get(caller, f"fleets/{FLEET}/audits/{name}/models/2/why", 404)
     audit = get(caller, f"fleets/{FLEET}/audits/{name}")
     assert "40 % (" in audit["why"][0] and "of ant goes to bee" in audit["why"][0]

@@ -64,6 +64,7 @@ def test_figures_are_drawn_when_they_are_taken(tmp_path: Path) -> None:
     found = audit({"one": trained(20), "two": trained()}, tmp_path)
     assert "heatmap clean" in found.figures and len(list(found.figures)) == len(found.figures)
     figure = found.figures["heatmap clean"]
+    assert figure.layout.title.text.startswith("clean accuracy")
     assert sorted(map(len, (figure.data[0].z, figure.data[0].z[0]))) == [2, 10]
     with pytest.raises(KeyError, match="expected one of heatmap clean"):
         found.figures["heatmop"]

@@ -74,3 +74,6 @@ def test_long_names_give_way_to_the_numbers(gf_audit: AuditResult) -> None:
     assert heads.split()[-6:] == ["score", "worst", "mean", "low", "RDI", "NRGC"]
     row = lines[lines.index(heads) + 2]
     assert len(row) <= 80 and row.split()[-1] == f"{series[0].metric('nrgc').value:.3f}"
+    wide = printed(verdict_text(replace(gf_audit, models=(named,)), 140), 140)
+    assert "automobile and 2 more" in wide and named.spec.name in wide and series[0].series.key in wide
+    assert max(map(len, wide.splitlines())) <= 140

@@ -95,7 +95,7 @@ def _agreement(confusions: list[ConfusionResult], first: ConfusedPair, names: tu
     whose = "models in which it is among the weakest" if len(known) < len(confusions) else "models"
     who, to = class_words(names, first.label), class_words(names, target)
     if times < 2:
-        yield f"In no two of the {len(known)} {whose} does {who} go to the same class most often."
+        yield f"Each of the {len(known)} {whose} takes {who} for a different class most often."
     else:
         yield f"In {times} of {len(known)} {whose} {who} goes to {to} more than to any other class."
 

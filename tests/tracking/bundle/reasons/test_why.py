@@ -44,6 +44,13 @@ def test_the_weakest_class_with_its_interval_and_where_the_next_goes(small_audit
     assert "next is eel, of which 40 % goes to dog" in following
 
 
+def test_models_that_take_the_weakest_class_for_different_classes(small_audit: AuditResult) -> None:
+    audit = with_confusions(replace(small_audit, models=small_audit.models[:2]), confused("great", pair(0, 1, 62)))
+    other = replace(audit.models[1], confusions=(confused("great", pair(0, 2, 50)),))
+    lines = why_words(replace(audit, models=(audit.models[0], other)))
+    assert "Each of the 2 models takes cat for a different class most often." in lines
+
+
 def test_an_attack_speaks_before_clean_predictions_and_both_directions_are_said(small_audit: AuditResult) -> None:
     clean = confused("clean", pair(2, 0, 30, None), attack=False)
     one = replace(small_audit, models=small_audit.models[:1])
