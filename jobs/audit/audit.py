@@ -6,7 +6,6 @@ opens the samples, and holds labels, one model's score columns at a time, and su
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -22,14 +21,14 @@ from jobs.audit import plan, tables, temperature, unfinished, versions
 from jobs.audit.early.decide import decide_early
 from jobs.audit.forecast.cost_words import cost_words
 from jobs.audit.forecast.costs import Forecast, forecast
-from jobs.audit.identity import fixed_version, with_published
+from jobs.audit.forecast.demands import unable_kinds
+from jobs.audit.inspection import inspect_models
 from jobs.audit.judging.assemble import groupings
 from jobs.audit.judging.decidable import too_few
 from jobs.audit.judging.fleet_checks import fleet_checks, fleet_notes
 from jobs.audit.judging.gates import worst
 from jobs.audit.judging.model_result import Judge, shown_spec
 from jobs.audit.session import RunnerFactory, Session, runner_for
-from jobs.audit.speeds import SPEED, Speed
 from jobs.audit.why.hardest import keep_hardest
 from jobs.comparison.non_inferiority import earlier_audits
 from jobs.comparison.promote import ALIASES, aliases_now
@@ -41,7 +40,7 @@ from jobs.fleetfile.reading import Fleet
 from jobs.fleetfile.tree import FleetConfig
 from jobs.terminal import stop
 from jobs.terminal.progress import Counted, Reporter
-from services.errors import ClasswiseError, ConfigError, Interrupted, PreflightError, Problem, SourceError
+from services.errors import ClasswiseError, ConfigError, Interrupted, Problem, SourceError
 from services.loading.confined import confined_to
 from services.loading.models.source import fingerprint
 from services.loading.protocols import Samples
@@ -60,7 +59,7 @@ from services.records import (
     digest_of,
 )
 from services.records.intake import intake_notes
-from services.storage import files, plainjson
+from services.storage import files
 from services.telemetry import counters, logs
 from services.telemetry.redaction import redacted, redacted_tree
 from tracking.bundle.bundle import write_bundle
@@ -113,9 +112,8 @@ def _run(fleet: Fleet, reporter: Reporter, factory: RunnerFactory) -> Finished:
     stop_on_fault = config.on_model_fault == "stop"
     with logs.about(audit_id=audit_id), Session(factory, reporter, stop_on_fault=stop_on_fault) as session:
         logs.event(_log, logging.INFO, "audit begins", models=len(config.models), samples=len(samples))
-        specs, digests = _identify(config, session)
-        plans = [plan.plan_model(spec, digests[spec.name], (), context) for spec in specs if session.alive(spec.name)]
-        facts = _preflight(plans, fleet.measures, context, session)
+        specs, plans, facts = inspect_models(fleet, context, session)
+        digests = {item.spec.name: item.digest for item in plans}
         expected = _forecast(fleet, plans, context, session)
         session.note(cost_words(expected) if expected.costs else ())
         tables.note_use(tables.folders_of(plans, context), context, audit_id)
@@ -201,10 +199,7 @@ def forecast_audit(
         samples = _opened(fleet)
         context = _context(config, samples)
         with Session(factory, reporter, stop_on_fault=config.on_model_fault == "stop") as session:
-            specs, digests = _identify(config, session)
-            alive = [spec for spec in specs if session.alive(spec.name)]
-            plans = [plan.plan_model(spec, digests[spec.name], (), context) for spec in alive]
-            _preflight(plans, fleet.measures, context, session)
+            _, plans, _ = inspect_models(fleet, context, session)
             found = _forecast(fleet, plans, context, session)
     return found, _sample_facts(redacted(config.samples.uri), samples)
 
@@ -237,6 +232,7 @@ def _opened(fleet: Fleet) -> Samples:
 
 def _source_problems(fleet: Fleet) -> Iterator[Problem]:
     """What keeps models, and files that measures name, from being found: of all of them."""
+    yield from unable_kinds(fleet)
     looks: list[Callable[[], str]] = [partial(fingerprint, spec) for spec in fleet.config.model_specs()]
     for look in (*looks, *(measure.content for measure in fleet.measures)):
         try:
@@ -264,70 +260,6 @@ def _context(config: FleetConfig, samples: Samples) -> plan.Context:
 
 
 # --- stages -----------------------------------------------------------------------------------------------------
-
-
-def _identify(config: FleetConfig, session: Session) -> tuple[list[ModelSpec], dict[str, str]]:
-    """Resolve aliases once, fill in published figures, and fingerprint."""
-    resolved, digests = [], {}
-    for spec in config.model_specs():
-        try:
-            known = with_published(fixed_version(spec), config.samples.uri)
-            digests[spec.name] = fingerprint(known)
-            resolved.append(known)
-        except ClasswiseError as error:
-            session.fault(spec.name, error.problems)
-            resolved.append(spec)
-    session.check(SourceError)
-    return resolved, digests
-
-
-def _preflight(
-    plans: Sequence[plan.ModelPlan], measures: Sequence[Measure], context: plan.Context, session: Session
-) -> dict[str, dict[str, Any]]:
-    """Facts by model name; a model that passed before with the same content is not run again."""
-    facts: dict[str, dict[str, Any]] = {}
-    paths = {item.spec.name: plan.preflight_path(item.spec, item.digest, context) for item in plans}
-    for item in plans:
-        if (known := _kept_facts(paths[item.spec.name])) is not None:
-            session.speeds[item.spec.name] = Speed.of(known.pop(SPEED, None))
-            facts[item.spec.name] = known
-    tasks = [plan.preflight_task(item, context) for item in plans if item.spec.name not in facts]
-    for receipt in session.run("preflight", tasks):
-        name = receipt.task.model.name
-        problems = [Problem(*problem) for problem in receipt.facts.pop("problems")]
-        if problems:
-            session.fault(name, problems)
-        else:
-            files.write_bytes(paths[name], json.dumps(receipt.facts, allow_nan=False).encode())
-            session.speeds[name] = Speed.of(receipt.facts.pop(SPEED, None))
-            facts[name] = receipt.facts
-    for name, fact in facts.items():
-        unable = [problem for measure in measures for problem in _unable(name, fact, measure)]
-        if unable:
-            session.fault(name, unable)
-    session.check(PreflightError)
-    return facts
-
-
-def _unable(name: str, facts: dict[str, Any], measure: Measure) -> Iterator[Problem]:
-    """What a measure needs and the model cannot give: the network itself, or gradients through it."""
-    if measure.needs == "model" and not facts["runs"]:
-        remedy = f"leave {measure.name} out, or give the model itself"
-        yield Problem(f"{name}, {measure.name}", "a network to run", "a table of logits", remedy)
-    elif measure.gradients and not facts["differentiable"]:
-        remedy = f"leave {measure.name} out (square, pr and radius need no gradients), or give a PyTorch source"
-        yield Problem(f"{name}, {measure.name}", "a network with gradients", "one without", remedy)
-
-
-def _kept_facts(path: str) -> dict[str, Any] | None:
-    """Facts of an earlier preflight; a damaged file counts as none, for the probe costs one batch."""
-    if not files.exists(path):
-        return None
-    try:
-        known = plainjson.parsed(files.read_bytes(path))
-    except ValueError:
-        return None
-    return known if isinstance(known, dict) else None
 
 
 def _calibrated(measures: Sequence[Measure], calibration: CalibrationResult) -> tuple[Measure, ...]:

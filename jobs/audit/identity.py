@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import replace
 
 from services.loading.models.references import robustbench_reference
+from services.loading.models.schemes.http import for_one_audit
 from services.loading.uris import parse_uri
 from services.records import ModelSpec, ThreatModel
 
@@ -15,10 +17,15 @@ ROBUSTBENCH_EPSILON = {("cifar10", "L2"): 0.5, ("cifar10", "Linf"): 8 / 255, ("i
 def fixed_version(spec: ModelSpec) -> ModelSpec:
     """Resolve an `mlflow:` alias to the version it points to now, once, so that every worker loads the same one.
 
+    An `http:` model without a declared version gets the mark of this audit: what it answers later may differ.
+
     Raises:
         SourceError: no such model, alias or version, or the registry cannot be reached.
     """
-    if parse_uri(spec.uri).scheme != "mlflow":
+    scheme = parse_uri(spec.uri).scheme
+    if scheme == "http":
+        return replace(spec, uri=for_one_audit(spec.uri, uuid.uuid4().hex))
+    if scheme != "mlflow":
         return spec
     from services.loading.models.schemes.mlflow import resolve_mlflow
 

@@ -16,6 +16,7 @@ from jobs.fleetfile.tree import FleetConfig
 from jobs.terminal import stop
 from jobs.terminal.progress import Reporter
 from services.errors import ClasswiseError, Problem, WorkerError
+from services.loading.models.schemes.http import token_variable
 from services.records import Receipt, ShardTask, TaskFailure
 from services.running.runners import LocalRunner, Runner
 from services.storage import files
@@ -46,17 +47,17 @@ def runner_for(config: FleetConfig) -> Runner:
             wait_seconds=resources.wait_seconds,
             factories=config.factories,
             confine=config.confine,
-            environment=registry_environment(config),
+            environment=source_environment(config),
             log=logs.inherited(),
         )
     )
 
 
-def registry_environment(config: FleetConfig) -> tuple[tuple[str, str], ...]:
-    """Where workers find `mlflow:` sources: the driver's MLflow variables, when the fleet has such a source."""
-    if not reads_mlflow(config):
-        return ()
-    return tuple((name, value) for name, value in os.environ.items() if name.startswith(REGISTRY_VARIABLES))
+def source_environment(config: FleetConfig) -> tuple[tuple[str, str], ...]:
+    """What workers need of the driver's environment: where `mlflow:` sources are, and tokens of `http:` models."""
+    tokens = {token_variable(model.uri) for model in config.models}
+    wanted = REGISTRY_VARIABLES if reads_mlflow(config) else ()
+    return tuple((name, value) for name, value in os.environ.items() if name in tokens or name.startswith(wanted))
 
 
 def _threads(config: FleetConfig) -> int:

@@ -84,7 +84,7 @@ class ModelConfig(Part):
 
     name: Name = Field(description="Unique in the fleet; appears in tables, MLflow and gates.")
     uri: Uri = Field(
-        description="factory:, torchscript:, export:, onnx:, timm:, torchvision:, robustbench:, mlflow: or logits:"
+        description="factory:, torchscript:, export:, onnx:, timm:, torchvision:, robustbench:, mlflow:, http:, logits:"
     )
     input: InputConfig | None = None
     outputs: Outputs = "logits"

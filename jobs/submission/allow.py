@@ -45,9 +45,14 @@ class AllowConfig(Part):
     samples: tuple[str, ...] = Field((), description="Sample schemes: npz, imagefolder ...")
     paths: tuple[str, ...] = Field((), description="Folders, absolute, below which models and samples may lie.")
     factories: tuple[str, ...] = Field((), description="Modules that factory: and generator: may import.")
+    urls: tuple[str, ...] = Field(
+        (), description="Addresses below which http: models may lie: https://scores.example.org/v2/models/."
+    )
     unpickling: bool = Field(False, description="Whether a model may say allow_unpickling.")
     notify: tuple[str, ...] = Field((), description="Hosts that fleets may notify.")
-    secrets: tuple[EnvName, ...] = Field((), description="Variables that may sign notifications.")
+    secrets: tuple[EnvName, ...] = Field(
+        (), description="Variables that may sign notifications, or hold tokens of http: models."
+    )
     promote: bool = Field(False, description="Whether a fleet may move aliases of the registry.")
     accept: bool = Field(False, description="Whether a fleet may say accept: passed.")
 
@@ -56,6 +61,14 @@ class AllowConfig(Part):
     def _absolute(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         if relative := [path for path in value if not Path(path).is_absolute() or ".." in Path(path).parts]:
             raise ValueError(f"absolute paths without '..' (one is {relative[0]!r})")
+        return value
+
+    @field_validator("urls")
+    @classmethod
+    def _addresses(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for url in value:
+            if (parts := _address(url)) is None or not parts[3].endswith("/"):
+                raise ValueError(f"addresses https://HOST/PATH/ that end in a slash (one is {url!r})")
         return value
 
 
@@ -135,11 +148,40 @@ def _first_part(where: str, uri: SourceUri, allow: AllowConfig) -> Iterator[Prob
     elif uri.scheme in NAMED:
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.+-]*", uri.rest):
             yield Problem(where, "a name of letters, digits, dots, dashes", repr(uri.rest)[:120])
+    elif uri.scheme == "http":
+        yield from _remote(where, uri, allow)
     elif uri.scheme == "mlflow":
         if ".." in uri.rest or not uri.rest.startswith(("models:/", "runs:/")):
             yield Problem(where, "models:/NAME@ALIAS, models:/NAME/VERSION or runs:/RUN/PATH", repr(uri.rest)[:120])
     elif _looks_like_path(uri.rest):
         yield from path_refusals(where, uri.rest, allow.paths)
+
+
+def _remote(where: str, uri: SourceUri, allow: AllowConfig) -> Iterator[Problem]:
+    """Requests from the server's network: to a granted host and path alone, with no secret but a granted one."""
+    parts = _address(uri.rest)
+    below = [each for each in map(_address, allow.urls) if each is not None]
+    if parts is None or not any(parts[:3] == each[:3] and parts[3].startswith(each[3]) for each in below):
+        granted = ", ".join(allow.urls) or "(none)"
+        yield Problem(where, f"an address below {granted}", repr(uri.rest)[:200], _ASK)
+    variable = uri.query.get("token_env")
+    if variable is not None and variable not in allow.secrets:
+        yield Problem(
+            f"{where} (token_env)", f"a variable among {', '.join(allow.secrets) or '(none)'}", variable, _ASK
+        )
+
+
+def _address(url: str) -> tuple[str, str, int | None, str] | None:
+    """Scheme, host, port and path of a plain address; None for one that a server might read otherwise."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return None
+    plain = re.fullmatch(r"https?://[A-Za-z0-9.-]+(:\d+)?(/[A-Za-z0-9._~:@-]+)*/?", url)
+    if plain is None or any(part in (".", "..") for part in parts.path.split("/")):
+        return None
+    return parts.scheme, (parts.hostname or "").lower(), port, parts.path
 
 
 def _options(where: str, uri: SourceUri, allow: AllowConfig, *, is_model: bool) -> Iterator[Problem]:

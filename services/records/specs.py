@@ -78,6 +78,11 @@ class ModelSpec:
     overrule: tuple[Overrulable, ...] = ()
     tags: tuple[tuple[str, str], ...] = ()
 
+    @property
+    def remote(self) -> bool:
+        """Whether a server answers: it takes no memory here, and counts the requests of all workers together."""
+        return self.uri.startswith("http:")
+
 
 @dataclass(frozen=True, slots=True)
 class SampleSpec:

@@ -49,6 +49,11 @@ class ShardTask:
         return self.model.name
 
     @property
+    def alone(self) -> bool:
+        """Whether one worker at a time runs its group: so a remote model's rate and budget hold for all workers."""
+        return self.model.remote
+
+    @property
     def title(self) -> str:
         """For messages."""
         rows = f", rows {self.start} to {self.stop}" if self.stop else ""

@@ -102,6 +102,11 @@ class TrialTask:
         return self.name
 
     @property
+    def alone(self) -> bool:
+        """A group of one task needs no rule."""
+        return False
+
+    @property
     def title(self) -> str:
         """For messages."""
         return self.name

@@ -27,6 +27,11 @@ class Task(Protocol):
         ...
 
     @property
+    def alone(self) -> bool:
+        """Whether one worker at a time runs tasks of the group."""
+        ...
+
+    @property
     def title(self) -> str:
         """For messages."""
         ...
@@ -119,10 +124,15 @@ class Dispatcher(Generic[T]):
 
     def _choose(self, worker: Hashable) -> str | None:
         held = self._holds.get(worker)
-        if held is not None and self._pending.get(held):
+        if held is not None and (queue := self._pending.get(held)) and not self._taken(held, queue[0], worker):
             return held
-        waiting = [name for name, queue in self._pending.items() if queue]
+        waiting = [name for name, queue in self._pending.items() if queue and not self._taken(name, queue[0], worker)]
         if not waiting:
             return None
         crowd = Counter(self._holds.values())
         return max(waiting, key=lambda name: (-crowd[name], len(self._pending[name])))
+
+    def _taken(self, group: str, task: T, worker: Hashable) -> bool:
+        """Whether another worker runs a task of a group that one at a time may run."""
+        others = (running for other, running in self._running.items() if other != worker)
+        return task.alone and any(each.group == group for running in others for each in running)

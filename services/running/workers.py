@@ -307,8 +307,9 @@ class Worker:
 
         key = digest_of(spec)
         if key not in self._models:
-            while len(self._models) >= KEPT_MODELS:
-                self._models.pop(next(iter(self._models)))
+            local = [name for name, model in self._models.items() if not model.spec.remote]
+            if len(local) >= KEPT_MODELS and not spec.remote:
+                self._models.pop(local[0])
             self._models[key] = load_model(spec, device=self._start(), allowed_factories=self._allowed)
         return self._models[key]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from jobs.audit import plan
 from jobs.audit.early.needs import Need, needs_of
@@ -30,6 +31,7 @@ GAP = 0.1
 """How far estimates are supposed to lie from their thresholds, in units of the score's range."""
 PROBE = 1.1
 """Times what an attack costs, with its probe."""
+UNMEASURED = Speed()
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,7 @@ def forecast(
 ) -> Forecast:
     """The costs of what is not in the cache."""
     shares = _shares(fleet, context)
-    costs = [cost for item in plans for cost in _costs(item, context, speeds.get(item.spec.name, Speed()), shares)]
+    costs = [cost for item in plans for cost in costs_of(item, context, speeds.get(item.spec.name, Speed()), shares)]
     if costs:  # else the last audit's bundle need not be read
         usual = _usual(fleet)
         costs = [replace(cost, usual=usual.get((cost.model, cost.measure))) for cost in costs]
@@ -114,7 +116,13 @@ def workers_of(resources: ResourcesConfig) -> int:
     return int(resources.workers)
 
 
-def _costs(item: plan.ModelPlan, context: plan.Context, speed: Speed, shares: Mapping[str, float]) -> Iterator[Cost]:
+def costs_of(
+    item: plan.ModelPlan,
+    context: plan.Context,
+    speed: Speed = UNMEASURED,
+    shares: Mapping[str, float] = MappingProxyType({}),
+) -> Iterator[Cost]:
+    """Of one model, measure by measure, what is not in the cache."""
     name = item.spec.name
     if rows := sum(task.stop - task.start for task in plan.logits_tasks(item, context)):
         yield Cost(name, LOGITS, rows, rows, rows * speed.seconds(None))

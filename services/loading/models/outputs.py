@@ -17,6 +17,8 @@ Logits = NDArray[np.floating[Any]]
 LIKELY: tuple[Outputs, ...] = ("probabilities", "percentages", "sigmoid", "logits")
 """What outputs may be instead, the most particular first."""
 SUM_TOLERANCE = 1e-3
+REPEAT_TOLERANCE = 1e-5
+"""Largest accepted difference of two identical passes, relative to the largest absolute logit (at least 1)."""
 PERCENT = 50.0
 """Numbers without a sign that reach beyond this and not beyond 100 are taken for percentages."""
 PROBABILITY_FLOOR = 1e-30

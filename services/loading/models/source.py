@@ -60,10 +60,16 @@ class ModelScheme:
         load: opens it.
         ingredients: yields (name, content) pairs that decide the logits: hashes of files and sources, versions. It
             imports neither torch nor the user's code.
+        runs, gradients: False where no source of the scheme has a network to run, or gradients through it: measures
+            that need one are refused before anything is opened.
+        answers: of a source whose content cannot be read, a digest of how it answers.
     """
 
     load: Callable[[Request], Opened]
     ingredients: Callable[[SourceUri], Iterator[tuple[str, str]]]
+    runs: bool = True
+    gradients: bool = True
+    answers: Callable[[ModelSpec], str] | None = None
 
 
 SCHEMES: Registry[ModelScheme] = Registry(
@@ -72,6 +78,7 @@ SCHEMES: Registry[ModelScheme] = Registry(
     {
         "export": "services.loading.models.schemes.export:SCHEME",
         "factory": "services.loading.models.schemes.factory:SCHEME",
+        "http": "services.loading.models.schemes.http:SCHEME",
         "logits": "services.loading.models.schemes.logits:SCHEME",
         "memory": "services.loading.models.schemes.memory:SCHEME",
         "mlflow": "services.loading.models.schemes.mlflow:SCHEME",
@@ -94,7 +101,10 @@ def fingerprint(spec: ModelSpec) -> str:
         ConfigError: the scheme is unknown.
     """
     uri = parse_uri(spec.uri)
-    parts = list(SCHEMES.get(uri.scheme, where=spec.uri).ingredients(uri))
+    scheme = SCHEMES.get(uri.scheme, where=spec.uri)
+    parts = list(scheme.ingredients(uri))
+    if scheme.answers is not None:
+        parts.append(("answers", scheme.answers(spec)))
     contract = asdict(spec.input)
     if spec.input.channel_order == "RGB":  # digests of before there was a choice stay
         del contract["channel_order"]

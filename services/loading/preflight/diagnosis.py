@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from services.errors import Problem
 from services.loading.models.contract import ContractedNetwork
+from services.loading.preflight.bounds import TRIED
 from services.loading.preflight.judgement import LEVEL
 from services.loading.protocols import LoadedModel
 from services.numerics.tails import gained_by_chance
@@ -24,7 +25,6 @@ GAIN = 0.1
 MOST_ERRORS_LEFT = 0.5
 """Share of the errors that the better contract may leave: a weak network can gain a little from a contrast it was not
 made for, a wrong contract explains most of its errors."""
-TRIED = 128
 
 CIFAR10 = ((0.4914, 0.4822, 0.4465), (0.2471, 0.2435, 0.2616))
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))

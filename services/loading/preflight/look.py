@@ -10,17 +10,10 @@ import numpy as np
 
 from services.errors import ClasswiseError, Problem
 from services.loading.preflight import judgement
+from services.loading.preflight.bounds import CHUNK, PROBE, SINGLE, WIDER
 from services.loading.preflight.probe import Facts, Probe
 from services.loading.protocols import LoadedModel, Samples
 from services.loading.samples.selection import select
-
-PROBE = 256
-"""Samples of the probe, stratified in proportion to the classes."""
-CHUNK = 64
-WIDER = 1024
-"""Samples of a second look where the first one suggests other colours, turned images or wrong labels."""
-SINGLE = 4
-"""Samples also passed one by one."""
 
 
 def preflight(
@@ -28,7 +21,8 @@ def preflight(
 ) -> tuple[Facts, tuple[Problem, ...]]:
     """Return JSON-able facts and all problems; no problem means the audit may start.
 
-    The network is given at most `batch` images at a time, and fewer where memory runs out.
+    The network is given at most `batch` images at a time, and fewer where memory runs out; a remote one no more than
+    `bounds.most_queries` in all, so it gets no second look.
 
     Facts: `probe` (samples looked at), `clean_accuracy` and `clean_correct` on them, `logits_low`, `logits_high`,
     `batch_difference` (largest absolute difference between one sample alone and in a batch), `repeat_difference`,
@@ -49,8 +43,9 @@ def preflight(
         taken = _take(samples, probe)
         problems += judgement.image_problems(loaded.spec, taken.images)
         chunk = min(CHUNK, batch)
+        wider = None if loaded.spec.remote else lambda: _take(samples, WIDER)
         problems += probing.network_problems(
-            loaded, taken, facts, device=device, chunk=chunk, single=SINGLE, wider=lambda: _take(samples, WIDER)
+            loaded, taken, facts, device=device, chunk=chunk, single=SINGLE, wider=wider
         )
         if not problems:
             gradients = loaded.differentiable

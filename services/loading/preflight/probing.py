@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from services.errors import ClasswiseError, Problem, one_line
 from services.loading.models.contract import ContractedNetwork
-from services.loading.models.outputs import declared_output_problems, rounding_facts
+from services.loading.models.outputs import REPEAT_TOLERANCE, declared_output_problems, rounding_facts
 from services.loading.preflight import channels, diagnosis, judgement, suspicions
 from services.loading.preflight.forward import failure, run
 from services.loading.protocols import LoadedModel
@@ -18,7 +18,6 @@ from services.loading.protocols import LoadedModel
 if TYPE_CHECKING:
     from services.loading.preflight.probe import Facts, Probe
 
-REPEAT_TOLERANCE = 1e-5
 BATCH_TOLERANCE = 1e-3
 """Largest accepted difference of logits, relative to the largest absolute logit (at least 1)."""
 

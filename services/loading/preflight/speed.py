@@ -11,18 +11,17 @@ import torch
 from numpy.typing import NDArray
 
 from services.devices import is_out_of_memory, release
+from services.loading.preflight.bounds import REPEATS, TIMED
 
-FORWARD, GRADIENT = 64, 32
-"""Images timed on a CPU; a GPU is timed on a batch."""
-REPEATS = 2
-"""The fastest counts: what slows one down is no part of the network."""
+GRADIENT = 32
+"""Images whose gradients are timed on a CPU, of `TIMED` that are passed; a GPU is timed on a batch."""
 
 
 def measured_speed(
     network: Any, images: NDArray[np.float32], *, device: str, batch: int, gradients: bool
 ) -> dict[str, float | None]:
     """`forward` and `gradient`, seconds an image; None where there are no gradients, or no memory for them."""
-    most = batch if device.startswith("cuda") else FORWARD
+    most = batch if device.startswith("cuda") else TIMED
     chunk = torch.from_numpy(images[: min(most, batch)]).to(device)
 
     def forward() -> None:

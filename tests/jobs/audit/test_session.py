@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobs.audit.session import Session, registry_environment
+from jobs.audit.session import Session, source_environment
 from jobs.fleetfile.reading import validate_fleet
 from jobs.terminal.progress import Quiet
 from services.errors import Problem, WorkerError
@@ -33,6 +33,6 @@ def test_workers_are_told_where_the_registry_is_when_they_need_it(
     for name, value in {**wanted, "MLFLOW_RUN_ID": "of somebody else"}.items():
         monkeypatch.setenv(name, value)
     data = {"fleet": "f", "samples": {"uri": "npz:s.npz"}, "models": [{"name": "a", "uri": uri}]}
-    by_name = dict(registry_environment(validate_fleet(data).config))
+    by_name = dict(source_environment(validate_fleet(data).config))
     assert {name: by_name.get(name) for name in wanted} == (wanted if logged else dict.fromkeys(wanted))
     assert "MLFLOW_RUN_ID" not in by_name

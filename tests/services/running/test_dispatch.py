@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -37,6 +39,20 @@ def test_two_workers_start_on_different_models() -> None:
     assert first is not None
     assert second is not None
     assert first.model.name != second.model.name
+
+
+def test_a_remote_model_is_run_by_one_worker_at_a_time() -> None:
+    remote = [replace(task("r", start), model=ModelSpec("r", "http:http://h/invocations")) for start in (0, 10, 20)]
+    queue = Dispatcher([*remote, task("local", 0)])
+    first = queue.next_for("a")
+    assert first == remote[0]
+    assert queue.next_for("b") == task("local", 0)
+    assert queue.next_for("c") is None and not queue.finished
+    assert queue.next_for("a") == remote[1]
+    queue.died("a")
+    assert queue.next_for("c") == remote[0]
+    queue.succeeded("c", remote[0])
+    assert queue.next_for("b") == remote[1]
 
 
 def test_a_dead_workers_shards_come_back_in_order() -> None:

@@ -143,4 +143,4 @@ def ingredients(uri: SourceUri) -> Iterator[tuple[str, str]]:
     yield "file", sha256(path)
 
 
-SCHEME = ModelScheme(load, ingredients)
+SCHEME = ModelScheme(load, ingredients, runs=False, gradients=False)

@@ -128,4 +128,4 @@ def _external(path: Path) -> list[str]:
     return sorted(name.decode(errors="replace") for name in places)
 
 
-SCHEME = ModelScheme(load, ingredients)
+SCHEME = ModelScheme(load, ingredients, gradients=False)
