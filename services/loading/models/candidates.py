@@ -1,7 +1,12 @@
-"""Which weights of a checkpoint: each state dict in it that fits the network is a candidate, and two are a question."""
+"""Which weights of a checkpoint: each state dict in it that fits the network is a candidate, and two are a question.
+
+So is a state dict beside further tensors of the network's shapes under names that are not its own: averages are also
+kept as lists, by number, and under prefixes that nobody here knows.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +21,8 @@ PREFIXES = ("module.", "_orig_mod.", "model.", "net.", "network.", "student.", "
 AVERAGES = ("ema.", "ema_model.", "model_ema.", "swa_model.", "averaged_model.")
 DEPTH = 4
 SHOWN = 5
+LEVELS = 12
+"""Containers inside of each other in which further tensors are looked for."""
 FITS = 0.5
 """Share of the network's weights that a state dict must hold, by key and shape, to be a candidate."""
 State = dict[str, Tensor]
@@ -54,7 +61,8 @@ def choose(raw: Any, wanted: Mapping[str, Tensor], *, where: str, key: str | Non
     if not candidates:
         held = f"keys {', '.join(map(repr, list(raw)[:SHOWN]))}" if isinstance(raw, Mapping) else type(raw).__name__
         raise SourceError(Problem(where, "a state dict, or one under keys of the checkpoint", held))
-    parts = [part for whole in candidates for part in (_parts(whole, wanted) or [whole])]
+    of_whole = [(whole.keys, part) for whole in candidates for part in (_parts(whole, wanted) or [whole])]
+    parts = [part for _, part in of_whole]
     fitting = _distinct([part for part in parts if part.matches >= FITS * len(wanted)])
     if key is not None:
         chosen = [part for part in parts if part.name == key] or [p for p in fitting if p.name.startswith(f"{key}.")]
@@ -62,9 +70,14 @@ def choose(raw: Any, wanted: Mapping[str, Tensor], *, where: str, key: str | Non
             remedy = f"give one of {_named(fitting or parts)}"
             raise SourceError(Problem(f"{where} (key)", "the name of one state dict", repr(key), remedy))
         return chosen[0]
-    if len(fitting) > 1:
+    known = {keys for keys, part in of_whole if part.matches >= FITS * len(wanted)}
+    looking = [places for places in _lookalikes(raw, wanted) if fitting and places not in known]
+    others = [".".join(places) or "the whole file" for places in looking]
+    if len(fitting) + len(others) > 1:
+        found = ", ".join([_named(fitting), *(f"{name} (not by the network's names)" for name in others)])
         remedy = f"choose with &key=, for example &key={fitting[-1].name}"
-        raise SourceError(Problem(where, "one set of weights", f"{len(fitting)}: {_named(fitting)}", remedy))
+        remedy += ", or save the one you mean alone, under the network's names" if others else ""
+        raise SourceError(Problem(where, "one set of weights", f"{len(fitting) + len(others)}: {found}", remedy))
     return fitting[0] if fitting else max(parts, key=lambda part: part.matches)
 
 
@@ -94,6 +107,30 @@ def _states(raw: Any, keys: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], 
     for name, value in raw.items():
         if isinstance(name, str):
             yield from _states(value, (*keys, name))
+
+
+def _lookalikes(raw: Any, wanted: Mapping[str, Tensor]) -> Iterator[tuple[str, ...]]:
+    """Where mappings and lists lie that hold a tensor of every shape of the network's matrices and kernels, as often.
+
+    An optimizer is left out: its averages of gradients have these shapes as well.
+    """
+    shapes = Counter(value.shape for value in wanted.values() if value.ndim > 1)
+    seen: set[int] = set()  # a file of a few bytes can hold a container in itself a million times
+
+    def look(held: Any, places: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+        if id(held) in seen or (isinstance(held, Mapping) and "param_groups" in held):
+            return
+        seen.add(id(held))
+        named = held.items() if isinstance(held, Mapping) else enumerate(held)
+        inner = [(str(name), value) for name, value in named]
+        if not shapes - Counter(value.shape for _, value in inner if isinstance(value, Tensor)):
+            yield places
+        for name, value in inner:
+            if isinstance(value, Mapping | list | tuple) and len(places) < LEVELS:
+                yield from look(value, (*places, name))
+
+    if shapes.total() > 1 and isinstance(raw, Mapping | list | tuple):
+        yield from look(raw, ())
 
 
 def _stripped(keys: tuple[str, ...], state: State, wanted: Mapping[str, Tensor]) -> Candidate:

@@ -1,4 +1,4 @@
-"""What an image's colours could be read as in two ways: transparency over a background, and more than 8 bits."""
+"""What an image file could be read as in two ways: transparency, more than 8 bits a channel, several pictures."""
 
 from __future__ import annotations
 
@@ -9,17 +9,53 @@ from PIL import Image, ImageColor
 
 DEEP = 255
 """Largest value of a channel of 8 bits."""
+BC6H = 6
+"""Number of DDS's compression of half-precision floats."""
 
 
-def is_deep(image: Image.Image) -> bool:
-    """Whether an opened image has more than 8 bits a channel, which Pillow cuts to 8 without a word (PNG, PPM)."""
-    tiles = getattr(image, "tile", ())
-    return image.mode.startswith(("I", "F")) or any(_deep(tile[3]) for tile in tiles)
+ONE_PICTURE = frozenset({"MPO", "PSD"})
+"""Formats whose further frames are views, previews or layers of the one picture."""
+NEW_SUBFILE_TYPE, SMALL_OR_MASK = 254, 1 | 4
+"""TIFF's tag of a page, and its bits for a smaller copy and a mask (TIFF 6.0, page 36)."""
 
 
-def _deep(arguments: Any) -> bool:
-    """Whether a decoder's arguments name a raw mode of 16 bits or a larger maximum."""
+def is_deep(image: Image.Image, data: bytes) -> bool:
+    """Whether an opened image has more than 8 bits a channel, which Pillow cuts to 8 without a word."""
+    if image.mode.startswith(("I", "F")):
+        return True
+    if image.format in ("JPEG2000", "AVIF"):
+        return _declared_bits(data) > 8
+    return any(_deep(tile[0], tile[3]) for tile in getattr(image, "tile", ()))
+
+
+def pictures(image: Image.Image) -> int:
+    """How many pictures an opened image holds: frames of an animation, or pages but for smaller copies and masks."""
+    count = int(getattr(image, "n_frames", 1))
+    if count == 1 or image.format in ONE_PICTURE:
+        return 1
+    if image.format == "TIFF":
+        count = 0
+        for page in range(int(image.n_frames)):  # type: ignore[attr-defined]
+            image.seek(page)
+            count += not image.tag_v2.get(NEW_SUBFILE_TYPE, 0) & SMALL_OR_MASK  # type: ignore[attr-defined]
+        image.seek(0)
+    return count
+
+
+def _declared_bits(data: bytes) -> int:
+    """Bits a channel: of JPEG 2000 in the marker SIZ (ISO 15444-1, A.5.1), of AVIF in the box av1C (AV1 in ISOBMFF)."""
+    if (size := data.find(b"\xff\x4f\xff\x51")) >= 0 and size + 42 < len(data):
+        return (data[size + 42] & 0x7F) + 1
+    if (box := data.find(b"av1C")) >= 0 and box + 6 < len(data):
+        return (12 if data[box + 6] & 0x20 else 10) if data[box + 6] & 0x40 else 8
+    return 8
+
+
+def _deep(decoder: str, arguments: Any) -> bool:
+    """Whether a decoder, or a raw mode or a maximum among its arguments, is one of more than 8 bits."""
     listed = arguments if isinstance(arguments, tuple | list) else (arguments,)
+    if decoder == "SGI16" or (decoder == "bcn" and listed[:1] == (BC6H,)):
+        return True
     raw = any(isinstance(each, str) and ";16" in each for each in listed)
     return raw or (len(listed) == 2 and isinstance(listed[1], int) and listed[1] > DEEP)
 

@@ -24,7 +24,7 @@ from PIL import Image
 
 from services.errors import Problem, SourceError, examples
 from services.loading.confined import open_granted
-from services.loading.samples.colours import is_deep, is_transparent, over
+from services.loading.samples.colours import is_deep, is_transparent, over, pictures
 from services.loading.samples.duplicates import fingerprint
 from services.loading.samples.fitting import PIXEL_LIMIT, middle, with_shorter_side
 from services.loading.samples.stores import Shape, Taken
@@ -303,14 +303,17 @@ def opened(data: bytes) -> Image.Image:
     """
     try:
         image = Image.open(io.BytesIO(data), formats=formats())
+        count = pictures(image)
     except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
         raise CorruptImage("claims too many pixels") from error
     except DAMAGE as error:
         raise CorruptImage("empty" if not data else "not an image") from error
     if image.width * image.height > PIXEL_LIMIT:
         raise CorruptImage(f"claims {image.width}x{image.height} pixels")
-    if is_deep(image):
+    if is_deep(image, data):
         raise CorruptImage(f"mode {image.mode}: more than 8 bits a channel")
+    if count > 1:
+        raise CorruptImage(f"{count} frames or pages, of which one would be taken")
     return image
 
 

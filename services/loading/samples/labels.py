@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections import Counter
 from typing import Any
 
@@ -37,6 +38,21 @@ def checked_labels(
     return labels, classes or tuple(str(k) for k in range(int(labels.max()) + 1))
 
 
+def in_order(
+    labels: NDArray[Any], listed: tuple[str, ...] | None, wanted: tuple[str, ...] | None
+) -> tuple[NDArray[Any], tuple[str, ...] | None]:
+    """Labels and class names in the order that is wanted, where a source lists the same names in another order.
+
+    Whole numbers index the source's own list, so they are moved with the names; other names take the place of the
+    source's.
+    """
+    if not (wanted and listed and wanted != listed and sorted(wanted) == sorted(listed)):
+        return labels, wanted or listed
+    if labels.dtype.kind not in "iu" or (labels.size and not 0 <= labels.min() <= labels.max() < len(listed)):
+        return labels, wanted
+    return np.array([wanted.index(name) for name in listed])[labels], wanted
+
+
 def _shape_problems(raw: NDArray[Any], count: int, where: str) -> list[Problem]:
     if count == 0:
         return [Problem(where, "at least one sample", "none")]
@@ -49,7 +65,9 @@ def _shape_problems(raw: NDArray[Any], count: int, where: str) -> list[Problem]:
 
 
 def _class_problems(classes: tuple[str, ...] | None, where: str) -> list[Problem]:
-    repeated = sorted(name for name, times in Counter(classes or ()).items() if times > 1)
+    """Two spellings of one name in Unicode look the same, and are the same class."""
+    spelled = Counter(unicodedata.normalize("NFC", name) for name in classes or ())
+    repeated = sorted(name for name, times in spelled.items() if times > 1)
     return [Problem(f"{where} (classes)", "distinct class names", f"{repeated} more than once")] if repeated else []
 
 
@@ -84,6 +102,8 @@ def _from_text(
     raw: NDArray[Any], classes: tuple[str, ...] | None, where: str
 ) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     names = classes or tuple(sorted(set(raw.tolist())))
+    if problems := _class_problems(names, where):
+        raise SourceError(problems)
     index = {name: k for k, name in enumerate(names)}
     labels = np.array([index.get(name, -1) for name in raw.tolist()], dtype=np.int64)
     if unknown := int(np.sum(labels < 0)):

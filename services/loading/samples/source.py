@@ -21,6 +21,7 @@ from services.loading.samples.attributes import Groups, Requested, check_shape, 
 from services.loading.samples.duplicates import Distinct, distinct
 from services.loading.samples.labels import checked_labels
 from services.loading.samples.selection import part_of, select
+from services.loading.samples.splits import rows_of_split
 from services.loading.samples.stores import Read, Shape, Store, Taken, unread_problems
 from services.loading.uris import SourceUri, parse_uri
 from services.records import Intake, SampleSpec, digest_of
@@ -44,6 +45,7 @@ class Source:
         key: name of a row's image in its source, such as the file's path; None where images have no names.
         unread: by class and suffix, files of the source that are no rows, and should have been.
         left_out: by kind, files that are no samples.
+        split: the split asked for, where a column is to say which row is of which.
     """
 
     store: Store
@@ -54,6 +56,7 @@ class Source:
     key: Callable[[int], str] | None = None
     unread: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     left_out: Mapping[str, int] = field(default_factory=dict)
+    split: str | None = None
 
 
 class SampleScheme(Protocol):
@@ -123,7 +126,9 @@ def open_samples(spec: SampleSpec, *, allowed_factories: tuple[str, ...] = DEFAU
     groups = _groups(source, spec, measured)
     column = _cluster_column(source, spec)
     _check_limit(labels, spec)
-    pool = part_of(labels, column, share=spec.reserve, reserve=spec.part == "reserve")
+    of_split = _rows_of_split(source, spec.uri, (*spec.groups, spec.cluster))
+    clusters = None if column is None else column[of_split]
+    pool = of_split[part_of(labels[of_split], clusters, share=spec.reserve, reserve=spec.part == "reserve")]
     rows = pool[select(labels[pool], len(classes), per_class=spec.per_class, limit=spec.limit, seed=spec.seed)]
     taken = source.store.take(rows, on_corrupt=spec.on_corrupt)
     unread = _unread(source, [classes[k] for k in labels[rows[~taken.kept]]], taken.refused)
@@ -132,7 +137,7 @@ def open_samples(spec: SampleSpec, *, allowed_factories: tuple[str, ...] = DEFAU
     check_shape(measured, taken.shape, spec.uri)
     wanted = tuple(attribute for attribute in measured if attribute.name in spec.groups)
     intake = Intake(
-        available=tuple(np.bincount(labels, minlength=len(classes)).tolist()),
+        available=tuple(np.bincount(labels[of_split], minlength=len(classes)).tolist()),
         unread=unread,
         left_out=dict(source.left_out),
         turned=taken.turned,
@@ -141,8 +146,13 @@ def open_samples(spec: SampleSpec, *, allowed_factories: tuple[str, ...] = DEFAU
         conflicts=tuple(_conflicts(copies, source, before, classes)),
         trained_on=_trained_on(spec, taken, allowed_factories),
     )
-    selected = _selected(source, labels, classes, groups, wanted, rows, taken, spec, intake)
+    names = {name: tuple(np.unique(column[of_split].astype(str)).tolist()) for name, column in groups.items()}
+    selected = _selected(source, labels, classes, groups, names, wanted, rows, taken, spec, intake)
     return selected if column is None else _clustered(selected, column[rows], spec.cluster or "")
+
+
+def _rows_of_split(source: Source, where: str, named: tuple[str | None, ...] = ()) -> NDArray[np.int64]:
+    return rows_of_split(source.columns, source.split, named, len(source.store), where)
 
 
 def _cluster_column(source: Source, spec: SampleSpec) -> NDArray[Any] | None:
@@ -196,7 +206,7 @@ def _trained_on(spec: SampleSpec, taken: Taken, allowed_factories: tuple[str, ..
         return None
     uri = parse_uri(spec.training)
     source = SCHEMES.get(uri.scheme, where=spec.training)(uri, allowed_factories=allowed_factories)
-    trained = set(source.store.take(np.arange(len(source.store)), on_corrupt="skip").prints)
+    trained = set(source.store.take(_rows_of_split(source, spec.training), on_corrupt="skip").prints)
     return sum(image in trained for image in taken.prints)
 
 
@@ -239,6 +249,7 @@ def _selected(
     labels: NDArray[np.int64],
     classes: tuple[str, ...],
     groups: Mapping[str, NDArray[Any]],
+    group_names: Mapping[str, tuple[str, ...]],
     measured: tuple[Requested, ...],
     rows: NDArray[np.int64],
     taken: Taken,
@@ -259,7 +270,7 @@ def _selected(
         groups=Groups(picked, measured, taken) if measured else picked,
         digest=digest_of(taken.content, taken.shape, classes, hashes),
         skipped={name: sum(intake.unread[name].values()) for name in classes if name in intake.unread},
-        group_names={name: tuple(np.unique(column.astype(str)).tolist()) for name, column in groups.items()},
+        group_names=group_names,
         intake=intake,
         shape=taken.shape,
         read=taken.read,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,15 +9,12 @@ from typing import TYPE_CHECKING, Any
 from services.errors import Problem, SourceError, one_line
 from services.loading.confined import within
 from services.loading.fingerprint import existing, file_kind, sha256
+from services.loading.models.onnx_files import external_files
 from services.loading.models.source import ModelScheme, Opened, Request
 from services.loading.uris import SourceUri
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-LOCATION = 11
-"""Place of the length after a `location` entry's key."""
-_LOCATION = re.compile(rb"\x0a\x08location\x12[\x01-\x7f]([^\x00]{1,127})", re.DOTALL)
 
 TYPES = {"tensor(float)": "float32", "tensor(float16)": "float16", "tensor(double)": "float64"}
 
@@ -113,19 +108,9 @@ def ingredients(uri: SourceUri) -> Iterator[tuple[str, str]]:
     path = existing(uri.path(), uri.text)
     file_kind(path, uri.text)
     yield "file", sha256(path)
-    for name in _external(path):
+    for name in external_files(path):
         if (beside := path.parent / name).is_file():
             yield name.removeprefix(path.name), sha256(within(beside, uri.text))
-
-
-def _external(path: Path) -> list[str]:
-    """Names of files with external weights: values of the key `location` in the graph's protocol buffer.
-
-    They are looked for in the bytes, for the onnx package may be absent; a name too many only has to be no file.
-    """
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as graph:
-        places = {match[1][: match[0][LOCATION]] for match in _LOCATION.finditer(graph)}
-    return sorted(name.decode(errors="replace") for name in places)
 
 
 SCHEME = ModelScheme(load, ingredients, gradients=False)

@@ -1,4 +1,4 @@
-"""`imagefolder:DIR?mode=RGB|L&resize=N&crop=HxW&size=HxW&orientation=stored&background=white`.
+"""`imagefolder:DIR?mode=RGB|L&resize=N&crop=HxW&size=HxW&orientation=stored&background=white&split=test`.
 
 One folder is a class. `resize` is of the shorter side, `crop` of the centre: `?resize=256&crop=224` is the usual
 preparation of ImageNet. Classes are the folder names, sorted, unless listed; a folder without images stays a class.
@@ -22,14 +22,14 @@ from services.loading.samples.encoded import EncodedStore, file_bytes
 from services.loading.samples.listing import class_folders, listing
 from services.loading.samples.metadata import METADATA, read_metadata
 from services.loading.samples.source import Source
-from services.loading.samples.splits import SPLITS
+from services.loading.samples.splits import SPLITS, UNNAMED
 from services.loading.uris import Converter, SourceUri, extent, names, one_of
 from services.records.intake import NO_CLASS, suffix_of
 
 
 def open_imagefolder(uri: SourceUri, *, allowed_factories: tuple[str, ...]) -> Source:
     """Open a folder of class folders; row i is the i-th file in order of class folder and path."""
-    options = uri.options(**CONVERSIONS, classes=names)
+    options = uri.options(**CONVERSIONS, classes=names, split=str)
     root = existing(uri.path(), uri.text, folder=True)
     folders, left_out = class_folders(root)
     classes = options.get("classes") or folders
@@ -47,10 +47,11 @@ def open_imagefolder(uri: SourceUri, *, allowed_factories: tuple[str, ...]) -> S
         file_store([path for path, _ in files], uri.text, options, root),
         np.array([k for _, k in files], dtype=np.int64),
         classes,
-        _groups(root, files),
+        _nested_splits([path.relative_to(root) for path, _ in files]) | _groups(root, files),
         key=lambda row: files[row][0].relative_to(root).as_posix(),
         unread=unread,
         left_out=dict(+left_out),
+        split=options.get("split"),
     )
 
 
@@ -110,6 +111,13 @@ def _check_classes(classes: tuple[str, ...], folders: tuple[str, ...], where: st
     ]
     if problems:
         raise SourceError(problems)
+
+
+def _nested_splits(paths: list[Path]) -> dict[str, NDArray[Any]]:
+    """A column of splits, where folders inside of the class folders are called like them (`cat/train/1.png`)."""
+    inside = [[part.casefold() for part in path.parts[1:-1]] for path in paths]
+    splits = [next((part for part in parts if part in SPLITS), UNNAMED) for parts in inside]
+    return {"split": np.array(splits, dtype=np.str_)} if set(splits) - {UNNAMED} else {}
 
 
 def _groups(root: Path, files: list[tuple[Path, int]]) -> dict[str, NDArray[Any]]:

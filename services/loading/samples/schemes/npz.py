@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from services.errors import Problem, SourceError, one_line
 from services.loading.fingerprint import existing, file_kind, sha256
+from services.loading.samples.labels import in_order
 from services.loading.samples.source import Source
 from services.loading.samples.splits import SPLITS
 from services.loading.samples.stores import LabelsOnly, Store, array_store
@@ -26,7 +27,7 @@ def open_npz(uri: SourceUri, *, allowed_factories: tuple[str, ...]) -> Source:
     """Open a NumPy archive; uint8 images stay uint8 in memory. Object arrays are refused: nothing is unpickled."""
     options = uri.options(scale=one_of("1", "255"), layout=one_of("NHWC", "NCHW"), classes=names, split=str)
     path = existing(uri.path(), uri.text)
-    arrays = _of_split(read_npz(path, uri.text), options.get("split"), uri.text)
+    arrays, split = _of_split(read_npz(path, uri.text), options.get("split"), uri.text)
     _require(arrays, ("labels",), uri.text)
     labels, listed, images = arrays.pop("labels"), arrays.pop("classes", None), arrays.pop("images", None)
     store: Store = LabelsOnly(len(labels), sha256(path), uri.text)
@@ -38,16 +39,19 @@ def open_npz(uri: SourceUri, *, allowed_factories: tuple[str, ...]) -> Source:
             where=f"{uri.text} (images)",
             layout=options.get("layout"),
         )
-    classes = options.get("classes") or (None if listed is None else tuple(str(name) for name in listed.tolist()))
-    return Source(store, labels, classes, arrays)
+    named = None if listed is None else tuple(str(name) for name in listed.tolist())
+    labels, classes = in_order(labels, named, options.get("classes"))
+    return Source(store, labels, classes, arrays, split=split)
 
 
 PARTS = {"images": "images", "x": "images", "labels": "labels", "y": "labels"}
 """What MedMNIST and Keras call images and labels before or after the name of a split."""
 
 
-def _of_split(arrays: dict[str, NDArray[Any]], split: str | None, where: str) -> dict[str, NDArray[Any]]:
-    """The arrays of one split under their plain names; an archive without splits as it is.
+def _of_split(
+    arrays: dict[str, NDArray[Any]], split: str | None, where: str
+) -> tuple[dict[str, NDArray[Any]], str | None]:
+    """The arrays of one split under their plain names; an archive without splits as it is, and what rows may tell.
 
     Raises:
         SourceError: several splits and none is asked for, or not the one asked for.
@@ -58,15 +62,15 @@ def _of_split(arrays: dict[str, NDArray[Any]], split: str | None, where: str) ->
         for of, part in ((head, tail), (tail, head)):
             if of in SPLITS and part in PARTS:
                 by_split.setdefault(SPLITS[of], {})[PARTS[part]] = array
-    if "labels" in arrays or not by_split:
-        if split is None:
-            return arrays
-        found = ", ".join(sorted(arrays)) or "nothing"
-        raise SourceError(Problem(f"{where} (split)", "arrays such as test_images or x_test", found, "leave split out"))
+    by_split = {name: part for name, part in by_split.items() if "labels" not in arrays or "images" in part}
+    if not by_split:
+        return arrays, split
+    if "labels" in arrays:
+        by_split["no split"] = arrays
     only = next(iter(by_split))
     wanted = SPLITS.get(split.casefold(), split) if split else only if len(by_split) == 1 else ""
     if wanted in by_split:
-        return by_split[wanted]
+        return by_split[wanted], None
     listed = ", ".join(f"{len(part.get('labels', ()))} of {name}" for name, part in by_split.items())
     if split is None:
         remedy = f"add {'&' if '?' in where else '?'}split={'test' if 'test' in by_split else only}"

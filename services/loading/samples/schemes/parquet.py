@@ -19,6 +19,7 @@ from services.errors import Problem, SourceError, one_line
 from services.loading.confined import within_tree
 from services.loading.fingerprint import existing, file_kind, sha256
 from services.loading.samples.encoded import EncodedStore
+from services.loading.samples.labels import in_order
 from services.loading.samples.parquet_rows import read_parquet
 from services.loading.samples.schemes.imagefolder import CONVERSIONS, conversions
 from services.loading.samples.source import Source
@@ -38,31 +39,36 @@ OPTIONS: dict[str, Converter] = {
     "scale": one_of("1", "255"),
 }
 
+LABELS = ("label", "labels", "fine_label")
+"""Usual names of the column of labels."""
+
 
 def open_parquet(uri: SourceUri, *, allowed_factories: tuple[str, ...]) -> Source:
     """Open a Parquet file, or those of one split below a folder in order of name; row ids count through the files."""
     options = uri.options(**OPTIONS)
-    files = _files(uri, options.get("split"))
+    files, split = _files(uri, options.get("split"))
     import pyarrow as pa
 
     try:
-        table = pa.concat_tables([read_parquet(path, uri.text) for path in files], promote_options="default")
+        tables = [read_parquet(path, uri.text) for path in files]
+        table = pa.concat_tables(tables, promote_options="default")
     except (pa.ArrowException, OSError, ValueError) as error:
         actual = one_line(error)
         raise SourceError(Problem(uri.text, "readable Parquet files of one schema", actual)) from error
+    _check_class_lists(tables, options, uri.text)
     content = hashlib.sha256("".join(sha256(path) for path in files).encode()).hexdigest()
-    return from_table(table, uri.text, options, content)
+    return from_table(table, uri.text, options, content, split)
 
 
-def from_table(table: Any, where: str, options: dict[str, Any], content: str) -> Source:
-    """Turn an Arrow table into a source."""
+def from_table(table: Any, where: str, options: dict[str, Any], content: str, split: str | None = None) -> Source:
+    """Turn an Arrow table into a source; `split` is one that a column is to tell."""
     image = _column(table, options.get("image"), ("image", "img", "images"), where)
-    label = _column(table, options.get("label"), ("label", "labels", "fine_label"), where)
-    classes = options.get("classes") or _listed_classes(table, label)
+    label = _column(table, options.get("label"), LABELS, where)
     store = _store(table.column(image), f"{where} ({image})", options, content)
     columns = {name: _texts(table.column(name)) for name in table.column_names if _groups(table, name, image, label)}
     labels = _labels(table.column(label), f"{where} ({label})")
-    return Source(store, labels, classes, columns, key=_paths(table.column(image)))
+    labels, classes = in_order(labels, _listed_classes(table, label), options.get("classes"))
+    return Source(store, labels, classes, columns, key=_paths(table.column(image)), split=split)
 
 
 def _paths(column: Any) -> Callable[[int], str] | None:
@@ -75,29 +81,42 @@ def _paths(column: Any) -> Callable[[int], str] | None:
     return (lambda row: str(paths[row])) if all(paths) else None
 
 
-def _files(uri: SourceUri, split: str | None) -> list[Path]:
+def _files(uri: SourceUri, split: str | None) -> tuple[list[Path], str | None]:
+    """The files to read, and the split to choose among their rows where names of files do not tell it."""
     path = uri.path()
     if path.is_dir():
-        files = files_of_split(within_tree(path, uri.text), "*.parquet", split, uri.text)
-    elif split is None:
-        files = [existing(path, uri.text)]
+        files, split = files_of_split(within_tree(path, uri.text), "*.parquet", split, uri.text)
     else:
-        raise SourceError(
-            Problem(f"{uri.text} (split)", "a folder to choose files from", "one file", "leave split out")
-        )
+        files = [existing(path, uri.text)]
     for file in files:
         if (kind := file_kind(file, str(file.name))) != "parquet":
             raise SourceError(Problem(uri.text, f"a Parquet file {file.name}", f"a file of kind {kind}"))
-    return files
+    return files, split
 
 
 def _column(table: Any, name: str | None, usual: tuple[str, ...], where: str) -> str:
-    column = next((candidate for candidate in ((name,) if name else usual) if candidate in table.column_names), None)
-    if column is None:
+    present = [candidate for candidate in ((name,) if name else usual) if candidate in table.column_names]
+    if len(present) > 1:
+        remedy = f"say which with {usual[0]}=, for example {'&' if '?' in where else '?'}{usual[0]}={present[0]}"
+        raise SourceError(Problem(where, f"one column {' or '.join(usual)}", " and ".join(present), remedy))
+    if not present:
         expected = f"a column {name or ' or '.join(usual)}"
         remedy = did_you_mean(name or usual[0], table.column_names)
         raise SourceError(Problem(where, expected, f"columns {', '.join(table.column_names)}", remedy))
-    return str(column)
+    return str(present[0])
+
+
+def _check_class_lists(tables: list[Any], options: dict[str, Any], where: str) -> None:
+    """Files may list classes each in its own order: a number would be another class in each."""
+    label = _column(tables[0], options.get("label"), LABELS, where)
+    listed = [classes for table in tables if (classes := _listed_classes(table, label)) is not None]
+    if other := next((classes for classes in listed if classes != listed[0]), None):
+        k = next((k for k, pair in enumerate(zip(listed[0], other, strict=False)) if pair[0] != pair[1]), None)
+        found = (
+            f"class {k} is {listed[0][k]!r} and {other[k]!r}" if k is not None else f"{len(listed[0])} and {len(other)}"
+        )
+        remedy = "write the files with one list"
+        raise SourceError(Problem(f"{where} (classes)", "the same list of classes in all files", found, remedy))
 
 
 def _labels(column: Any, where: str) -> NDArray[Any]:

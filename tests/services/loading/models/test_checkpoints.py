@@ -70,6 +70,36 @@ def test_two_sets_of_weights_are_a_question(tmp_path: Path, kind: str) -> None:
         assert ".".join(facts["checkpoint_keys"]) == key
 
 
+NAMELESS: dict[str, tuple[Any, str]] = {
+    "torch_ema": ({"ema": {"decay": 0.9, "shadow_params": list(AVERAGED.values())}}, "ema.shadow_params"),
+    "by number": ({"ema": dict(enumerate(AVERAGED.values()))}, "ema"),
+    "a list of networks": ({"ensemble": [AVERAGED]}, "ensemble.0"),
+    "a pair": ({"model_ema": (0.999, AVERAGED)}, "model_ema.1"),
+    "another prefix": ({"ema": {f"shadow.{k}": v for k, v in AVERAGED.items()}}, "ema"),
+    "deep": ({"a": {"b": {"c": {"d": {"e": AVERAGED}}}}}, "a.b.c.d.e"),
+}
+
+
+@pytest.mark.parametrize("kind", NAMELESS)
+def test_weights_that_go_by_other_names_are_a_question(tmp_path: Path, kind: str) -> None:
+    """The raw ones were taken without a word."""
+    beside, name = NAMELESS[kind]
+    torch.save({"model": STATE, **beside}, tmp_path / "w.pt")
+    with pytest.raises(SourceError, match=rf"found 2: model, {name} \(not by the network's names\); choose with &key="):
+        load_weights(fresh(), tmp_path / "w.pt", where="m")
+    network = fresh()
+    assert load_weights(network, tmp_path / "w.pt", where="m", key="model") == {"checkpoint_keys": ["model"]}
+    assert torch.equal(network[2].weight, STATE["2.weight"])
+
+
+def test_an_average_beside_raw_weights_at_the_top_is_a_question(tmp_path: Path) -> None:
+    """Where most entries of the file are no tensors, its own weights were overlooked and the average taken."""
+    notes = {f"note{index}": index for index in range(len(STATE) + 1)}
+    torch.save({**STATE, **notes, "ema": AVERAGED}, tmp_path / "w.pt")
+    with pytest.raises(SourceError, match="one set of weights, found 2: ema, the whole file"):
+        load_weights(fresh(), tmp_path / "w.pt", where="m")
+
+
 def test_a_key_that_chooses_nothing_is_an_error(tmp_path: Path) -> None:
     torch.save(TWO["timm"][0], tmp_path / "w.pt")
     with pytest.raises(SourceError, match=r"\(key\): expected the name .* found 'best'; give one of state_dict, state"):

@@ -16,8 +16,23 @@ from services.records import ModelSpec
 
 BINARY = b"\x80\x02 weights"
 FACTORY = "factory:digest_of_this.nets:build"
-EXTERNAL = b"\x08\x07\x0a\x08location\x12\x0bweights.bin\x0a\x06offset\x12\x010"
-"""An entry `location: weights.bin` as ONNX stores it."""
+
+
+def field(number: int, content: bytes) -> bytes:
+    """A field of a protocol buffer with a length."""
+    return varint(number << 3 | 2) + varint(len(content)) + content
+
+
+def varint(value: int) -> bytes:
+    return bytes([value & 0x7F | 0x80]) + varint(value >> 7) if value > 0x7F else bytes([value])
+
+
+KEY = field(1, b"location")
+
+
+def onnx_graph(entry: bytes) -> bytes:
+    """A model whose only initializer has this entry of external data."""
+    return b"\x08\x08" + field(7, field(2, b"g") + field(5, b"\x10\x01" + field(9, BINARY) + field(13, entry)))
 
 
 def single(uri: str) -> Callable[[Path], tuple[str, Path]]:
@@ -50,9 +65,23 @@ def folder_argument(folder: Path) -> tuple[str, Path]:
 
 
 def external(folder: Path) -> tuple[str, Path]:
-    (folder / "graph.onnx").write_bytes(BINARY + EXTERNAL)
-    (folder / "weights.bin").write_bytes(BINARY)
-    return f"onnx:{folder / 'graph.onnx'}", folder / "weights.bin"
+    return external_as(folder, "weights.bin", KEY + field(2, b"weights.bin"))
+
+
+def external_as(folder: Path, name: str, entry: bytes) -> tuple[str, Path]:
+    (folder / "graph.onnx").write_bytes(onnx_graph(entry))
+    (folder / name).write_bytes(BINARY)
+    return f"onnx:{folder / 'graph.onnx'}", folder / name
+
+
+LONG = "encoder." * 20 + "bin"
+UNUSUAL: dict[str, Callable[[Path], tuple[str, Path]]] = {
+    "a long name": lambda folder: external_as(folder, LONG, KEY + field(2, LONG.encode())),
+    "the value first": lambda folder: external_as(folder, "w.bin", field(2, b"w.bin") + KEY),
+    "a length in two bytes": lambda folder: external_as(folder, "w.bin", b"\x0a\x88\x00location" + field(2, b"w.bin")),
+    "a field that nobody knows": lambda folder: external_as(folder, "w.bin", KEY + b"\x18\x05" + field(2, b"w.bin")),
+}
+"""Entries that ONNX Runtime reads as well; changed bytes of such files left the digest as it was."""
 
 
 def zoo(folder: Path) -> tuple[str, Path]:
@@ -77,6 +106,7 @@ SOURCES: dict[str, Callable[[Path], tuple[str, Path]]] = {
     "torchscript": single("torchscript:{}"),
     "onnx": single("onnx:{}"),
     "onnx, external data": external,
+    **{f"onnx, external data, {how}": make for how, make in UNUSUAL.items()},
     "robustbench, model_dir": zoo,
     "logits": table,
 }

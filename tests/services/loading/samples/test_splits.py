@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path, PurePath
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 
 from services.errors import SourceError
 from services.loading.samples.source import open_samples
@@ -38,6 +40,8 @@ def labels(uri: str) -> list[int]:
         ("part-0001.parquet", UNNAMED),
         ("contest.parquet", UNNAMED),
         ("train/test.parquet", "test"),
+        ("split=train/0.parquet", "train"),
+        ("cifar10_testset.parquet", "test"),
     ],
 )
 def test_the_split_is_in_the_name(path: str, split: str) -> None:
@@ -76,7 +80,9 @@ def test_one_split_in_many_shards_is_read_whole_and_in_order(tmp_path: Path) -> 
 
 def test_a_split_of_one_file_is_refused(tmp_path: Path) -> None:
     table(tmp_path / "a.parquet", 0)
-    with pytest.raises(SourceError, match="a folder to choose files from, found one file"):
+    with pytest.raises(
+        SourceError, match=r"\(split\): expected a column that says which split a row is of, found none"
+    ):
         labels(f"parquet:{tmp_path / 'a.parquet'}?split=test")
 
 
@@ -126,7 +132,92 @@ def test_an_archive_of_one_split_needs_no_answer(tmp_path: Path) -> None:
     assert len(open_samples(SampleSpec(archive(tmp_path, "medmnist", ("test",))))) == 4
     np.savez(tmp_path / "plain.npz", images=np.arange(48, dtype=np.uint8).reshape(3, 4, 4), labels=[0, 1, 1])
     assert len(open_samples(SampleSpec(f"npz:{tmp_path / 'plain.npz'}"))) == 3
-    with pytest.raises(
-        SourceError, match="arrays such as test_images or x_test, found images, labels; leave split out"
-    ):
+    with pytest.raises(SourceError, match="a column that says which split a row is of, found none; leave split out"):
         open_samples(SampleSpec(f"npz:{tmp_path / 'plain.npz'}?split=test"))
+
+
+PIXELS = np.random.default_rng(7).integers(0, 256, (12, 2, 2, 3), dtype=np.uint8)
+LABELS = np.arange(12) % 2
+SPLIT = np.array(["Train", "test", "test"] * 4)
+"""Of each row: 4 of train, 8 of test."""
+
+
+def as_archive(folder: Path) -> str:
+    np.savez(folder / "all.npz", images=PIXELS, labels=LABELS, part=SPLIT, sex=np.array(list("mf") * 6))
+    return f"npz:{folder / 'all.npz'}"
+
+
+def as_table(folder: Path) -> str:
+    flat = pa.FixedSizeListArray.from_arrays(pa.array(PIXELS.ravel()), 12)
+    pq.write_table(pa.table({"image": flat, "label": LABELS, "split": SPLIT}), folder / "all.parquet")
+    return f"parquet:{folder / 'all.parquet'}?shape=2x2x3"
+
+
+def as_tables(folder: Path) -> str:
+    (folder / "tables").mkdir()
+    as_table(folder / "tables")
+    return f"parquet:{folder / 'tables'}?shape=2x2x3"
+
+
+def as_metadata(folder: Path) -> str:
+    lines = ["file_name,set"]
+    for row, pixels in enumerate(PIXELS):
+        name = f"{'ab'[LABELS[row]]}/{row}.png"
+        (folder / name).parent.mkdir(exist_ok=True)
+        Image.fromarray(pixels).save(folder / name)
+        lines.append(f"{name},{SPLIT[row]}")
+    (folder / "metadata.csv").write_text("\n".join(lines))
+    return f"imagefolder:{folder}"
+
+
+def as_folders(folder: Path) -> str:
+    for row, pixels in enumerate(PIXELS):
+        place = folder / "ab"[LABELS[row]] / ("Train" if SPLIT[row] == "Train" else "test")
+        place.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels).save(place / f"{row}.png")
+    return f"imagefolder:{folder}"
+
+
+@pytest.mark.parametrize("write", [as_archive, as_table, as_tables, as_metadata, as_folders])
+def test_rows_of_several_splits_are_asked_about(tmp_path: Path, write: Callable[[Path], str]) -> None:
+    """Train and test rows of one table were read as one set without a word."""
+    uri = write(tmp_path)
+    mark = "&" if "?" in uri else "?"
+    with pytest.raises(SourceError, match=r"rows of one split, found 8 of test, 4 of train; add [?&]split=test"):
+        open_samples(SampleSpec(uri))
+    test = open_samples(SampleSpec(f"{uri}{mark}split=test"))
+    chosen = {pixels.tobytes() for pixels in PIXELS[SPLIT == "test"]}
+    read = np.rint(test.images(0, 12) * 255).astype(np.uint8).transpose(0, 2, 3, 1)
+    assert {pixels.tobytes() for pixels in read} == chosen
+    assert len(test) == 8 == sum(test.intake.available)
+    with pytest.raises(SourceError, match=r"rows of tset, found 8 of test, 4 of train; did you mean 'test'"):
+        open_samples(SampleSpec(f"{uri}{mark}split=tset"))
+
+
+def test_who_groups_by_the_split_knows_that_there_are_several(tmp_path: Path) -> None:
+    samples = open_samples(SampleSpec(as_archive(tmp_path), groups=("part",)))
+    assert samples.group_names == {"part": ("Train", "test")}
+    of_test = open_samples(SampleSpec(f"{as_archive(tmp_path)}?split=test", groups=("part",)))
+    assert of_test.group_names == {"part": ("test",)}
+
+
+@pytest.mark.parametrize("column", [["train"] * 12, ["bus", "train"] * 6, [0, 1] * 6])
+def test_other_columns_say_nothing_of_splits(tmp_path: Path, column: list[object]) -> None:
+    np.savez(tmp_path / "a.npz", images=PIXELS, labels=LABELS, vehicle=np.array(column))
+    assert len(open_samples(SampleSpec(f"npz:{tmp_path / 'a.npz'}"))) == 12
+
+
+def test_a_model_trained_on_one_split_saw_none_of_the_other(tmp_path: Path) -> None:
+    uri = as_archive(tmp_path)
+    seen = [
+        open_samples(SampleSpec(f"{uri}?split=test", training=f"{uri}?split={split}")).intake.trained_on
+        for split in ("train", "test")
+    ]
+    assert seen == [0, 8]
+
+
+def test_plain_arrays_beside_those_of_a_split_are_a_question(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", images=PIXELS, labels=LABELS, test_images=PIXELS[:3], test_labels=LABELS[:3])
+    with pytest.raises(SourceError, match=r"samples of one split, found 3 of test, 12 of no split; add \?split=test"):
+        open_samples(SampleSpec(f"npz:{tmp_path / 'a.npz'}"))
+    assert len(open_samples(SampleSpec(f"npz:{tmp_path / 'a.npz'}?split=test"))) == 3

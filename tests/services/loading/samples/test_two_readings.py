@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import io
+import json
 import struct
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
 from services.errors import SourceError
+from services.loading.samples.colours import is_deep
 from services.loading.samples.source import SelectedSamples, open_samples
 from services.records import SampleSpec
 
@@ -116,3 +122,122 @@ def test_alpha_that_hides_nothing_needs_no_background(tmp_path: Path, folder: Pa
     opaque.mkdir(exist_ok=True)
     folder_of(opaque, [Image.fromarray(pixels).convert("RGBA") for pixels in COLOURS])
     np.testing.assert_array_equal(opened(opaque, "?mode=RGB").images(0, 6), plain)
+
+
+def deep_sgi(path: Path) -> None:
+    Image.fromarray(COLOURS[0]).save(path, bpc=2)
+
+
+def deep_jpeg2000(path: Path) -> None:
+    """A codestream whose SIZ marker says 12 bits for what are 8: what is refused is what the header says."""
+    Image.fromarray(COLOURS[0]).save(path)
+    data = bytearray(path.read_bytes())
+    place = data.find(b"\xff\x4f\xff\x51") + 42
+    data[place : place + 9 : 3] = bytes([11] * 3)
+    path.write_bytes(data)
+
+
+def test_ten_bits_of_an_avif_are_seen_in_its_header(tmp_path: Path) -> None:
+    """The box av1C says so; Pillow writes none of 10 bits, and reads such a file as 8."""
+    Image.fromarray(COLOURS[0]).save(tmp_path / "a.avif")
+    data = (tmp_path / "a.avif").read_bytes()
+    place = data.find(b"av1C") + 6
+    with Image.open(tmp_path / "a.avif") as image:
+        assert not is_deep(image, data)
+        assert is_deep(image, data[:place] + bytes([data[place] | 0x40]) + data[place + 1 :])
+
+
+@pytest.mark.parametrize(("write", "suffix"), [(deep_sgi, "sgi"), (deep_jpeg2000, "jp2")])
+def test_no_format_is_cut_to_eight_bits(folder: Path, write: Callable[[Path], None], suffix: str) -> None:
+    """16-bit SGI was read as 8 bits, and JPEG 2000 of more bits is by Pillow."""
+    shallow = folder / "a" / f"shallow.{suffix}"
+    Image.fromarray(COLOURS[0]).save(shallow)
+    assert len(opened(folder)) >= 6
+    write(folder / "b" / f"deep.{suffix}")
+    with pytest.raises(SourceError, match=r"1 corrupt: b/deep.* more than 8 bits a channel"):
+        opened(folder)
+
+
+@pytest.mark.parametrize("suffix", ["gif", "webp", "png", "tif", "avif"])
+def test_of_several_frames_none_is_taken(folder: Path, suffix: str) -> None:
+    """The first frame of an animation, or the first page, was audited as the image."""
+    first, *others = [Image.fromarray(pixels) for pixels in COLOURS[:3]]
+    first.save(folder / "a" / f"film.{suffix}", save_all=True, append_images=others)
+    with pytest.raises(
+        SourceError, match=rf"1 corrupt: a/film.{suffix} \(3 frames or pages, of which one would be taken"
+    ):
+        opened(folder, "?mode=RGB")
+    assert opened(folder, "?mode=RGB", on_corrupt="skip").skipped == {"a": 1}
+
+
+def test_smaller_copies_and_views_are_of_the_same_picture(folder: Path) -> None:
+    whole = Image.fromarray(255 - COLOURS[0])
+    small = whole.resize((4, 4))
+    small.encoderinfo = {"tiffinfo": {254: 1}}
+    whole.save(folder / "a" / "pyramid.tif", save_all=True, append_images=[small])
+    whole.rotate(90).save(folder / "b" / "stereo.mpo", save_all=True, append_images=[small])
+    samples = opened(folder)
+    assert {"a/pyramid.tif", "b/stereo.mpo"} <= set(samples.keys.tolist() if samples.keys is not None else ())
+
+
+def encoded() -> list[bytes]:
+    def png(pixels: np.ndarray) -> bytes:
+        file = io.BytesIO()
+        Image.fromarray(pixels).save(file, "png")
+        return file.getvalue()
+
+    return [png(pixels) for pixels in COLOURS]
+
+
+def with_classes(names: list[str], rows: slice = slice(None)) -> pa.Table:
+    """A table as Hugging Face writes it: numbers, and what they are called in the schema."""
+    table = pa.table({"image": encoded()[rows], "label": [0, 1, 2, 0, 1, 2][rows]})
+    feature = {"label": {"names": names, "_type": "ClassLabel"}}
+    return table.replace_schema_metadata({b"huggingface": json.dumps({"info": {"features": feature}}).encode()})
+
+
+@pytest.mark.parametrize(("column", "other"), [("label", "labels"), ("image", "img")])
+def test_two_columns_that_may_be_the_one_are_a_question(tmp_path: Path, column: str, other: str) -> None:
+    """The first was taken without a word."""
+    table = pa.table({"image": encoded(), "label": [0, 1, 0, 1, 0, 1]})
+    second = encoded()[::-1] if column == "image" else [1, 0, 1, 0, 1, 0]
+    pq.write_table(table.append_column(other, pa.array(second)), tmp_path / "t.parquet")
+    with pytest.raises(
+        SourceError, match=rf"one column {column} or .*, found {column} and {other}; .* \?{column}={column}"
+    ):
+        open_samples(SampleSpec(f"parquet:{tmp_path / 't.parquet'}"))
+    chosen = open_samples(SampleSpec(f"parquet:{tmp_path / 't.parquet'}?{column}={other}"))
+    assert chosen.labels.tolist() == ([1, 0] * 3 if column == "label" else [0, 1] * 3)
+
+
+def test_files_with_other_class_lists_are_refused(tmp_path: Path) -> None:
+    """The list of the first file was taken for all."""
+    for name, names in (("a", ["cat", "dog", "fox"]), ("b", ["cat", "fox", "dog"])):
+        pq.write_table(with_classes(names), tmp_path / f"{name}.parquet")
+    with pytest.raises(SourceError, match=r"same list of classes in all files, found class 1 is 'dog' and 'fox'"):
+        open_samples(SampleSpec(f"parquet:{tmp_path}"))
+
+
+def test_another_order_of_the_classes_moves_the_labels(tmp_path: Path) -> None:
+    """`?classes=` is what preflight advises for another order; numbers kept their place and changed their name."""
+    pq.write_table(with_classes(["cat", "dog", "fox"]), tmp_path / "t.parquet")
+    np.savez(tmp_path / "t.npz", images=COLOURS, labels=[0, 1, 2, 0, 1, 2], classes=["cat", "dog", "fox"])
+    for uri in (f"parquet:{tmp_path / 't.parquet'}", f"npz:{tmp_path / 't.npz'}"):
+        moved = open_samples(SampleSpec(f"{uri}?classes=fox,cat,dog"))
+        assert [moved.classes[label] for label in moved.labels] == ["cat", "dog", "fox"] * 2
+        assert moved.classes == ("fox", "cat", "dog")
+        renamed = open_samples(SampleSpec(f"{uri}?classes=Katze,Hund,Fuchs"))
+        assert renamed.labels.tolist() == [0, 1, 2] * 2
+
+
+def test_two_spellings_of_a_class_are_one_class(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """A folder copied from another system: two classes that look the same on the screen."""
+    for name in ("\u00e9toile", "e\u0301toile"):
+        (folder / name).mkdir()
+        Image.fromarray(255 - COLOURS[len(name) - 6]).save(folder / name / "1.png")
+    with pytest.raises(SourceError, match=r"distinct class names, found \['\u00e9toile'\] more than once"):
+        opened(folder)
+    archive = tmp_path_factory.mktemp("text") / "t.npz"
+    np.savez(archive, images=COLOURS, labels=["\u00e9", "e\u0301", "a"] * 2)
+    with pytest.raises(SourceError, match=r"distinct class names, found \['\u00e9'\] more than once"):
+        open_samples(SampleSpec(f"npz:{archive}"))
