@@ -31,6 +31,7 @@ def crossed(grouping: str) -> tuple[str, ...]:
 
 
 Share = Annotated[float, Field(ge=0, le=1)]
+Offset = Annotated[float, Field(ge=-1e6, le=1e6)]
 Side = Annotated[int, Field(ge=1, le=8192)]
 Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_legible)]
 JobName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
@@ -97,6 +98,11 @@ class ModelConfig(Part):
     threat_model: ThreatConfig | None = None
     stochastic: bool = False
     allow_unpickling: bool = False
+    offsets: tuple[Offset, ...] = Field(
+        (),
+        max_length=100_000,
+        description="Added to the logits, one number a class: `classwise repair` fits them. Attacks see the sum.",
+    )
     overrule: tuple[Overrulable, ...] = Field(
         (),
         description="Findings of preflight that you have checked and found right; each becomes a note.",

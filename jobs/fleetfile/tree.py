@@ -285,6 +285,7 @@ def _model_spec(model: ModelConfig, contract: InputConfig) -> ModelSpec:
         stochastic=model.stochastic,
         allow_unpickling=model.allow_unpickling,
         overrule=model.overrule,
+        offsets=model.offsets,
         tags=tuple(sorted(model.tags.items())),
     )
 

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from services.numerics.arguments import Floats, Ints, as_indices, check_level, fault
 from services.numerics.intervals import betting
 from services.numerics.intervals.clusters import cluster_means
-from services.numerics.intervals.means import Method, Sample, limits
+from services.numerics.intervals.means import Method, Sample, limits, method_for
 from services.numerics.paired import as_pairs, holm
 from services.numerics.tails import at_most
 from services.records import Estimate
@@ -154,6 +154,58 @@ def worst_change(
     sides = (own.difference, own.low, joint.high)
     value, low, high = (float(side[defined].min()) for side in sides)
     return Estimate(value, low, high)
+
+
+def change_of_the_worst(
+    before: NDArray[Any],
+    after: NDArray[Any],
+    groups: NDArray[np.integer[Any]],
+    n_groups: int,
+    *,
+    bound: float,
+    alpha: float,
+    binary: bool = False,
+    clusters: NDArray[np.integer[Any]] | None = None,
+    seed: int | None = 0,
+) -> Estimate:
+    """The smallest group mean after less the smallest before, ``min_k a_k - min_k b_k``: what the worst class gained.
+
+    With one-sided limits l_k, u_k of the paired differences a_k - b_k at alpha / 2 each, limits L_k of b_k at alpha / 4
+    each, and B the smallest upper limit of any b_k, these together at alpha / 4 (Bonferroni):
+
+    low: ``min_k max(0, L_k - B) + l_k``. For the k where a_k is smallest, b_k is at least max(0, L_k - B) above the
+    smallest b: a class that was far from the worst may fall that far. Only the limits of this one k need to hold,
+    whichever it is, so l_k and L_k are not corrected for the number of groups.
+    high: the largest u_k of those k with L_k <= B, the groups that may be the worst before: it gained what the worst
+    can have gained at most. Either limit misses with probability at most alpha.
+
+    Args:
+        before, after: (N,) scores in [0, bound] of the same samples.
+        alpha, binary, clusters, seed: as in `changes`.
+
+    Returns:
+        undefined when no group has pairs.
+
+    Raises:
+        MeasureError: as `changes`.
+    """
+    paired = changes(before, after, groups, n_groups, bound=bound, alpha=alpha / 2, clusters=clusters, seed=seed)
+    defined = paired.counts > 0
+    if not defined.any():
+        return Estimate(None, reason="no samples in common")
+    old, index = np.asarray(before, dtype=np.float64), as_indices(groups, len(before), n_groups, "groups")
+    if clusters is not None:
+        binary = False
+        old, index = cluster_means(old, index, clusters)
+    sample = Sample.of(old, index, n_groups, bound=bound, seed=seed)
+    method = method_for(None, binary=binary)
+    least = limits(sample, alpha / 4, method)[0] * bound
+    most = limits(sample, alpha / 4 / int(defined.sum()), method)[1] * bound
+    bar = most[defined].min()
+    low = (np.maximum(0.0, least - bar) + paired.low)[defined].min()
+    high = paired.high[defined & (least <= bar)].max()
+    value = paired.after[defined].min() - paired.before[defined].min()
+    return Estimate(float(value), float(min(low, value)), float(max(high, value)))
 
 
 def decide(worse: Sequence[float], better: Sequence[float], alpha: float) -> list[tuple[Flag, float]]:

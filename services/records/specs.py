@@ -61,6 +61,7 @@ class ModelSpec:
         stochastic: True for a declared randomised defence; else two passes that differ are an error.
         allow_unpickling: load checkpoints that need pickle; recorded as a tag.
         overrule: findings of preflight that the user has checked; they become notes.
+        offsets: (K,) added to the logits, part of the model for every measure and attack; () for none.
         tags: what is known about the model (how it was trained, on what), as pairs; recorded, no part of any cache key.
     """
 
@@ -76,6 +77,7 @@ class ModelSpec:
     stochastic: bool = False
     allow_unpickling: bool = False
     overrule: tuple[Overrulable, ...] = ()
+    offsets: tuple[float, ...] = ()
     tags: tuple[tuple[str, str], ...] = ()
 
     @property

@@ -222,6 +222,7 @@ def _params(audit: AuditResult, model: ModelResult) -> dict[str, str]:
         "model": spec.name,
         "uri": spec.uri,
         "outputs": spec.outputs,
+        "offsets": " ".join(f"{value:.6g}" for value in spec.offsets) or None,
         "threat_model": threat_text(spec.threat_model),
         "samples": audit.samples.uri,
         "temperature_policy": audit.calibration.policy,

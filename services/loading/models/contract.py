@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from services.errors import PreflightError, Problem
-from services.loading.models.outputs import PROBABILITY_FLOOR, SIGMOID_CEILING
+from services.loading.models.outputs import PROBABILITY_FLOOR, SIGMOID_CEILING, other_width
 from services.records import InputContract, Outputs
 
 LUMA = (0.299, 0.587, 0.114)
@@ -20,8 +20,8 @@ LUMA = (0.299, 0.587, 0.114)
 class ContractedNetwork(nn.Module):
     """Images (n, C, H, W) float32 in [0, 1] to logits (n, K) float32, differentiable in the images.
 
-    In order: resize, channels and their order, value range, normalisation, network, output. The network stays in
-    evaluation mode whatever `train()` is called, and its parameters ask for no gradient.
+    In order: resize, channels and their order, value range, normalisation, network, output, offsets. The network stays
+    in evaluation mode whatever `train()` is called, and its parameters ask for no gradient.
 
     Args:
         network: the network, or any callable of a batch.
@@ -29,6 +29,7 @@ class ContractedNetwork(nn.Module):
         outputs: what its numbers are; see `as_logits`.
         output: index, key or attribute of the logits where it returns a tuple, mapping or record.
         where: the model's name, for messages.
+        offsets: (K,) added to the logits; empty for none.
     """
 
     def __init__(
@@ -38,14 +39,18 @@ class ContractedNetwork(nn.Module):
         outputs: Outputs = "logits",
         output: str | int | None = None,
         where: str = "model",
+        offsets: Sequence[float] = (),
     ) -> None:
         super().__init__()
         self.mean: Tensor | None
         self.std: Tensor | None
+        self.offsets: Tensor | None
         self.network = network
         self.contract, self.outputs, self.output, self.where = contract, outputs, output, where
         self.register_buffer("mean", _per_channel(contract.mean), persistent=False)
         self.register_buffer("std", _per_channel(contract.std), persistent=False)
+        added = torch.tensor(offsets, dtype=torch.float32) if len(offsets) else None
+        self.register_buffer("offsets", added, persistent=False)
         self.train(False)
         self.requires_grad_(False)
 
@@ -55,6 +60,11 @@ class ContractedNetwork(nn.Module):
             self.network.eval()
         self.training = False
         return self
+
+    def under(self, contract: InputContract) -> ContractedNetwork:
+        """The same network, asked by another contract."""
+        offsets = () if self.offsets is None else self.offsets.tolist()
+        return ContractedNetwork(self.network, contract, self.outputs, self.output, self.where, offsets)
 
     def forward(self, images: Tensor) -> Tensor:
         return self.to_logits(self.raw(images), len(images))
@@ -88,7 +98,15 @@ class ContractedNetwork(nn.Module):
         if not picked.is_floating_point():
             actual = str(picked.dtype).removeprefix("torch.")
             raise PreflightError(Problem(f"{self.where} (output)", "floating logits", actual, "wrap the network"))
-        return as_logits(picked.float(), self.outputs)
+        return self.shifted(as_logits(picked.float(), self.outputs))
+
+    def shifted(self, logits: Tensor) -> Tensor:
+        """With the offsets added."""
+        if self.offsets is None:
+            return logits
+        if logits.shape[1] != len(self.offsets):
+            raise PreflightError(other_width(self.where, logits.shape[1], len(self.offsets)))
+        return logits + self.offsets
 
 
 def as_logits(scores: Tensor, outputs: Outputs) -> Tensor:
@@ -114,7 +132,8 @@ class Graphable(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         raw: Tensor = self.contracted.raw(images)
-        return raw.float()
+        logits = as_logits(raw.float(), self.contracted.outputs)
+        return logits if self.contracted.offsets is None else logits + self.contracted.offsets
 
 
 def _per_channel(values: tuple[float, ...] | None) -> Tensor | None:

@@ -67,6 +67,11 @@ def rounding_facts(outputs: Outputs, scores: Logits) -> dict[str, Any]:
     return {"output_rounding": known.words, "notes": [sentence]}
 
 
+def other_width(where: str, width: int, offsets: int) -> Problem:
+    """Of offsets that are not one a class."""
+    return Problem(f"{where} (offsets)", f"{width} numbers, one a class", str(offsets), "give one for each logit")
+
+
 def _is(outputs: Outputs, scores: Logits) -> bool:
     if outputs == "logits":
         return True

@@ -77,6 +77,6 @@ def _others(contract: InputContract) -> list[InputContract]:
 def _right(
     network: ContractedNetwork, contract: InputContract, probe: Probe, device: str, chunk: int
 ) -> NDArray[np.bool_]:
-    tried = ContractedNetwork(network.network, contract, network.outputs, network.output, network.where).to(device)
+    tried = network.under(contract).to(device)
     right: NDArray[np.bool_] = run(tried, probe.images, device, chunk).argmax(axis=1) == probe.labels
     return right

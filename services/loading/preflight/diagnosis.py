@@ -79,7 +79,7 @@ def _right(
 ) -> NDArray[np.bool_]:
     from services.loading.preflight.forward import run
 
-    other = ContractedNetwork(network.network, contract, network.outputs, network.output, network.where).to(device)
+    other = network.under(contract).to(device)
     predicted: NDArray[np.bool_] = run(other, probe.images[rows], device, chunk).argmax(axis=1) == probe.labels[rows]
     return predicted
 

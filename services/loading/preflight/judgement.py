@@ -95,10 +95,15 @@ def logit_problems(
     facts["clean_accuracy"] = correct / len(labels)
     facts["logits_low"], facts["logits_high"] = float(logits.min()), float(logits.max())
     return [
-        *uncertain(spec, "outputs", undeclared_output(spec, logits), facts),
+        *uncertain(spec, "outputs", undeclared_output(spec, _before_offsets(spec, logits)), facts),
         *prediction_problems(spec, predicted, labels, classes, facts),
         *uncertain(spec, "clean-accuracy", declared_problems(spec, correct, len(labels)), facts),
     ]
+
+
+def _before_offsets(spec: ModelSpec, logits: Logits) -> Logits:
+    """What the network itself returned: offsets would hide that it is probabilities."""
+    return logits - np.asarray(spec.offsets, dtype=np.float32) if spec.offsets else logits
 
 
 def uncertain(spec: ModelSpec, kind: Overrulable, problems: list[Problem], facts: dict[str, Any]) -> list[Problem]:

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import binomtest
 
 from services.errors import MeasureError
-from services.numerics.change import changes, decide, worst_change
+from services.numerics.change import change_of_the_worst, changes, decide, worst_change
 from services.numerics.intervals import betting
 from services.numerics.intervals.means import Sample, limits
 from services.numerics.paired import holm
@@ -245,3 +245,57 @@ def test_means_before_and_after_of_a_single_pair() -> None:
     tests = changes(np.array([0.25]), np.array([0.75]), np.array([0]), 1, bound=1.0, alpha=0.1)
     assert (tests.before[0], tests.after[0], tests.difference[0]) == (0.25, 0.75, 0.5)
     assert tests.before.dtype == np.float64
+
+
+def repaired(rng: np.random.Generator, n: int, kind: str) -> tuple[Estimate, float]:
+    """What the worst of six classes gained: an estimate, and the truth."""
+    old = np.array([0.2, 0.22, 0.3, 0.6, 0.8, 0.9])
+    moves = {
+        "none": np.zeros(6),
+        "repaired": np.array([0.15, 0.1, 0.0, -0.1, -0.2, -0.1]),
+        "turned": np.array([0.2, 0.1, -0.2, 0.0, 0.0, 0.0]),
+        "lost": np.array([-0.1, 0.0, 0.0, 0.0, 0.0, 0.0]),
+    }
+    new = old + moves[kind]
+    labels, shared = np.repeat(np.arange(6), n), rng.random(6 * n)
+    own = np.where(rng.random(6 * n) < 0.7, shared, rng.random(6 * n))
+    before, after = (shared < old[labels]).astype(float), (own < new[labels]).astype(float)
+    estimate = change_of_the_worst(before, after, labels, 6, bound=1.0, alpha=0.1, binary=True)
+    return estimate, float(new.min() - old.min())
+
+
+def misses(kind: str, n: int, tries: int) -> int:
+    """Of the two limits the one that misses more often."""
+    rng = np.random.default_rng(3)
+    known = [repaired(rng, n, kind) for _ in range(tries)]
+    return max(sum(e.low > truth for e, truth in known), sum(e.high < truth for e, truth in known))
+
+
+@pytest.mark.parametrize("kind", ["none", "repaired", "turned", "lost"])
+def test_the_limits_of_what_the_worst_class_gained_hold(kind: str) -> None:
+    assert misses(kind, 40, 30) <= 30 * 0.1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["none", "repaired", "turned", "lost"])
+@pytest.mark.parametrize("n", [40, 300])
+def test_the_limits_of_what_the_worst_class_gained_hold_in_many_audits(kind: str, n: int) -> None:
+    assert misses(kind, n, 600) <= 600 * 0.1
+
+
+def test_a_class_that_was_far_from_the_worst_may_fall_as_far() -> None:
+    estimate, truth = repaired(np.random.default_rng(0), 2000, "repaired")
+    assert estimate.low is not None and 0.02 < estimate.low < truth == pytest.approx(0.1)
+    lost, _ = repaired(np.random.default_rng(0), 2000, "lost")
+    assert lost.high is not None and lost.high < 0.02, "another class may have been the worst"
+
+
+def test_the_worst_without_samples_is_undefined_and_clusters_widen() -> None:
+    empty = np.array([])
+    nothing = change_of_the_worst(empty, empty, empty.astype(int), 3, bound=1.0, alpha=0.1)
+    assert nothing.value is None and nothing.reason
+    labels = np.repeat([0, 1], 200)
+    before, after = np.tile([0.0, 1.0], 200), np.where(np.arange(400) % 10 == 0, 1.0, np.tile([0.0, 1.0], 200))
+    alone = change_of_the_worst(before, after, labels, 2, bound=1.0, alpha=0.1, binary=True)
+    grouped = change_of_the_worst(before, after, labels, 2, bound=1.0, alpha=0.1, clusters=np.arange(400) // 20)
+    assert alone.low is not None and grouped.low is not None and grouped.low < alone.low

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from services.errors import PreflightError
-from services.loading.models.contract import ContractedNetwork
+from services.loading.models.contract import ContractedNetwork, Graphable
 from services.records import InputContract
 
 IMAGES = torch.rand(4, 3, 6, 6, generator=torch.Generator().manual_seed(0))
@@ -93,3 +93,14 @@ def test_always_evaluation_mode_without_parameter_gradients() -> None:
     images = IMAGES.clone().requires_grad_()
     network(images).sum().backward()
     assert images.grad is not None and images.grad.abs().sum() > 0
+
+
+def test_offsets_are_added_to_the_logits_and_kept_under_another_contract() -> None:
+    network = ContractedNetwork(Sums(), InputContract(), offsets=(1.0, 0.0, -2.0))
+    plain = IMAGES.sum(dim=(2, 3))
+    assert torch.equal(network(IMAGES), plain + torch.tensor([1.0, 0.0, -2.0]))
+    assert torch.equal(network.under(InputContract(channels=3))(IMAGES), network(IMAGES))
+    assert torch.equal(Graphable(network)(IMAGES), network(IMAGES))
+    short = ContractedNetwork(Sums(), InputContract(), where="m", offsets=(1.0, 0.0))
+    with pytest.raises(PreflightError, match=r"m \(offsets\): expected 3 numbers, one a class, found 2"):
+        short(IMAGES)
