@@ -19,6 +19,7 @@ from jobs.api.cli import dashboard, serve
 from jobs.audit import output
 from jobs.comparison import cli as overtime
 from jobs.leaderboard.cli import leaderboard
+from jobs.repair.cli import repair
 from jobs.schedules import cli as schedules
 from jobs.submission import cli as service
 from jobs.terminal import console, log_setting, own_modules
@@ -274,6 +275,7 @@ def sync(
 
 
 app.command()(leaderboard)
+app.command()(repair)
 app.command()(prune)
 app.command()(doctor)
 app.command()(dashboard)

@@ -165,22 +165,27 @@ def change_of_the_worst(
     bound: float,
     alpha: float,
     binary: bool = False,
+    weakest: tuple[int, int] | None = None,
     clusters: NDArray[np.integer[Any]] | None = None,
     seed: int | None = 0,
 ) -> Estimate:
     """The smallest group mean after less the smallest before, ``min_k a_k - min_k b_k``: what the worst class gained.
 
-    With one-sided limits l_k, u_k of the paired differences a_k - b_k at alpha / 2 each, limits L_k of b_k at alpha / 4
-    each, and B the smallest upper limit of any b_k, these together at alpha / 4 (Bonferroni):
+    With one-sided limits at alpha / 4 each: d_k and D_k of the paired differences, A_k (lower) of the means after, L_k
+    (lower) of those before; and U and B above the smallest means after and before: the upper limits of the two groups
+    `weakest`, which were chosen without these samples, for no smallest mean exceeds that of any one group; without
+    them the smallest upper limits of all groups, at alpha / 4 together (Bonferroni).
 
-    low: ``min_k max(0, L_k - B) + l_k``. For the k where a_k is smallest, b_k is at least max(0, L_k - B) above the
-    smallest b: a class that was far from the worst may fall that far. Only the limits of this one k need to hold,
-    whichever it is, so l_k and L_k are not corrected for the number of groups.
-    high: the largest u_k of those k with L_k <= B, the groups that may be the worst before: it gained what the worst
-    can have gained at most. Either limit misses with probability at most alpha.
+    low: ``min_k max(A_k - B, max(0, L_k - B) + d_k)``. For the k where a_k is smallest either bounds the gain: a_k is
+    at least A_k, and b_k lies at least L_k - B above the smallest b, so a class far from the worst may fall that far.
+    high: ``max_k min(D_k, U - L_k)`` over the k with L_k <= B, the groups that may be the worst before.
+
+    Only the limits of one k need to hold on either side, whichever it is, so those of single groups are not corrected
+    for their number. Either limit misses with probability at most alpha.
 
     Args:
         before, after: (N,) scores in [0, bound] of the same samples.
+        weakest: the groups that other samples say are the weakest, before and after.
         alpha, binary, clusters, seed: as in `changes`.
 
     Returns:
@@ -189,23 +194,31 @@ def change_of_the_worst(
     Raises:
         MeasureError: as `changes`.
     """
-    paired = changes(before, after, groups, n_groups, bound=bound, alpha=alpha / 2, clusters=clusters, seed=seed)
+    share = alpha / 4
+    paired = changes(before, after, groups, n_groups, bound=bound, alpha=share, clusters=clusters, seed=seed)
     defined = paired.counts > 0
     if not defined.any():
         return Estimate(None, reason="no samples in common")
-    old, index = np.asarray(before, dtype=np.float64), as_indices(groups, len(before), n_groups, "groups")
-    if clusters is not None:
-        binary = False
-        old, index = cluster_means(old, index, clusters)
-    sample = Sample.of(old, index, n_groups, bound=bound, seed=seed)
-    method = method_for(None, binary=binary)
-    least = limits(sample, alpha / 4, method)[0] * bound
-    most = limits(sample, alpha / 4 / int(defined.sum()), method)[1] * bound
-    bar = most[defined].min()
-    low = (np.maximum(0.0, least - bar) + paired.low)[defined].min()
-    high = paired.high[defined & (least <= bar)].max()
-    value = paired.after[defined].min() - paired.before[defined].min()
-    return Estimate(float(value), float(min(low, value)), float(max(high, value)))
+
+    def sides(scores: NDArray[Any], chosen: int | None) -> tuple[Floats, float]:
+        """The lower limit of each group, and a number above the smallest mean."""
+        values, index = np.asarray(scores, dtype=np.float64), as_indices(groups, len(scores), n_groups, "groups")
+        if clusters is not None:
+            values, index = cluster_means(values, index, clusters)
+        sample = Sample.of(values, index, n_groups, bound=bound, seed=seed)
+        method = method_for(None, binary=binary and clusters is None)
+        least, most = (side * bound for side in limits(sample, share, method))
+        if chosen is not None and defined[chosen]:
+            return least, float(most[chosen])
+        joint = limits(sample, share / int(defined.sum()), method)[1] * bound
+        return least, float(joint[defined].min())
+
+    first, last = (None, None) if weakest is None else weakest
+    (old, old_bar), (new, new_bar) = sides(before, first), sides(after, last)
+    gained = np.maximum(new - old_bar, np.maximum(0.0, old - old_bar) + paired.low)
+    most = np.minimum(paired.high, new_bar - old)[defined & (old <= old_bar)]
+    value = float(paired.after[defined].min() - paired.before[defined].min())
+    return Estimate(value, min(float(gained[defined].min()), value), max(float(most.max()), value))
 
 
 def decide(worse: Sequence[float], better: Sequence[float], alpha: float) -> list[tuple[Flag, float]]:

@@ -100,6 +100,12 @@ class Series:
     definition: str = ""
 
     @property
+    def can_be_fitted(self) -> bool:
+        """Whether something may be fitted to it: a claim or a certificate rises with nothing behind it, a mean over the
+        correctly classified samples when hard ones are lost."""
+        return self.evidence in (Evidence.OUTCOME, Evidence.ATTACK) and not self.conditional
+
+    @property
     def attack(self) -> bool:
         """Whether it is what a search for adversarials left or found, and not a count of random draws."""
         return self.evidence is Evidence.ATTACK and not self.noise

@@ -19,6 +19,7 @@ from jobs.comparison.compare import Kept, compare
 from jobs.fleetfile.followups import NOTHING_FOLLOWS
 from jobs.fleetfile.promotions import targets
 from jobs.fleetfile.reading import Fleet, validate_fleet
+from jobs.fleetfile.tree import FleetConfig
 from jobs.terminal.progress import Reporter
 from services.numerics.evidence.streams import lond_level
 from services.records import AuditResult, Outcome, digest_of
@@ -39,6 +40,15 @@ class Uses:
     accepted: str
     versions: tuple[str, ...] = ()
     schema_version: int = 1
+
+
+@dataclass(frozen=True)
+class Use:
+    """One use of the reserve since the acceptance of `accepted` ("" for none): the so-manieth, and the level it has."""
+
+    accepted: str
+    number: int
+    level: float
 
 
 _FILE = RecordFile(
@@ -65,24 +75,31 @@ def confirm(
     comparison = read_comparison(finished.folder)
     if config.samples.reserve is None or not _asked(fleet, result, comparison):
         return None
+    use = use_of_reserve(config, digest_of([model.digest for model in result.models]))
+    own = reserve_fleet(fleet, use.level)
+    second = run_audit(own, reporter, runner=runner, publishing=True)
+    outcomes = {model.spec.name: model.outcome for model in second.result.models}
+    worse = _worse(use, Kept(second.result, second.folder), comparison, own, config)
+    write_confirmation(Confirmation(second.result.audit_id, use.number, use.level, outcomes, worse), finished.folder)
+    return own, second
+
+
+def use_of_reserve(config: FleetConfig, version: str) -> Use:
+    """The next use of a fleet's reserve, or the same one as before for the same version; it is counted at once.
+
+    A stop must not make a use free, so it is written before the reserve is asked.
+    """
     home = fleet_folder(config.storage, config.fleet)
     known = read_accepted(home)
     accepted = known.audit_id if known is not None else ""
     uses = _FILE.read(home)
     if uses is None or uses.accepted != accepted:
         uses = Uses(accepted)
-    version = digest_of([model.digest for model in result.models])
     if version not in uses.versions:
         uses = replace(uses, versions=(*uses.versions, version))
-        _FILE.write(uses, home)  # before it is asked: a stop must not make the use free
+        _FILE.write(uses, home)
     place = uses.versions.index(version)
-    level = lond_level(config.intervals.delta, [False] * place)
-    own = reserve_fleet(fleet, level)
-    second = run_audit(own, reporter, runner=runner, publishing=True)
-    outcomes = {model.spec.name: model.outcome for model in second.result.models}
-    worse = _worse(home, accepted, Kept(second.result, second.folder), comparison, level, own)
-    write_confirmation(Confirmation(second.result.audit_id, place + 1, level, outcomes, worse), finished.folder)
-    return own, second
+    return Use(accepted, place + 1, lond_level(config.intervals.delta, [False] * place))
 
 
 def reserve_fleet(fleet: Fleet, level: float) -> Fleet:
@@ -105,16 +122,17 @@ def _asked(fleet: Fleet, result: AuditResult, comparison: Comparison | None) -> 
 
 
 def _worse(
-    home: str, accepted: str, now: Kept, comparison: Comparison | None, level: float, own: Fleet
+    use: Use, now: Kept, comparison: Comparison | None, own: Fleet, config: FleetConfig
 ) -> tuple[tuple[str, str, str], ...] | None:
     """What is worse in both comparisons, on the audit's samples and on the reserved ones."""
-    if comparison is None or not accepted or not comparison.worse:
+    if comparison is None or not use.accepted or not comparison.worse:
         return None
-    before = read_confirmation(files.join(home, file_name(accepted)))
+    home = fleet_folder(config.storage, config.fleet)
+    before = read_confirmation(files.join(home, file_name(use.accepted)))
     if before is None:
         return None
     folder = folder_of(own.config.storage, own.config.fleet, before.audit_id)
-    again = compare(Kept(read_bundle(folder), folder), now, level=level)
+    again = compare(Kept(read_bundle(folder), folder), now, level=use.level)
     known = {(model.name, series.series, group.name) for model, series, group in comparison.flagged("worse")}
     found = [(model.name, series.series, group.name) for model, series, group in again.flagged("worse")]
     return tuple(each for each in found if each in known)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy.stats import binomtest
@@ -247,7 +249,9 @@ def test_means_before_and_after_of_a_single_pair() -> None:
     assert tests.before.dtype == np.float64
 
 
-def repaired(rng: np.random.Generator, n: int, kind: str) -> tuple[Estimate, float]:
+def repaired(
+    rng: np.random.Generator, n: int, kind: str, weakest: tuple[int, int] | None = None
+) -> tuple[Estimate, float]:
     """What the worst of six classes gained: an estimate, and the truth."""
     old = np.array([0.2, 0.22, 0.3, 0.6, 0.8, 0.9])
     moves = {
@@ -260,14 +264,14 @@ def repaired(rng: np.random.Generator, n: int, kind: str) -> tuple[Estimate, flo
     labels, shared = np.repeat(np.arange(6), n), rng.random(6 * n)
     own = np.where(rng.random(6 * n) < 0.7, shared, rng.random(6 * n))
     before, after = (shared < old[labels]).astype(float), (own < new[labels]).astype(float)
-    estimate = change_of_the_worst(before, after, labels, 6, bound=1.0, alpha=0.1, binary=True)
-    return estimate, float(new.min() - old.min())
+    how: dict[str, Any] = {"bound": 1.0, "alpha": 0.1, "binary": True, "weakest": weakest}
+    return change_of_the_worst(before, after, labels, 6, **how), float(new.min() - old.min())
 
 
-def misses(kind: str, n: int, tries: int) -> int:
+def misses(kind: str, n: int, tries: int, weakest: tuple[int, int] | None = None) -> int:
     """Of the two limits the one that misses more often."""
     rng = np.random.default_rng(3)
-    known = [repaired(rng, n, kind) for _ in range(tries)]
+    known = [repaired(rng, n, kind, weakest) for _ in range(tries)]
     return max(sum(e.low > truth for e, truth in known), sum(e.high < truth for e, truth in known))
 
 
@@ -279,8 +283,19 @@ def test_the_limits_of_what_the_worst_class_gained_hold(kind: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["none", "repaired", "turned", "lost"])
 @pytest.mark.parametrize("n", [40, 300])
-def test_the_limits_of_what_the_worst_class_gained_hold_in_many_audits(kind: str, n: int) -> None:
-    assert misses(kind, n, 600) <= 600 * 0.1
+@pytest.mark.parametrize("weakest", [None, (0, 2), (1, 4)])
+def test_the_limits_of_what_the_worst_class_gained_hold_in_many_audits(
+    kind: str, n: int, weakest: tuple[int, int] | None
+) -> None:
+    assert misses(kind, n, 600, weakest) <= 600 * 0.1
+
+
+def test_other_samples_that_say_which_class_is_the_weakest_make_the_limits_sharper() -> None:
+    alone, _ = repaired(np.random.default_rng(0), 400, "repaired")
+    chosen, truth = repaired(np.random.default_rng(0), 400, "repaired", (0, 2))
+    assert alone.low is not None and chosen.low is not None and alone.low < chosen.low < truth
+    nowhere, _ = repaired(np.random.default_rng(0), 400, "repaired", (3, 5))
+    assert nowhere.low is not None and nowhere.low < alone.low, "any group is valid, a strong one says little"
 
 
 def test_a_class_that_was_far_from_the_worst_may_fall_as_far() -> None:

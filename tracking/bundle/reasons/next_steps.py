@@ -27,6 +27,7 @@ def next_steps(audit: AuditResult) -> list[str]:
     open_ones = [model for model in judged if model.outcome is Outcome.UNDECIDED]
     steps = [*_faults(audit), *_inadequate(judged)]
     steps += [line for model in failed for line in _look(audit, model)]
+    steps += [line for model in failed[:1] for line in _repair(model)]
     steps += [line for model in open_ones for line in _decide(audit, model)][:MOST_MODELS]
     steps += _claims(judged)
     return steps[:MOST]
@@ -61,6 +62,18 @@ def _look(audit: AuditResult, model: ModelResult) -> Iterator[str]:
         f"{shorten(model.spec.name, 40)}: look at the {pair.count:,} samples of {one} that go to {other}. Where their "
         f"labels are right, more training samples of {one} that resemble {other} are what it lacks."
     )
+
+
+def _repair(model: ModelResult) -> Iterator[str]:
+    """The cheapest remedy, where a worst class failed."""
+    worst = [gate.threshold for gate in deciding_gates(model.gates) if gate.threshold is not None]
+    able = [limit for limit in worst if (limit.metric, limit.grouping) in (("wcr", "class"), ("p10", "class"))]
+    series = next((find(model, series_key(limit.measure, "class")) for limit in able), None)
+    if series is not None and series.series.can_be_fitted:
+        yield (
+            f"{shorten(model.spec.name, 40)}: `classwise repair FLEET_FILE --model NAME --under {series.series.key}` "
+            "tries class offsets, and shows on samples kept apart whether they raise the worst class."
+        )
 
 
 def _decide(audit: AuditResult, model: ModelResult) -> Iterator[str]:

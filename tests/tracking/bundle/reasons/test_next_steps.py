@@ -58,9 +58,10 @@ def test_labels_attacks_samples_and_claims_in_this_order(small_audit: AuditResul
     )
     names = ("cat", "dog", *small_audit.samples.classes[2:])
     audit = replace(small_audit, models=models, samples=replace(small_audit.samples, classes=names))
-    attack, look, decide = next_steps(audit)
+    attack, look, remedy, decide = next_steps(audit)
     assert attack.startswith("Attack model_002 by another attack than pgd20") and "`square`" in attack
     assert look.startswith("model_000: look at the 62 samples of cat that go to dog.")
+    assert remedy.startswith("model_000: `classwise repair FLEET_FILE --model NAME --under clean` tries class offsets")
     assert decide.startswith("model_001: a new audit on about 200 samples of ") and "instead of 50" in decide
     planned = replace(models[1].gates[0], reason="open; if the estimates stay, about 90 more samples would decide it")
     early = replace(audit, models=(replace(models[1], gates=(planned,)),))

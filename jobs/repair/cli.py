@@ -1,0 +1,62 @@
+"""The command ``classwise repair``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from jobs.terminal import console, own_modules
+from jobs.terminal.options import FleetStorage, Json
+
+if TYPE_CHECKING:
+    from jobs.repair.repair import Repaired
+
+_UNDER = "Series whose worst class is to rise: pgd20/linf-8/255. Default: of the first gate that has one, or an attack."
+_LOSS = "How much of the mean may be given up for the worst class, in the series' unit."
+
+
+def repair(
+    fleet_file: Annotated[Path, typer.Argument(metavar="FLEET_FILE", help="The fleet file of the model.")],
+    model: Annotated[str, typer.Option(help="The model to repair, by its name in the fleet file.")],
+    under: Annotated[str, typer.Option(metavar="SERIES", help=_UNDER)] = "",
+    rounds: Annotated[int, typer.Option(min=1, max=50, help="Rounds of the fit, three candidates each.")] = 6,
+    most_loss: Annotated[float, typer.Option(min=0, help=_LOSS)] = 0.05,
+    storage: FleetStorage = None,
+    runner: Annotated[str | None, typer.Option(help="ray or local, instead of the fleet file's.")] = None,
+    track: Annotated[bool, typer.Option("--track/--no-track", help="Whether to log to MLflow.")] = True,
+    json: Json = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+) -> None:
+    """Raise a model's worst class by class offsets. Shown on samples that took no part.
+
+    Exit codes: 0 repaired, 1 the worst class is worse, 3 not shown, 2 error.
+    """
+    with console.exits(json):
+        own_modules.find_here()
+        from jobs.fleetfile.reading import load_fleet, overridden
+        from jobs.repair.repair import OPEN, WORSE
+        from jobs.repair.repair import repair as run
+        from services.measures.parts.threats import key_as_written
+
+        fleet = overridden(load_fleet(fleet_file), storage=storage, runner=runner, track=track)
+        with console.reporter(quiet or json) as reporter:
+            done = run(fleet, model, reporter, under=key_as_written(under), rounds=rounds, most_loss=most_loss)
+        if done is None:
+            console.say(f"{model}: no offsets did better on the samples of the fit; nothing else was audited")
+            raise typer.Exit(3)
+        _finish(done, json)
+        raise typer.Exit({WORSE: 1, OPEN: 3}.get(done.repair.verdict, 0))
+
+
+def _finish(done: Repaired, json: bool) -> None:
+    from dataclasses import asdict
+
+    from jobs.repair.words import repair_words
+
+    if json:
+        console.print_json({**asdict(done.repair), "verdict": done.repair.verdict})
+        return
+    for line in [*repair_words(done.repair, done.comparison), *done.published.where_to_look]:
+        console.say(line)

@@ -1,0 +1,44 @@
+"""A repair in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from jobs.repair.repair import OPEN, REPAIRED, WORSE, Repair
+from services.records import Estimate
+from tracking.bundle.comparison import Comparison
+from tracking.names import shorten
+from tracking.report.comparison_words import comparison_words
+
+MOST_OFFSETS = 100
+VERDICTS = {
+    REPAIRED: "the worst class gained",
+    WORSE: "the worst class lost",
+    OPEN: "whether the worst class gained cannot be told",
+}
+
+
+def repair_words(repair: Repair, comparison: Comparison) -> Iterator[str]:
+    """What the fresh samples show, what it cost, and the line for the fleet file."""
+    name = shorten(repair.model, 60)
+    shown = VERDICTS[repair.verdict]
+    yield f"{name} under {repair.series}: {repair.verdict}; {shown} on {repair.samples:,} fresh samples."
+    yield f"worst class  {repair.worst_before:.4f} to {repair.worst_after:.4f}, change {_signed(repair.worst)}"
+    yield f"mean         change {_signed(repair.mean)}"
+    yield (
+        f"Each limit misses with a chance of at most {100 * repair.level:.3g} %; use {repair.use} of these "
+        "samples since the last acceptance."
+    )
+    points = ", ".join(f"{worst:.3f} for {mean:.3f}" for worst, mean in repair.tried)
+    yield f"On the {repair.fitted:,} samples of the fit, worst class for mean: {points}."
+    yield from comparison_words(comparison, earlier="the audit without offsets")
+    if len(repair.offsets) <= MOST_OFFSETS:
+        yield f"For the fleet file: offsets: [{', '.join(f'{value:g}' for value in repair.offsets)}]"
+    else:
+        yield "The offsets stand in repair.json of the bundle."
+
+
+def _signed(estimate: Estimate) -> str:
+    if estimate.value is None:
+        return estimate.reason
+    return f"{estimate.value:+.4f} ({estimate.low or 0.0:+.4f} to {estimate.high or 0.0:+.4f})"
