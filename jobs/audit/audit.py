@@ -24,6 +24,7 @@ from jobs.audit.forecast.costs import Forecast, forecast
 from jobs.audit.forecast.demands import unable_kinds
 from jobs.audit.inspection import inspect_models
 from jobs.audit.judging.assemble import groupings
+from jobs.audit.judging.corruption_checks import corruption_notes, mean_corruption_errors
 from jobs.audit.judging.decidable import too_few
 from jobs.audit.judging.fleet_checks import fleet_checks, fleet_notes
 from jobs.audit.judging.gates import worst
@@ -151,8 +152,12 @@ def _run(fleet: Fleet, reporter: Reporter, factory: RunnerFactory) -> Finished:
             calibration=calibration,
             config=redacted_tree(without_queries(config.model_dump(mode="json"))),
             versions={**versions.installed(), **versions.of_measures(measures)},
-            checks={**fleet_checks(models), ALIASES: aliases},
-            notes=(*_sample_notes(fleet, known), *fleet_notes(models, calibration)),
+            checks={**fleet_checks(models), **mean_corruption_errors(models, measures), ALIASES: aliases},
+            notes=(
+                *_sample_notes(fleet, known),
+                *fleet_notes(models, calibration),
+                *corruption_notes(models, measures),
+            ),
             baseline=next((b.result.audit_id for b in earlier.values() if b is not None), ""),
         )
         result = record_comparison(result, folder, config, earlier)

@@ -46,6 +46,7 @@ def with_published(spec: ModelSpec, samples_uri: str) -> ModelSpec:
     reference = robustbench_reference(uri.rest, dataset, norm)
     epsilon = ROBUSTBENCH_EPSILON.get((dataset, norm))
     threat = ThreatModel("L2" if norm == "L2" else "Linf", epsilon) if epsilon else None
+    threat = ThreatModel("corruptions") if norm == "corruptions" else threat
     declares = spec.clean_accuracy is None and reference is not None and parse_uri(samples_uri).scheme == "robustbench"
     return replace(
         spec,

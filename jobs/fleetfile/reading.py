@@ -101,6 +101,8 @@ def validate_fleet(data: Any, *, source: str = "fleet", where: Locator | None = 
     if known.complete and data.get("generated") is not None and not any(isinstance(each, Great) for each in measures):
         remedy = "add great, whose theorem asks for generated samples, or leave generated out"
         problems.append(Problem(where(("generated",)), "the measure great in the fleet", "none", remedy))
+    if config is not None:
+        problems += _reference_problems(config, measures, where)
     if problems or config is None:
         raise ConfigError(problems)
     return Fleet(config, measures)
@@ -234,6 +236,18 @@ def _gate_problems(gates: dict[int, GateConfig], known: _Known, where: Locator) 
             problems += _group_problems(index, gate, where)
         problems += _threshold_problems(gate, bounds.get(gate.measure), where, index)
     return problems
+
+
+def _reference_problems(config: FleetConfig, measures: tuple[Measure, ...], where: Locator) -> Iterator[Problem]:
+    """A reference that is no model of the fleet."""
+    names = [model.name for model in config.models]
+    for measure in measures:
+        reference = getattr(measure, "reference", None)
+        if reference is not None and reference not in names:
+            remedy = did_you_mean(reference, names)
+            yield Problem(
+                where(("measures",)), f"a model of the fleet as {measure.name}.reference", repr(reference), remedy
+            )
 
 
 def _claim_problems(index: int, measure: str, measures: tuple[Measure, ...], where: Locator) -> Iterator[Problem]:

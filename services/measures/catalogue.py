@@ -26,6 +26,7 @@ MEASURES: Registry[type[Measure]] = Registry(
         "probacc": "services.measures.probabilistic:ProbAcc",
         "binomial": "services.measures.binomial:Binomial",
         "rare": "services.measures.rare:Rare",
+        "corruptions": "services.measures.corruptions:Corruptions",
         "radius": "services.measures.radius:Radius",
     },
 )

@@ -36,10 +36,18 @@ class InputContract:
 
 @dataclass(frozen=True, slots=True)
 class ThreatModel:
-    """The perturbations a model was trained or is judged against: a norm and a radius in [0, 1] pixel units."""
+    """The perturbations a model was trained or is judged against: a norm and a radius in [0, 1] pixel units.
 
-    norm: Literal["Linf", "L2", "L1"]
-    epsilon: float
+    Common corruptions have no radius; theirs is 0.
+    """
+
+    norm: Literal["Linf", "L2", "L1", "corruptions"]
+    epsilon: float = 0.0
+
+    @property
+    def words(self) -> str:
+        """`Linf 0.03137`, or `corruptions`."""
+        return self.norm if self.norm == "corruptions" else f"{self.norm} {self.epsilon:.4g}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -223,7 +223,7 @@ def _model(model: ModelResult, table: str) -> ModelOverview:
         outcome=model.outcome,
         reasons=model.reasons[:MOST_REASONS],
         gates=model.gates,
-        threat=f"{threat.norm} {threat.epsilon:.4g}" if threat else "not declared",
+        threat=threat.words if threat else "not declared",
         table=table,
         series=tuple(_series(model, result, gaps) for result in in_reading_order(model)),
         notes=tuple(note for note in model.notes if note not in repeated),

@@ -13,7 +13,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 from urllib.parse import quote
 
 from pydantic import TypeAdapter, ValidationError
@@ -182,12 +182,16 @@ def table_rows(model: ModelResult) -> list[dict[str, Any]]:
 
 def threat_text(threat: ThreatModel | None) -> str:
     """A threat model as MLflow shows it."""
-    return f"{threat.norm} {threat.epsilon:.6g}" if threat else "not declared"
+    if threat is None:
+        return "not declared"
+    return CORRUPTIONS if threat.norm == CORRUPTIONS else f"{threat.norm} {threat.epsilon:.6g}"
 
 
 def threat_of(text: str) -> ThreatModel | None:
     """What `threat_text` wrote, None for what declares none."""
     norm, _, epsilon = text.partition(" ")
+    if norm == CORRUPTIONS:
+        return ThreatModel(CORRUPTIONS)
     try:
         return _THREAT.validate_python({"norm": norm, "epsilon": epsilon})
     except ValidationError:
@@ -198,6 +202,8 @@ JOINT_LOW, JOINT_HIGH = "_joint_low", "_joint_high"
 """Ends of the metrics that are limits for all models of an audit together."""
 
 _THREAT = TypeAdapter(ThreatModel)
+CORRUPTIONS: Final = "corruptions"
+"""A threat model without a radius."""
 
 
 def _group_metric(result: SeriesResult, key: str) -> str:

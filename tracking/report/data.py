@@ -74,7 +74,7 @@ def _card(model: ModelResult, result: SeriesResult | None, tested: RefutedResult
         "words": model_words(model),
         "gates": [(gate.text, gate.outcome.value, gate.reason) for gate in model.gates],
         "attacks": attack_rows(model),
-        "threat": f"{threat.norm} {threat.epsilon:.4g}" if threat else "not declared",
+        "threat": threat.words if threat else "not declared",
         "digest": model.digest[:12],
         "worst": tied(result.worst, len(result.worst)) if result else "",
         "cells": {metric: _cell(result.metric(metric)) if result else _BLANK for metric in METRICS},

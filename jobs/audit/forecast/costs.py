@@ -150,7 +150,7 @@ def _autoattack(plans: Sequence[plan.ModelPlan], context: plan.Context, speeds: 
 
 def _attack_of(spec: ModelSpec) -> AutoAttackSurvival:
     threat = spec.threat_model
-    if threat is None or threat.norm == "L1":
+    if threat is None or threat.norm in ("L1", "corruptions"):
         return AutoAttackSurvival()
     return AutoAttackSurvival(norm=threat.norm, epsilons=(threat.epsilon,))
 

@@ -182,9 +182,9 @@ def _scale_notes(models: Sequence[ModelResult]) -> Iterator[str]:
 
 def _threat_notes(models: Sequence[ModelResult]) -> Iterator[str]:
     """Models made for different threat models must not be ranked against each other in silence."""
-    norms = {(m.spec.threat_model.norm, m.spec.threat_model.epsilon) for m in models if m.spec.threat_model}
-    if len(norms) > 1:
-        listed = ", ".join(f"{norm} {epsilon:.4g}" for norm, epsilon in sorted(norms))
+    threats = {(each.norm, each.epsilon): each for m in models if (each := m.spec.threat_model)}
+    if len(threats) > 1:
+        listed = ", ".join(threats[key].words for key in sorted(threats))
         yield f"The models declare different threat models ({listed}): rankings across them compare unlike things."
     specs = [model.spec for model in models]
     declared, kept = [spec.robust_accuracy for spec in specs], references(specs)
@@ -200,7 +200,7 @@ def _norm_notes(models: Sequence[ModelResult]) -> Iterator[str]:
         balls = [each.series.threat for each in model.series if each.series.attack and each.series.binary]
         attacked = {ball.norm for ball in balls if ball is not None}
         if threat and attacked and threat.norm not in attacked:
-            named.append(f"{model.spec.name} ({threat.norm} {threat.epsilon:.4g})")
+            named.append(f"{model.spec.name} ({threat.words})")
     if named:
         yield (
             f"Attacked in another norm only than they were made for: {', '.join(named)}. "

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from jobs.audit.identity import with_published
+from jobs.audit.judging.fleet_checks import references
 from services.records import ModelSpec, ThreatModel
+from tracking.mlflow.layout import threat_of, threat_text
 
 URI = "robustbench:Engstrom2019Robustness?dataset=cifar10&threat_model=L2"
 
@@ -29,6 +33,17 @@ def test_what_is_declared_stays() -> None:
 
 
 def test_other_models_and_unknown_names_are_left_alone() -> None:
-    for uri in ("timm:resnet18", "robustbench:NoSuchModel?dataset=cifar10&threat_model=corruptions"):
+    for uri in ("timm:resnet18", "robustbench:NoSuchModel?dataset=cifar100&threat_model=Linf"):
         spec = ModelSpec("m", uri)
         assert with_published(spec, "robustbench:cifar10") == spec
+
+
+def test_a_model_of_robustbenchs_corruption_board_has_that_threat_model() -> None:
+    spec = ModelSpec("m", "robustbench:Hendrycks2020AugMix_ResNeXt?dataset=cifar10&threat_model=corruptions")
+    known = with_published(spec, "robustbench:cifar10")
+    assert known.threat_model == ThreatModel("corruptions") and known.robust_accuracy is not None
+    assert threat_text(known.threat_model) == known.threat_model.words == "corruptions"
+    assert threat_of("corruptions") == known.threat_model
+    assert threat_of("Linf") is None
+    linf = replace(spec, name="l", threat_model=ThreatModel("Linf", 8 / 255), robust_accuracy=0.5)
+    assert references([known, known, linf]) == [known.robust_accuracy, known.robust_accuracy, None]

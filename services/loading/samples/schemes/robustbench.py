@@ -1,4 +1,7 @@
-"""`robustbench:cifar10|cifar100?data_dir=DIR&n=N`: the first n test images, as RobustBench evaluates them."""
+"""`robustbench:cifar10|cifar100?data_dir=DIR&n=N`: the first n test images, as RobustBench evaluates them.
+
+`robustbench:cifar10-c|cifar100-c?names=fog,snow&severities=1,5`: ready-made corrupted ones.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.errors import Problem, SourceError
+from services.loading.samples.schemes.corrupted import FOLDERS, open_corrupted
 from services.loading.samples.schemes.torchvision import open_dataset
 from services.loading.samples.source import Source
 from services.loading.samples.stores import ArrayStore
@@ -22,10 +26,12 @@ def open_robustbench(uri: SourceUri, *, allowed_factories: tuple[str, ...]) -> S
 
     They are torchvision's test images divided by 255, in order, so they are read by the same code.
     """
+    if uri.rest in FOLDERS:
+        return open_corrupted(uri)
     options: dict[str, Any] = uri.options(data_dir=local_path, n=whole)
     if uri.rest not in NAMES:
         remedy = "for ImageNet point imagefolder: at the validation images and set ?size="
-        raise SourceError(Problem(uri.text, f"one of {', '.join(NAMES)}", repr(uri.rest), remedy))
+        raise SourceError(Problem(uri.text, f"one of {', '.join((*NAMES, *FOLDERS))}", repr(uri.rest), remedy))
     source = open_dataset(NAMES[uri.rest], options.get("data_dir", Path("data")), "test", uri.text)
     count = options.get("n", len(source.labels))
     if count > len(source.labels):

@@ -84,6 +84,7 @@ def test_every_measure_is_profiled_by_class_attribute_and_crossing(
         "binomial": {"kappa": 0.2},
         "rare": {"particles": 20},
         "radius": {"select": 20, "draws": 50},
+        "corruptions": {"names": ["fog", "contrast"], "severities": [3]},
         "square": {"epsilons": [0.05], "queries": 10},
         "projection": {"mapper": mapper, "steps": 4, "least_explained": 0.0},
     }
