@@ -91,7 +91,9 @@ class Problem:
 
     def __post_init__(self) -> None:
         for name in ("where", "expected", "found", "remedy"):
-            object.__setattr__(self, name, shown(redacted(getattr(self, name))))
+            text = shown(redacted(getattr(self, name)))
+            # Names of files stand in these two, and a name can hold what looks like a line of the log.
+            object.__setattr__(self, name, text.replace("\n", "\\n") if name in ("where", "found") else text)
 
     def __str__(self) -> str:
         text = f"{self.where}: expected {self.expected}, found {self.found}"

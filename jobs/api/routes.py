@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Annotated, Any
 
@@ -37,6 +37,8 @@ READERS = 2
 """Bodies that are read and checked at the same time."""
 SUBMITTERS = 32
 """Submissions that are stored at the same time."""
+PACKERS = 2
+"""Results, reports and archives that are read and packed at the same time: megabytes each, and all of them compute."""
 ASKERS = 16
 """Requests that wait for the job server (logs, stopping), in threads of their own: reading results has others."""
 
@@ -77,7 +79,7 @@ class Service:
         self.changes = changes or ChangeLog()
         self.followers = 0
         self.readers, self.submitters = CapacityLimiter(READERS), CapacityLimiter(SUBMITTERS)
-        self.askers = CapacityLimiter(ASKERS)
+        self.askers, self.packers = CapacityLimiter(ASKERS), CapacityLimiter(PACKERS)
         self._submitting: dict[str, str] = {}
         self._changed = threading.Condition()
 
@@ -253,6 +255,9 @@ def _add_watching(router: APIRouter, service: Service) -> None:
 
 
 def _add_results(router: APIRouter, service: Service) -> None:
+    async def packed(make: Callable[[], Response]) -> Response:
+        return await to_thread.run_sync(make, limiter=service.packers)
+
     @router.get(
         "/audits/{id}/result",
         summary="The whole result of a finished audit",
@@ -262,9 +267,9 @@ def _add_results(router: APIRouter, service: Service) -> None:
             **refused(403, 404, 409, 410, 422, 503),
         },
     )
-    def result(name: AuditId, caller: Who) -> Response:
+    async def result(name: AuditId, caller: Who) -> Response:
         caller.require_audit(name, Right.READ)
-        return Response(_RESULT.dump_json(service.result(name)), media_type="application/json")
+        return await packed(lambda: Response(_RESULT.dump_json(service.result(name)), media_type="application/json"))
 
     @router.get(
         "/audits/{id}/report",
@@ -272,9 +277,9 @@ def _add_results(router: APIRouter, service: Service) -> None:
         response_class=Response,
         responses={200: {"content": {"text/html": {}}}, **refused(403, 404, 409, 410, 422, 503)},
     )
-    def report(name: AuditId, caller: Who) -> Response:
+    async def report(name: AuditId, caller: Who) -> Response:
         caller.require_audit(name, Right.READ)
-        return downloads.report(service.finished(name))
+        return await packed(lambda: downloads.report(service.finished(name)))
 
     @router.get(
         "/audits/{id}/bundle",
@@ -282,9 +287,9 @@ def _add_results(router: APIRouter, service: Service) -> None:
         response_class=Response,
         responses={200: {"content": {"application/zip": {}}}, **refused(403, 404, 409, 410, 422, 503)},
     )
-    def bundle(name: AuditId, caller: Who) -> Response:
+    async def bundle(name: AuditId, caller: Who) -> Response:
         caller.require_audit(name, Right.READ)
-        return downloads.bundle(service.finished(name))
+        return await packed(lambda: downloads.bundle(service.finished(name)))
 
     @router.get(
         "/audits/{id}/logs",

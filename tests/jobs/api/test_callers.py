@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import os
+import threading
+import time
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, MutableMapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -15,11 +18,14 @@ import pytest
 from fastapi import FastAPI
 from starlette.testclient import TestClient
 
+from jobs.api.routes import PACKERS
 from jobs.api.serve import build
 from jobs.api.settings import Settings, digests, plain
 from jobs.fleetfile.reading import validate_fleet
 from jobs.schedules.scheduler import new_schedule, now_utc
 from jobs.schedules.store import Store
+from jobs.submission.client import AuditClient
+from jobs.submission.status import AuditStatus
 from jobs.submission.submission import Ending, folder_in, write_ending
 from jobs.terminal import console
 from services.errors import ConfigError
@@ -216,6 +222,58 @@ def test_report_and_bundle_are_downloads_that_run_nothing(callers: Callers, audi
     expected = {f"{A}/{path.relative_to(home)}": path.read_bytes() for path in home.rglob("*") if path.is_file()}
     with zipfile.ZipFile(io.BytesIO(answer.content)) as archive:
         assert {name: archive.read(name) for name in archive.namelist()} == expected
+
+
+async def _asked(server: FastAPI, path: str, who: str) -> int:
+    """The status of a GET, without a client: requests of one loop, side by side."""
+    received, statuses = iter([{"type": "http.request", "body": b"", "more_body": False}]), []
+
+    async def receive() -> dict[str, Any]:
+        message = next(received, None)
+        return message if message is not None else await asyncio.Future()
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            statuses.append(int(message["status"]))
+
+    scope = {"type": "http", "asgi": {"version": "3.0", "spec_version": "2.3"}, "method": "GET", "path": path}
+    scope |= {"raw_path": path.encode(), "query_string": b"", "root_path": "", "scheme": "http", "http_version": "1.1"}
+    scope |= {
+        "headers": [(b"authorization", f"Bearer {TOKENS[who]}".encode())],
+        "client": ("127.0.0.1", 1),
+        "state": {},
+    }
+    await server(scope, receive, send)
+    return statuses[0]
+
+
+@pytest.mark.parametrize("part", ["bundle", "report", "result"])
+def test_few_results_are_read_and_packed_at_the_same_time(
+    server: FastAPI, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    """Thirty archives at once kept the liveness probe waiting for over a second."""
+    running, most, lock = 0, 0, threading.Lock()
+    finished = AuditClient.finished
+
+    def counted(client: AuditClient, name: str) -> AuditStatus:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        time.sleep(0.05)
+        try:
+            return finished(client, name)
+        finally:
+            with lock:
+                running -= 1
+
+    monkeypatch.setattr(AuditClient, "finished", counted)
+
+    async def ask() -> list[int]:
+        return list(await asyncio.gather(*(_asked(server, f"/v1/audits/{A}/{part}", "reader") for _ in range(12))))
+
+    assert asyncio.run(asyncio.wait_for(ask(), 60)) == [200] * 12
+    assert 1 <= most <= PACKERS
 
 
 @pytest.mark.parametrize(

@@ -75,6 +75,8 @@ def test_hostile_texts_cost_no_time() -> None:
 def test_a_message_is_of_bounded_length_and_turns_no_text_around() -> None:
     output = Problem("a\x1b[2J", "b\u202egnp", "c" * 5_000, "d\ne")
     assert (output.where, output.expected, output.remedy) == ("a\\x1b[2J", "b\\u202egnp", "d\ne")
+    forged = Problem("dir/x\n2026-11-29 error forged", "images", "1: y\n2026-11-29 error forged.png")
+    assert (forged.where, forged.found) == ("dir/x\\n2026-11-29 error forged", "1: y\\n2026-11-29 error forged.png")
     assert len(output.found) == MOST
 
 
