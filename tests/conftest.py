@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import sys
@@ -71,6 +72,16 @@ FOLDERS = {
     )
 }
 """Marks of all tests below a folder."""
+
+
+# While modules are imported every collection is in vain, and takes as long as half of the collecting of tests.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays: collections leave it out, which is most of what they would look at."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)
