@@ -13,9 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from services.errors import PreflightError
 from services.loading.factories import DEFAULT_FACTORIES
-from services.loading.models.outputs import other_width
 from services.loading.protocols import LoadedModel
 from services.loading.uris import SourceUri, parse_uri
 from services.records import ModelSpec, digest_of
@@ -25,10 +23,6 @@ __all__ = ["DEFAULT_FACTORIES", "SCHEMES", "ModelScheme", "Opened", "Request", "
 
 FINGERPRINT_VERSION = 1
 """Raise it when the path from images to logits changes for the same specification."""
-
-
-Table = Callable[[NDArray[np.int64]], NDArray[np.float32]]
-"""From ids (n,) to logits (n, K)."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +49,7 @@ class Opened:
     network: Any | None
     differentiable: bool = True
     facts: dict[str, Any] = field(default_factory=dict)
-    logits: Table | None = None
+    logits: Callable[[NDArray[np.int64]], NDArray[np.float32]] | None = None
 
 
 @dataclass(frozen=True)
@@ -132,8 +126,7 @@ def load_model(
     opened = scheme.load(Request(spec, uri, device, allowed_factories))
     digest = fingerprint(spec)
     if opened.network is None:
-        logits = _shifted(spec, opened.logits)
-        return LoadedModel(spec, None, digest, differentiable=False, logits=logits, facts=opened.facts)
+        return LoadedModel(spec, None, digest, differentiable=False, logits=opened.logits, facts=opened.facts)
     return _wrapped(spec, opened, device, digest)
 
 
@@ -150,18 +143,3 @@ def _wrapped(spec: ModelSpec, opened: Opened, device: str, digest: str) -> Loade
         **opened.facts,
     }
     return LoadedModel(spec, network, digest, differentiable=opened.differentiable, facts=facts)
-
-
-def _shifted(spec: ModelSpec, table: Table | None) -> Table | None:
-    """A table of logits with the model's offsets added."""
-    if table is None or not spec.offsets:
-        return table
-    offsets = np.asarray(spec.offsets, dtype=np.float32)
-
-    def logits(ids: NDArray[np.int64]) -> NDArray[np.float32]:
-        plain = table(ids)
-        if plain.shape[1] != len(offsets):
-            raise PreflightError(other_width(spec.name, plain.shape[1], len(offsets)))
-        return plain + offsets
-
-    return logits

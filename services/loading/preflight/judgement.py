@@ -93,6 +93,8 @@ def logit_problems(
     correct = int(np.sum(predicted == labels))
     facts["probe"], facts["clean_correct"] = len(labels), correct
     facts["clean_accuracy"] = correct / len(labels)
+    if ties := int(np.sum((logits == logits.max(axis=1, keepdims=True)).sum(axis=1) > 1)):
+        note(facts, f"several classes share the largest logit in {ties} of {len(labels)} samples: these count as wrong")
     facts["logits_low"], facts["logits_high"] = float(logits.min()), float(logits.max())
     return [
         *uncertain(spec, "outputs", undeclared_output(spec, _before_offsets(spec, logits)), facts),

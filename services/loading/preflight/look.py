@@ -63,12 +63,17 @@ def _take(samples: Samples, count: int) -> Probe:
 
 def _table_problems(loaded: LoadedModel, samples: Samples, facts: Facts) -> list[Problem]:
     """A table of logits is cheap to read whole, so coverage and labels are checked on every sample."""
+    from services.loading.models.schemes.logits import LogitTable
+
     if loaded.logits is None:
         return [Problem(loaded.spec.name, "a network or a table of logits", "neither")]
     try:
         logits = loaded.logits(samples.ids)
     except ClasswiseError as error:
         return list(error.problems)
-    check_labels = getattr(loaded.logits, "label_problems", None)
-    problems: list[Problem] = list(check_labels(samples.ids, samples.labels)) if check_labels else []
+    table = loaded.logits
+    problems: list[Problem] = []
+    if isinstance(table, LogitTable):
+        problems += table.length_problems(sum(samples.intake.available))
+        problems += table.label_problems(samples.ids, samples.labels)
     return [*problems, *judgement.logit_problems(loaded.spec, logits, samples.labels, samples.classes, facts)]

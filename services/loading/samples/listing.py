@@ -21,7 +21,7 @@ from services.records.intake import suffix_of
 
 SYSTEM = frozenset({"__macosx", "@eadir", "$recycle.bin", "lost+found", "system volume information", "icon\r"})
 SYSTEM_FILES = frozenset({"thumbs.db", "ehthumbs.db", "desktop.ini"})
-THUMBNAILS = frozenset({"thumbs", "thumbnails"})
+THUMBNAILS = frozenset({"thumb", "thumbs", "thumbnail", "thumbnails"})
 """Folders below a class that hold small copies of its images."""
 DESCRIPTIONS = frozenset({".txt", ".json", ".jsonl", ".csv", ".tsv", ".xml", ".yaml", ".yml", ".md"})
 """Suffixes of what is written about images, and lies beside them."""

@@ -31,6 +31,9 @@ from services.registry import Registry, did_you_mean
 KEY_COLUMNS = ("file_name", "filename", "file", "path", "key", "image_id")
 """Columns of tables and archives that name an image, the likeliest first."""
 
+UNKNOWN = frozenset({"", "nan", "na", "n/a", "<na>", "null", "none"})
+"""What tables write where a value is missing: all samples under it would be one cluster."""
+
 
 @dataclass(frozen=True)
 class Source:
@@ -164,9 +167,10 @@ def _cluster_column(source: Source, spec: SampleSpec) -> NDArray[Any] | None:
         remedy = did_you_mean(spec.cluster, [*source.columns]) if source.columns else f"add a column {spec.cluster!r}"
         raise SourceError(Problem(place, "a column of the source", repr(spec.cluster), remedy))
     names = np.array(["" if value is None or value != value else str(value).strip() for value in column.tolist()])
-    if missing := int((names == "").sum()):
+    if missing := sum(name.casefold() in UNKNOWN for name in names.tolist()):
         remedy = "fill it in, or leave these samples out: one whose cluster is not known may belong to any"
-        raise SourceError(Problem(place, "a value in every row", f"{missing} of {len(names)} rows without", remedy))
+        actual = f"{missing} of {len(names)} rows without, or with a word for none such as NA"
+        raise SourceError(Problem(place, "a value in every row", actual, remedy))
     return names
 
 

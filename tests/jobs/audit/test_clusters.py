@@ -47,7 +47,8 @@ def patients(tmp_path_factory: pytest.TempPathFactory) -> str:
     site = np.where(np.arange(len(names)) // COPIES % 2, "north", "south")
     labels = np.repeat(samples.labels[rows], COPIES)
     gaps = np.where(np.arange(len(names)) == 3, "", names)
-    np.savez(path, images=many, labels=labels, patient=names, site=site, gaps=gaps, scale=1)
+    words = np.where(np.arange(len(names)) < 7, "NA", names)
+    np.savez(path, images=many, labels=labels, patient=names, site=site, gaps=gaps, words=words, scale=1)
     return f"npz:{path}?layout=NCHW&scale=1"
 
 
@@ -126,7 +127,9 @@ def test_what_clusters_do_not_go_with_is_refused(
         validate_fleet(data)
 
 
-@pytest.mark.parametrize(("column", "words"), [("pateint", "patient"), ("gaps", "1 of 720 rows without")])
+@pytest.mark.parametrize(
+    ("column", "words"), [("pateint", "patient"), ("gaps", "1 of 720 rows without"), ("words", "7 of 720 rows")]
+)
 def test_a_column_that_is_missing_or_has_holes_is_an_error(
     digits_fleet: dict[str, Any], patients: str, column: str, words: str
 ) -> None:

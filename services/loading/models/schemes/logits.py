@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from services.errors import Problem, SourceError, one_line
 from services.loading.fingerprint import existing, file_kind, sha256
 from services.loading.models.contract import as_logits
-from services.loading.models.outputs import declared_output_problems, rounding_facts
+from services.loading.models.outputs import declared_output_problems, other_width, rounding_facts
 from services.loading.models.source import ModelScheme, Opened, Request
 from services.loading.samples.parquet_rows import matrix, read_parquet
 from services.loading.uris import SourceUri
@@ -35,12 +35,14 @@ class LogitTable:
         ids: (N,) int64, ascending.
         logits: (N, K) float32, in the order of `ids`.
         labels: (N,) in the order of `ids`, where the file has them.
+        numbered: the file has no ids: a row's number is the sample's.
     """
 
     where: str
     ids: NDArray[np.int64]
     logits: NDArray[np.float32]
     labels: NDArray[np.int64] | None
+    numbered: bool = False
 
     def __call__(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:
         """Logits (n, K) of the samples `ids`.
@@ -55,6 +57,15 @@ class LogitTable:
             actual = f"{missing} of {len(ids)} missing, for example id {example}"
             raise SourceError(Problem(f"{self.where} (ids)", "logits for every sample", actual, "score them all"))
         return self.logits[rows]
+
+    def length_problems(self, available: int) -> list[Problem]:
+        """Rows without ids belong to the samples of the whole source, so there are as many; of another number of rows
+        nobody knows which are whose."""
+        if not self.numbered or not available or len(self.ids) == available:
+            return []
+        expected = f"a row for each of the {available} samples of the source, or ids"
+        actual = f"{len(self.ids)} rows without ids"
+        return [Problem(f"{self.where} (logits)", expected, actual, "store the samples' ids in a column ids")]
 
     def label_problems(self, ids: NDArray[np.int64], labels: NDArray[np.int64]) -> list[Problem]:
         """Labels in the file that contradict the samples': the rows belong to other samples."""
@@ -83,6 +94,10 @@ def load(request: Request) -> Opened:
         raise SourceError(problems)
     facts = {"rows": len(table.ids), **rounding_facts(request.spec.outputs, table.logits)}
     logits = as_logits(torch.from_numpy(table.logits), request.spec.outputs).numpy()
+    if offsets := request.spec.offsets:
+        if logits.shape[1] != len(offsets):
+            raise SourceError(other_width(name, logits.shape[1], len(offsets)))
+        logits = logits + np.array(offsets, dtype=np.float32)
     return Opened(None, differentiable=False, facts=facts, logits=replace(table, logits=logits))
 
 
@@ -133,7 +148,8 @@ def _table(columns: dict[str, NDArray[Any]], where: str) -> LogitTable:
         raise SourceError(problems)
     order = np.argsort(ids)
     kept = None if labels is None else labels[order].astype(np.int64)
-    return LogitTable(where, ids[order].astype(np.int64), logits[order].astype(np.float32), kept)
+    ordered = ids[order].astype(np.int64), logits[order].astype(np.float32)
+    return LogitTable(where, *ordered, kept, numbered="ids" not in columns)
 
 
 def ingredients(uri: SourceUri) -> Iterator[tuple[str, str]]:

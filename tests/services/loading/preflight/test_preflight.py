@@ -12,13 +12,14 @@ import torch
 from torch import nn
 
 from benchmarks.orders import honest
+from services.errors import SourceError
 from services.loading.models.contract import ContractedNetwork
 from services.loading.models.source import load_model
 from services.loading.preflight import judgement
 from services.loading.preflight.look import preflight
 from services.loading.protocols import LoadedModel
 from services.loading.samples.source import SelectedSamples, open_samples
-from services.records import InputContract, ModelSpec, SampleSpec
+from services.records import InputContract, Intake, ModelSpec, SampleSpec
 
 CLASSES = ("red", "green", "blue")
 
@@ -344,6 +345,53 @@ def test_a_table_of_logits(tmp_path: Path) -> None:
     assert "the samples' labels, found 90 of 90 that differ" in str(
         preflight(load_model(spec), samples, device="cpu")[1][0]
     )
+
+
+def test_a_table_without_ids_has_as_many_rows_as_the_source(tmp_path: Path) -> None:
+    """More rows were taken by their number, whichever samples they were of."""
+    whole = colour_samples()
+    samples = replace(whole, intake=Intake(available=(30, 30, 30)))
+    scores = Colours()(torch.from_numpy(samples.images(0, 90))).detach().numpy()
+    spec = ModelSpec("m", f"logits:{tmp_path / 'z.npz'}")
+    for extra, ids in ((0, None), (10, None), (10, np.arange(100))):
+        rows = {"logits": np.concatenate([scores, scores[:extra]]), **({} if ids is None else {"ids": ids})}
+        np.savez(tmp_path / "z.npz", **rows)
+        problems = preflight(load_model(spec), samples, device="cpu")[1]
+        refused = "100 rows without ids" in str(problems)
+        assert refused == (extra > 0 and ids is None) and bool(problems) == refused
+
+
+def test_offsets_are_added_to_a_table_and_its_labels_still_count(tmp_path: Path) -> None:
+    samples = colour_samples()
+    scores = Colours()(torch.from_numpy(samples.images(0, 90))).detach().numpy()
+    np.savez(tmp_path / "z.npz", logits=scores, labels=np.roll(samples.labels, 1))
+    spec = ModelSpec("m", f"logits:{tmp_path / 'z.npz'}", offsets=(1.0, 0.0, -1.0))
+    loaded = load_model(spec)
+    assert loaded.logits is not None
+    np.testing.assert_allclose(loaded.logits(samples.ids), scores + np.array([1.0, 0.0, -1.0]), rtol=1e-6)
+    assert "90 of 90 that differ" in str(preflight(loaded, samples, device="cpu")[1])
+    with pytest.raises(SourceError, match=r"m \(offsets\): expected 3 numbers, one a class, found 2"):
+        load_model(replace(spec, offsets=(1.0, 0.0)))
+
+
+def test_classes_that_share_the_largest_logit_are_counted() -> None:
+    samples = colour_samples()
+    flat = int((samples.images(0, 90)[:, 0, 0, 0] < 0.1).sum())
+
+    def tied(x: torch.Tensor) -> torch.Tensor:
+        return torch.where(x[:, 0, 0, :1] < 0.1, 0.0, Colours()(x))
+
+    facts, problems = preflight(loaded(tied), samples, device="cpu")
+    (note,) = [note for note in facts["notes"] if "share the largest logit" in note]
+    assert problems == () and f"in {flat} of 90 samples: these count as wrong" in note
+
+
+def test_offsets_hide_no_probabilities() -> None:
+    offsets = (3.0, 0.0, -3.0)
+    spec = ModelSpec("m", "factory:none:none", offsets=offsets)
+    network = ContractedNetwork(lambda x: Colours()(x).softmax(dim=1), spec.input, where="m", offsets=offsets)
+    problems = preflight(LoadedModel(spec, network, "d"), colour_samples(), device="cpu")[1]
+    assert "logits as declared" in str(problems) and "declare outputs: probabilities" in str(problems)
 
 
 def test_all_samples_tell_of_a_swap_that_a_few_do_not() -> None:

@@ -82,6 +82,7 @@ def test_files_that_are_not_read_are_counted_where_that_is_allowed(folder: Path)
         "cat/@eaDir/0.png",
         "cat/thumbnails/0.png",
         "cat/nested/.thumbs/0.png",
+        "cat/Thumbnail/0.png",
     ],
 )
 def test_what_is_no_sample_is_left_out_and_counted(folder: Path, path: str) -> None:
