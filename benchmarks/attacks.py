@@ -5,6 +5,8 @@ Usage: python -m benchmarks.attacks --data DIR [--images 1000] [--distances 500]
 
 PGD: Linf 8/255, 20 steps of 2/255, random start, the same batches, against torchattacks and foolbox, each with the pass
 that tells the survivors. Targets: at least 1.5 times faster than either in all, and not slower on any single network.
+Linf distances: FMN against adv-lib's (Rony) of equal passes, those that ours takes to refine and verify included, with
+its own step size and with ten times that. Target: medians at most 3 % above the better of the two, in no more time.
 Distances: each attack alone, refined and verified as the measure does, against foolbox's of equal steps, on the
 correctly classified of the same images. Target: medians at most 5 % above, in less time.
 APGD: its defaults against PGD-20 of equally many passes and against AutoAttack, sample by sample. Targets: leaves no
@@ -17,11 +19,13 @@ old `requests`: install it there with `pip install --no-deps --target`).
 from __future__ import annotations
 
 import argparse
+import importlib
 import importlib.util
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,7 +36,8 @@ from services.measures.apgd import Apgd
 from services.measures.attacks.carlini import CarliniWagner
 from services.measures.attacks.deepfool import DeepFool
 from services.measures.attacks.fmn import FastMinimumNorm
-from services.measures.attacks.nearest import Seeker, nearest_adversarials
+from services.measures.attacks.fmn_linf import FastMinimumLinf
+from services.measures.attacks.nearest import HALVINGS, Seeker, nearest_adversarials
 from services.measures.autoattack import AutoAttackSurvival
 from services.measures.pgd import Pgd
 
@@ -162,6 +167,56 @@ def compare_distances(data: Path, count: int, names: list[str]) -> None:
             )
 
 
+def adv_lib_fmn() -> Any:
+    """adv-lib's FMN; torchvision and visdom, which it imports for other things, need not be there."""
+    for module, name in (("distances.lpips", "LPIPS"), ("utils.visdom_logger", "VisdomLogger")):
+        stand_in = ModuleType(f"adv_lib.{module}")
+        setattr(stand_in, name, object)
+        sys.modules.setdefault(stand_in.__name__, stand_in)
+    return importlib.import_module("adv_lib.attacks").fmn
+
+
+def compare_linf(data: Path, count: int, names: list[str]) -> None:
+    """Print medians, means, misses and processor seconds of ours and adv-lib's."""
+    fmn = adv_lib_fmn()
+    print(f"\nMinimal Linf on the correctly classified of {count} images: median, not found, processor seconds")
+    for name in names:
+        network = zoo.load(data, name)
+        images, labels, _ = zoo.images(data, f"{_DATA[name.partition('_')[0]]}", slice(0, count))
+        with torch.no_grad():
+            right = network(images).argmax(1) == labels
+        images, labels = images[right], labels[right]
+        start = Clock.now()
+        found = nearest_adversarials(network, images, labels, [FastMinimumLinf(limit=1.0)], norm="Linf").distances
+        mine, line, best = Clock.now() - start, "", np.inf
+        for size in (1.0, 10.0):
+            start = Clock.now()
+            points = fmn(network, images, labels, norm=np.inf, steps=60 + HALVINGS + 2, α_init=size)
+            taken = Clock.now() - start
+            with torch.no_grad():
+                fell = network(points).argmax(1) != labels
+            lengths = torch.where(fell, (points - images).abs().flatten(1).amax(1), torch.inf)
+            best = min(best, lengths.median().item())
+            line += f"  adv-lib {size:g}: {lengths.median():.5f} {(~fell).float().mean():.1%} {taken.cpu:.1f}"
+        own = found.median().item()
+        missed = found.isinf().double().mean()
+        print(f"{name:<22} ours {own:.5f} {missed:.1%} {mine.cpu:.1f}{line}  median x{own / best:.3f}", flush=True)
+
+
+_DATA = {"cifar10": "cifar10/test.npz", "mnist": "mnist/t10k.npz"}
+LINF = [
+    "cifar10_resnet20",
+    "cifar10_wide_madry8",
+    "cifar10_resnet2b",
+    "cifar10_conv_small_pgd",
+    "cifar10_wide_kw",
+    "mnist_lenet5_std",
+    "mnist_lenet5_adv",
+    "mnist_kw_01",
+    "mnist_cnn_a_adv",
+    "mnist_madry_tiny",
+]
+"""Trained without a defence, against attacks, and certified."""
 STANDING = {
     "cifar10_cnn_a_adv4": "8/255",
     "cifar10_wide_madry8": "8/255",
@@ -207,6 +262,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="folder of the shared real data")
     parser.add_argument("--images", type=int, default=1000, help="images for PGD; 0 leaves it out")
     parser.add_argument("--distances", type=int, default=500, help="images for minimal distances; 0 leaves them out")
+    parser.add_argument("--linf", type=int, default=200, help="images for Linf distances; 0 leaves them out")
     parser.add_argument("--strongest", type=int, default=128, help="images for APGD; 0 leaves it out")
     parser.add_argument("--peers", default="", help="folder in which torchattacks is installed")
     parser.add_argument("--only", nargs="*", default=[], help="networks for PGD and APGD; all by default")
@@ -218,6 +274,8 @@ def main() -> None:
         compare_strongest(
             options.data, options.strongest, [name for name in STANDING if name in options.only or not options.only]
         )
+    if options.linf and importlib.util.find_spec("adv_lib") is not None:
+        compare_linf(options.data, options.linf, [name for name in LINF if name in options.only or not options.only])
     if options.distances and "foolbox" in peers:
         compare_distances(options.data, options.distances, ["cifar10_wide_std", "cifar10_base_kw", "cifar10_resnet2b"])
 

@@ -23,7 +23,7 @@ from jobs.repair.cli import repair
 from jobs.schedules import cli as schedules
 from jobs.submission import cli as service
 from jobs.terminal import console, log_setting, own_modules
-from jobs.upkeep.doctor_cli import doctor
+from jobs.upkeep.doctor_cli import doctor, sources
 from jobs.upkeep.prune_cli import prune
 from services.errors import Interrupted
 
@@ -278,6 +278,7 @@ app.command()(leaderboard)
 app.command()(repair)
 app.command()(prune)
 app.command()(doctor)
+app.command()(sources)
 app.command()(dashboard)
 app.command()(serve)
 service.add_to(app)

@@ -120,6 +120,8 @@ def read_published(folder: str) -> Published:
 def as_json(published: Published) -> dict[str, Any]:
     """The bundle's JSON with its folder and where to look, or what to run when Upload to MLflow failed."""
     body: dict[str, Any] = TypeAdapter(AuditResult).dump_python(published.result, mode="json")
+    for model in body["models"]:
+        model["name"] = model["spec"]["name"]
     compared = plain(published.comparison) if published.comparison is not None else None
     return {"folder": published.folder, "look": list(published.where_to_look), "comparison": compared, **body}
 
@@ -127,6 +129,8 @@ def as_json(published: Published) -> dict[str, Any]:
 def result_schema() -> dict[str, Any]:
     """JSON Schema of `as_json`."""
     schema = TypeAdapter(AuditResult).json_schema(mode="serialization")
+    model = schema["$defs"]["ModelResult"]
+    model["properties"] = {"name": {"type": "string"}, **model["properties"]}
     own = {"folder": {"type": "string"}, "look": {"type": "array", "items": {"type": "string"}}, "comparison": {}}
     return {**schema, "title": "classwise audit --json", "properties": {**own, **schema["properties"]}}
 

@@ -44,6 +44,20 @@ def doctor(
         raise typer.Exit(2 if level == "fail" else 0)
 
 
+def sources(json: Json = False) -> None:
+    """List the sources of models and samples. With what each needs, and whether that is installed and imports."""
+    with console.exits(json):
+        from jobs.upkeep.sources import installed_sources
+
+        found = installed_sources()
+        if json:
+            console.print_json([asdict(source) for source in found])
+            return
+        for source in found:
+            needs = f"  needs {source.install}: {source.state}" if source.state != "ok" else ""
+            console.say(f"{source.kind:<8} {source.scheme:<13} {source.about}{needs}")
+
+
 def context(fleet_file: Path | None, storage: str | None, address: str | None) -> CheckContext:
     """What the checks look at: the fleet file's, the environment's, else the defaults."""
     from jobs.fleetfile.mlflow_uri import tracking_uri

@@ -1,16 +1,27 @@
-"""Minimal perturbation: the L2 distance to the nearest adversarial found."""
+"""Minimal perturbation: the distance to the nearest adversarial found, in L2 or Linf."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal
+import json
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from services.measures.measure import BACKWARD, Columns, Measure
-from services.measures.parts.threats import Radius
-from services.records import ATTACKED, L2_DISTANCE, Ascent, Column, Evidence, Series, ThreatModel
+from services.measures.parts.threats import Norm, Radius, check_pixel_units
+from services.records import (
+    ATTACKED,
+    L2_DISTANCE,
+    LINF_DISTANCE,
+    Ascent,
+    Column,
+    Evidence,
+    Series,
+    ThreatModel,
+    digest_of,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -19,10 +30,11 @@ if TYPE_CHECKING:
     from services.measures.measure import Network
 
 SeekerName = Literal["deepfool", "fmn", "cw", "fab"]
+LIMITS: dict[Norm, float] = {"L2": 3.0, "Linf": 0.5}
 
 
 class Minimal(Measure):
-    """The smallest L2 perturbation, in [0, 1] pixel units, that several attacks find for each sample.
+    """The smallest perturbation, in [0, 1] pixel units, that several attacks find for each sample.
 
     ``score = min(d, search_limit)`` with d the distance of the nearest verified adversarial: an upper bound on the
     distance to the decision boundary. A misclassified sample has 0. A sample for which nothing within the limit was
@@ -33,7 +45,8 @@ class Minimal(Measure):
             "cw" (Carlini-Wagner L2). "fab" (fast adaptive boundary, from AutoAttack's package) at the end runs only on
             the samples that the others disagree about by half or did not find, which are many where gradients are
             masked and few elsewhere; at the start it runs on all, at several times the cost.
-        search_limit: bound of the score.
+        norm: of the distance, "L2" or "Linf". In Linf "cw" does not run, and the default attacks are the other three.
+        search_limit: bound of the score; 3 in L2 and 0.5 in Linf, where every image reaches uniform grey.
         deepfool_steps: linearisations at most.
         fmn_steps: passes of FMN.
         cw_searches, cw_steps: constants tried and Adam steps for each.
@@ -52,7 +65,8 @@ class Minimal(Measure):
 
     name: Literal["minimal"] = "minimal"
     attacks: tuple[SeekerName, ...] = Field(default=("deepfool", "fmn", "cw", "fab"), min_length=1)
-    search_limit: Radius = 3.0
+    norm: Norm = "L2"
+    search_limit: Radius = LIMITS["L2"]
     deepfool_steps: int = Field(default=50, ge=1, le=1_000)
     fmn_steps: int = Field(default=60, ge=2, le=10_000)
     cw_searches: int = Field(default=4, ge=1, le=20)
@@ -69,6 +83,35 @@ class Minimal(Measure):
             raise ValueError(f"expected fab first, to run on all samples, or last, found {list(attacks)}")
         return attacks
 
+    @model_validator(mode="after")
+    def _of_the_norm(self) -> Self:
+        if self.norm == "L2":
+            return self
+        if "attacks" not in self.model_fields_set:
+            object.__setattr__(self, "attacks", ("deepfool", "fmn", "fab"))
+        if "search_limit" not in self.model_fields_set:
+            object.__setattr__(self, "search_limit", LIMITS[self.norm])
+        if "cw" in self.attacks:
+            raise ValueError(f"expected attacks in Linf (deepfool, fmn, fab), found {list(self.attacks)}")
+        check_pixel_units("an Linf search_limit", (self.search_limit,))
+        return self
+
+    @property
+    def key(self) -> str:
+        """Of the series."""
+        return f"{self.name}/{self.norm.lower()}"
+
+    def definition(self) -> str:
+        """As it was before there was a choice of the norm, where that is L2: audits before and after are compared."""
+        return digest_of(self._parameters())[:16]
+
+    def canonical(self) -> str:
+        """Without the norm where it is L2, as before there was a choice."""
+        return json.dumps({"version": self.version, "layout": self.layout, **self._parameters()}, sort_keys=True)
+
+    def _parameters(self) -> dict[str, Any]:
+        return self.model_dump(mode="json", exclude={"norm"} if self.norm == "L2" else set())
+
     @property
     def ascents(self) -> tuple[Ascent, ...]:
         return ("margin",)
@@ -84,11 +127,13 @@ class Minimal(Measure):
         return float(BACKWARD * sum(steps[name] for name in self.attacks))
 
     def series(self) -> tuple[Series, ...]:
-        title = "Smallest adversarial perturbation found (L2)"
-        threat = ThreatModel("L2", self.search_limit)
+        title = f"Smallest adversarial perturbation found ({self.norm})"
+        threat = ThreatModel(self.norm, self.search_limit)
+        unit, label = (L2_DISTANCE, self.name) if self.norm == "L2" else (LINF_DISTANCE, f"{self.name}-linf")
+        evidence = Evidence.ATTACK
         return (
             self.one_series(
-                "minimal/l2", title, self.search_limit, unit=L2_DISTANCE, evidence=Evidence.ATTACK, threat=threat
+                self.key, title, self.search_limit, unit=unit, evidence=evidence, threat=threat, label=label
             ),
         )
 
@@ -113,7 +158,7 @@ class Minimal(Measure):
 
         seekers = self.seekers_of()
         split = len(seekers) - 1 if self.attacks[-1] == "fab" and len(seekers) > 1 else len(seekers)
-        nearest = nearest_adversarials(network, images, labels, seekers[:split], seekers[split:])
+        nearest = nearest_adversarials(network, images, labels, seekers[:split], seekers[split:], norm=self.norm)
         return self._columns(nearest, labels.cpu().numpy())
 
     def adversarials(
@@ -134,7 +179,9 @@ class Minimal(Measure):
         points, seekers = images.clone(), self.seekers_of()
         for place in np.unique(known["attack"][known["attack"] >= 0]).tolist():
             rows = torch.from_numpy(np.flatnonzero(known["attack"] == place)).to(images.device)
-            points[rows] = nearest_adversarials(network, images[rows], labels[rows], seekers[place : place + 1]).points
+            points[rows] = nearest_adversarials(
+                network, images[rows], labels[rows], seekers[place : place + 1], norm=self.norm
+            ).points
         return points
 
     def seekers_of(self) -> list[Seeker]:
@@ -142,12 +189,14 @@ class Minimal(Measure):
         from services.measures.attacks.deepfool import DeepFool
         from services.measures.attacks.fab import FastAdaptiveBoundary
         from services.measures.attacks.fmn import FastMinimumNorm
+        from services.measures.attacks.fmn_linf import FastMinimumLinf
 
+        fast = FastMinimumNorm if self.norm == "L2" else FastMinimumLinf
         known: dict[str, Seeker] = {
-            "deepfool": DeepFool(steps=self.deepfool_steps),
-            "fmn": FastMinimumNorm(limit=self.search_limit, steps=self.fmn_steps),
+            "deepfool": DeepFool(steps=self.deepfool_steps, norm=self.norm),
+            "fmn": fast(limit=self.search_limit, steps=self.fmn_steps),
             "cw": CarliniWagner(searches=self.cw_searches, steps=self.cw_steps),
-            "fab": FastAdaptiveBoundary(steps=self.fab_steps, targets=self.fab_targets),
+            "fab": FastAdaptiveBoundary(steps=self.fab_steps, targets=self.fab_targets, norm=self.norm),
         }
         return [known[name] for name in self.attacks]
 
@@ -156,7 +205,7 @@ class Minimal(Measure):
         censored = distances > self.search_limit
         attack = np.where(censored, -1, nearest.attack.cpu().numpy())
         return {
-            "minimal/l2": np.minimum(distances, self.search_limit),
+            self.key: np.minimum(distances, self.search_limit),
             "correct": nearest.correct.cpu().numpy().astype(np.float64),
             "censored": censored.astype(np.float64),
             "attack": attack,

@@ -29,7 +29,7 @@ from services.records.results import (
     Threshold,
 )
 from services.records.schema import AUDIT_VERSION, SCHEMA_VERSION, digest_of
-from services.records.series import ATTACKED, L2_DISTANCE, PREDICTED, Column, Evidence, Series
+from services.records.series import ATTACKED, L2_DISTANCE, LINF_DISTANCE, PREDICTED, Column, Evidence, Series
 from services.records.slices import SliceResult
 from services.records.specs import InputContract, ModelSpec, Outputs, Overrulable, SampleSpec, ThreatModel
 from services.records.tasks import Receipt, ShardTask, TaskFailure
@@ -38,6 +38,7 @@ __all__ = [
     "ATTACKED",
     "AUDIT_VERSION",
     "L2_DISTANCE",
+    "LINF_DISTANCE",
     "NO_CLASS",
     "PREDICTED",
     "SCHEMA_VERSION",

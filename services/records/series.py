@@ -13,6 +13,7 @@ from typing import Literal
 from services.records.specs import ThreatModel
 
 L2_DISTANCE = "L2 distance"
+LINF_DISTANCE = "Linf distance"
 """Unit of scores that are distances in [0, 1] pixel units."""
 
 

@@ -59,6 +59,7 @@ def test_the_table_names_every_model_and_says_where_to_look(fleet_file: Path) ->
 def test_exit_codes_tell_pass_fail_and_undecided_apart(fleet_file: Path) -> None:
     models = [model for model in yaml.safe_load(fleet_file.read_text())["models"] if model["name"] == "good"]
     first = json.loads(run("audit", str(write(fleet_file, models=models)), "--json").stdout)
+    assert [model["name"] for model in first["models"]] == ["good"]
     estimate = first["models"][0]["series"][0]["metrics"]["aggregate"]["value"]
     schema = json.loads(run("schema", "--result").stdout)
     Draft202012Validator.check_schema(schema)

@@ -19,7 +19,7 @@ from services.measures.measure import Measure
 from services.numerics.arguments import Bools, Floats
 from services.numerics.evidence.refutation import Refutation, refute
 from services.numerics.intervals.means import clopper_pearson
-from services.records import L2_DISTANCE, Estimate, Evidence, GroupScore, RefutedResult, Series
+from services.records import L2_DISTANCE, LINF_DISTANCE, Estimate, Evidence, GroupScore, RefutedResult, Series
 from tracking.bundle.scores import Scores, beside
 
 ROUNDING = 1e-5
@@ -82,6 +82,10 @@ def known_distances(measures: Sequence[Measure], scores: Scores, pixels: int) ->
         return None
     key, limit = distances.key, distances.bound
     nearest = np.where(scores[beside(key, "censored")] > 0, np.inf, scores[key])
+    for each in _all_series(measures):
+        if each.attack and each.unit == LINF_DISTANCE:
+            found = (scores[beside(each.key, "censored")] == 0) & (scores[beside(each.key, "correct")] > 0)
+            nearest = np.where(found, np.minimum(nearest, scores[each.key] * math.sqrt(pixels)), nearest)
     for ball, radius in _radii(measures, pixels):
         nearest = np.where(scores[ball] > 0, nearest, np.minimum(nearest, radius * (1 + ROUNDING)))
     return Distances(nearest, limit, scores[beside(key, "correct")] > 0)

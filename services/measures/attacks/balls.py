@@ -112,9 +112,10 @@ class L2Ball:
         return L2Ball(self.centre.index_select(0, rows), self.radius)
 
 
-def lengths_of(vectors: torch.Tensor) -> torch.Tensor:
-    """L2 norms of (n, C, H, W) as (n, 1, 1, 1)."""
-    norms: torch.Tensor = torch.linalg.vector_norm(vectors, dim=(1, 2, 3), keepdim=True)
+def lengths_of(vectors: torch.Tensor, norm: Norm = "L2") -> torch.Tensor:
+    """Norms of (n, C, H, W) as (n, 1, 1, 1)."""
+    order = 2.0 if norm == "L2" else math.inf
+    norms: torch.Tensor = torch.linalg.vector_norm(vectors, order, dim=(1, 2, 3), keepdim=True)
     return norms
 
 

@@ -1,4 +1,4 @@
-"""The smallest adversarial L2 perturbation that several attacks find, refined and verified.
+"""The smallest adversarial perturbation that several attacks find in a norm, refined and verified.
 
 Guarantee: every distance reported is that of an image that exists in float32, lies in [0, 1] and was seen, in a forward
 pass of its own after the search, to change the label (or to make the logits NaN or infinite). It is therefore an upper
@@ -13,6 +13,7 @@ from typing import Protocol
 
 import torch
 
+from services.measures.attacks.balls import Norm, lengths_of
 from services.measures.attacks.margins import Network, judged, passes
 from services.measures.attacks.survival import clean_pass
 from services.measures.attacks.tally import Tally
@@ -39,7 +40,7 @@ class Nearest:
 
     Attributes:
         points: the nearest verified adversarial, (n, C, H, W); the clean image where there is none.
-        distances: its L2 distance, float64, (n,): 0 for misclassified samples, infinite where nothing was found.
+        distances: its distance, float64, (n,): 0 for misclassified samples, infinite where nothing was found.
         attack: the place in the list of the attack that found it, -1 for none.
         attacked: the class that it is taken for, -1 where nothing was found or logits were not finite.
         correct: correctly classified with finite logits.
@@ -60,6 +61,8 @@ def nearest_adversarials(
     labels: torch.Tensor,
     seekers: Sequence[Seeker],
     referees: Sequence[Seeker] = (),
+    *,
+    norm: Norm = "L2",
 ) -> Nearest:
     """Run attacks on the correctly classified samples and keep the smallest verified perturbation of each.
 
@@ -77,7 +80,7 @@ def nearest_adversarials(
         if number == len(seekers):
             rows = (farthest.isinf() | (farthest > DOUBT * distances)).nonzero().squeeze(1)
         if len(rows):
-            lengths = _improve(nearest, network, images, labels, seek, number, rows)
+            lengths = _improve(nearest, network, images, labels, seek, number, rows, norm)
             farthest[rows] = torch.maximum(farthest[rows], lengths)
     return nearest
 
@@ -90,6 +93,7 @@ def _improve(
     seek: Seeker,
     number: int,
     rows: torch.Tensor,
+    norm: Norm,
 ) -> torch.Tensor:
     """Keep what is nearer in `nearest`; return the distances of this attack's adversarials, infinite where none."""
     own, own_labels = images.index_select(0, rows), labels[rows]
@@ -97,7 +101,7 @@ def _improve(
     points = bisect(network, own, points, own_labels, fell, nearest.tally, rows)
     seen, rival = _seen(network, points, own_labels, nearest.tally, rows)
     fell = fell & seen
-    lengths = torch.where(fell, (points.double() - own.double()).flatten(1).norm(dim=1), torch.inf)
+    lengths = torch.where(fell, lengths_of(points.double() - own.double(), norm).flatten(), torch.inf)
     closer = lengths < nearest.distances[rows]
     where = rows[closer]
     nearest.points[where], nearest.distances[where], nearest.attack[where] = points[closer], lengths[closer], number

@@ -112,6 +112,18 @@ def test_a_nearer_adversarial_of_minimal_stays() -> None:
     assert known is not None and (known.nearest == 0.1).all()
 
 
+def test_a_linf_distance_bounds_the_l2_distance() -> None:
+    measures = (*MEASURES, Minimal(norm="Linf"))
+    found = {"minimal/linf": np.full(N, 0.02), "minimal/linf:correct": np.ones(N), "minimal/linf:censored": np.zeros(N)}
+    known = known_distances(measures, scores_of(**found), 192)
+    assert known is not None and np.allclose(known.nearest, 0.02 * np.sqrt(192))
+    censored = {**found, "minimal/linf:censored": np.ones(N)}
+    known = known_distances(measures, scores_of(**censored), 192)
+    assert known is not None and np.isinf(known.nearest).all()
+    with pytest.raises(ConfigError, match=r"add minimal to measures: claims in L2"):
+        validate_fleet(fleet_of(["great", {"name": "minimal", "norm": "Linf"}], GATE))
+
+
 def test_what_was_not_found_within_the_limit_is_untested_where_the_claim_exceeds_it() -> None:
     scores = scores_of(**{"minimal/l2": np.full(N, 0.2)})
     estimate = share(scores, Great(), Minimal(search_limit=0.2))
