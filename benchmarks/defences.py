@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from benchmarks import zoo
 from services.measures.apgd import Apgd
 from services.measures.pgd import Pgd
 from services.measures.square import Square
@@ -84,6 +86,17 @@ def permuted(images: torch.Tensor) -> torch.Tensor:
     return turned(images, lambda slope: slope.flatten(1)[:, order.to(slope.device)].view_as(slope))
 
 
+def half_quantised(images: torch.Tensor) -> torch.Tensor:
+    """The left half rounded: the gradient of the right one is true."""
+    middle = images.shape[-1] // 2
+    return torch.cat([quantised(images[..., :middle]), images[..., middle:]], dim=-1)
+
+
+def two_channels(images: torch.Tensor) -> torch.Tensor:
+    """All channels but the last rounded to six bits."""
+    return torch.cat([(images[:, :-1] * 63).round() / 63, images[:, -1:]], dim=1)
+
+
 def noisy(images: torch.Tensor) -> torch.Tensor:
     return images + 0.1 * torch.randn_like(images)
 
@@ -103,6 +116,8 @@ FRONTS: dict[str, Layer] = {
     "detached": detached,
     "flipped": flipped,
     "permuted": permuted,
+    "half-quantised": half_quantised,
+    "two-channels": two_channels,
     "noisy": noisy,
 }
 HEADS: dict[str, Layer] = {
@@ -114,7 +129,9 @@ HEADS: dict[str, Layer] = {
     "saturated": lambda logits: 3 * (100 * logits).softmax(1),
     "dead-member": lambda logits: (logits.softmax(1) + torch.full_like(logits, 1 / logits.shape[1])).log(),
 }
-NAMES = ("plain", *FRONTS, *HEADS, "rippled", "smoothed")
+COLOUR = ("two-channels",)
+NAMES = ("plain", *(name for name in FRONTS if name not in COLOUR), *HEADS, "two-classes", "rippled", "smoothed")
+"""Of grey images; `COLOUR` are of colour ones."""
 
 
 class Defended(nn.Module):
@@ -125,10 +142,19 @@ class Defended(nn.Module):
         self.network, self.defence = network, defence
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
+        if self.defence == "two-classes":
+            return self._in_two_classes(images)
         logits: torch.Tensor = self.network(FRONTS.get(self.defence, lambda same: same)(images))
         if self.defence == "rippled":
             return rippled(images, logits)
         return HEADS.get(self.defence, lambda same: same)(logits)
+
+    def _in_two_classes(self, images: torch.Tensor) -> torch.Tensor:
+        """Where the first two classes are predicted the backward pass goes through permuted pixels."""
+        with torch.no_grad():
+            hidden = (self.network(images).argmax(dim=1) < 2).view(-1, 1, 1, 1)
+        logits: torch.Tensor = self.network(torch.where(hidden, permuted(images), images))
+        return logits
 
 
 class Approximated(nn.Module):
@@ -161,6 +187,11 @@ def _state(file: str) -> dict[str, torch.Tensor]:
 def defended(file: str, defence: str, width: int = 8) -> nn.Module:
     """As a `factory:` source calls it."""
     return Defended(base(file, width), defence)
+
+
+def defended_standing(data: str, name: str, defence: str) -> nn.Module:
+    """One of the shared networks behind a defence, as a `factory:` source calls it."""
+    return Defended(zoo.load(Path(data), name).requires_grad_(False), defence)
 
 
 def adaptive(

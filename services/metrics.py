@@ -65,7 +65,7 @@ class Profiled:
 
     def tenth(self) -> int:
         """How many groups are the weakest tenth of those that have samples, rounded up."""
-        return _tenth(int(self.defined.sum()))
+        return tenth_of(int(self.defined.sum()))
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,8 @@ class Metric:
     shown_from: int = 1
 
 
-def _tenth(groups: int) -> int:
+def tenth_of(groups: int) -> int:
+    """How many groups are a tenth of so many, rounded up."""
     return max(1, math.ceil(TENTH * groups - 1e-9))
 
 
@@ -193,7 +194,7 @@ METRICS: dict[str, Metric] = {
             "mean of the weakest tenth of the group means (rounded up): the minimum of 1,000 classes is noise",
             "higher",
             estimate=lambda data: _weakest(data, data.tenth()),
-            unknown=lambda part: weakest_over(part.known, part.low, part.high, part.bound, _tenth(part.low.size)),
+            unknown=lambda part: weakest_over(part.known, part.low, part.high, part.bound, tenth_of(part.low.size)),
             shown_from=11,
             monotone=True,
         ),

@@ -1,8 +1,9 @@
 """Probes of the attacks of an audit: which samples, what a tenth of an attack buys, and what was seen.
 
-Three rounds of tasks for workers. A probe looks at the samples that the attack left. A paired sign that these could
-make is then looked for on those that the attack broke, for the other side of the pair. At last the adversarials that
-the probes of other models ended at are tried on each model, at one forward pass a sample.
+Three rounds of tasks for workers. A probe looks at the samples that the attack left, and at the gradients of some of
+each class. A paired sign that these could make is then looked for on those that the attack broke, for the other side of
+the pair, and gradients of the classes and parts of the input that are suspect on more samples. At last the adversarials
+that the probes of other models ended at are tried on each model, at one forward pass a sample.
 
 Files of a probe lie in the folder of the attack's table: they are kept, and pruned, with it.
 """
@@ -11,9 +12,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,15 +22,25 @@ from numpy.typing import NDArray
 from jobs.audit.plan import Context, ModelPlan, Table
 from jobs.audit.session import Session
 from services.measures.measure import Measure
-from services.measures.probes.budget import SAMPLES, SHARE, Guard, ProbePlan, plan_probe, to_json
+from services.measures.probes.budget import (
+    AGAIN,
+    GRADIENT_COST,
+    SAMPLES,
+    SHARE,
+    Guard,
+    ProbePlan,
+    looks_a_class,
+    plan_probe,
+    to_json,
+)
 from services.numerics.evidence.adequacy import Sign, SignCount
-from services.numerics.evidence.signs import Columns, paired_count, probe_counts, unsettled
+from services.numerics.evidence.signs import Columns, by_class, paired_count, probe_counts, suspects, unsettled
 from services.records import Series, ShardTask, digest_of
 from services.storage import files
 from services.storage.picks import read_rows
 from services.storage.shards import read_shard, read_table
 
-PROBE_VERSION = 1
+PROBE_VERSION = 2
 """Raised when a probe would see something else for the same attack."""
 ENOUGH = 16
 """The radius of a probe is the largest at which so many of its samples stand."""
@@ -72,7 +83,8 @@ class Survival:
 class Probe:
     """The probe of one attack on one model: `rows` (n,) of the samples, what is guarded, and what is tried.
 
-    `donors` are how many models' adversarials it can afford.
+    `donors` are how many models' adversarials it can afford. `ranked` (m,) are the rows of all samples that may be
+    looked at, evenly over the classes: the gradients of the first `wide` are, and more of those of suspect classes.
     """
 
     item: ModelPlan
@@ -83,6 +95,9 @@ class Probe:
     survival: Survival
     context: Context
     donors: int
+    ranked: NDArray[np.int64]
+    wide: int
+    labels: NDArray[np.int64]
 
     @property
     def stands(self) -> NDArray[np.bool_]:
@@ -92,7 +107,30 @@ class Probe:
     @cached_property
     def first(self) -> ShardTask:
         """Looks at the samples left, and at the gradients of all."""
-        return self._looks(self.rows, self.stands, self.plan, gradients=bool(self.guard.losses))
+        return self._looks(self.rows, self.stands, self.plan, gradients=bool(self.guard.losses), points=True)
+
+    @property
+    def of_classes(self) -> ShardTask | None:
+        """Looks at the gradients of further samples, of classes of which the probe has few; None where it has none."""
+        return self._gradients(np.setdiff1d(self.ranked[: self.wide], self.rows))
+
+    def suspect_classes(self, labels: Sequence[int]) -> ShardTask | None:
+        """Looks at the gradients of further samples of some classes."""
+        rows = [self.ranked[self.labels[self.ranked] == label][:AGAIN] for label in labels]
+        seen = np.concatenate([self.rows, self.ranked[: self.wide]])
+        return self._gradients(np.setdiff1d(np.concatenate([[], *rows]).astype(np.int64), seen))
+
+    def suspect_parts(self, parts: Sequence[str]) -> ShardTask | None:
+        """Looks at the gradients of parts of the input on all samples of the probe."""
+        if not parts:
+            return None
+        stands = np.ones(len(self.rows), dtype=bool)
+        return self._looks(self.rows, stands, ProbePlan(), gradients=True, parts=list(parts))
+
+    def _gradients(self, rows: NDArray[np.int64]) -> ShardTask | None:
+        if not len(rows) or not self.guard.losses:
+            return None
+        return self._looks(rows, np.ones(len(rows), dtype=bool), ProbePlan(), gradients=True)
 
     def second(self, wanted: set[Sign]) -> ShardTask | None:
         """Looks for some signs on the samples that the attack broke; None where there is nothing to look for."""
@@ -115,10 +153,10 @@ class Probe:
         return self._task("transfer", sum(len(donor.rows) for donor in donors), json.dumps({"donors": listed}))
 
     def _looks(
-        self, rows: NDArray[np.int64], stands: NDArray[np.bool_], plan: ProbePlan, *, gradients: bool
+        self, rows: NDArray[np.int64], stands: NDArray[np.bool_], plan: ProbePlan, *, points: bool = False, **looks: Any
     ) -> ShardTask:
         left = stands.astype(int).tolist()
-        payload = to_json(self.guard, plan, rows=rows.tolist(), stands=left, gradients=gradients)
+        payload = to_json(self.guard, plan, rows=rows.tolist(), stands=left, looks={"points": points, **looks})
         return self._task("probe", len(rows), payload)
 
     def _task(self, kind: Literal["probe", "transfer"], count: int, payload: str) -> ShardTask:
@@ -145,19 +183,47 @@ def fill_probes(plans: Sequence[ModelPlan], context: Context, session: Session, 
     """
     alive = [item for item in plans if session.alive(item.spec.name)]
     probes = [probe for item in alive for each in attacked(item) if (probe := probe_of(item, *each, context))]
-    _run("probes", [probe.first for probe in probes], session)
+    _run("probes", [task for probe in probes for task in (probe.first, probe.of_classes) if task], session)
     probes = [probe for probe in probes if session.alive(probe.item.spec.name)]
-    seen = {probe.table.key: read_shard(probe.first.target) for probe in probes}
-    again = {probe.table.key: probe.second(unsettled(seen[probe.table.key], delta)) for probe in probes}
-    _run("probes again", [task for task in again.values() if task is not None], session)
-    donors = {probe.table.key: donors_of(probe, probes) for probe in probes}
-    tried = {probe.table.key: probe.transfer(given) for probe in probes if (given := donors[probe.table.key])}
-    _run("transfer", list(tried.values()), session)
+    again = [_Again.of(probe, delta) for probe in probes]
+    _run("probes again", [task for each in again for task in each.tasks], session)
+    donors = [donors_of(probe, probes) for probe in probes]
+    tried = [probe.transfer(given) if given else None for probe, given in zip(probes, donors, strict=True)]
+    _run("transfer", [task for task in tried if task is not None], session)
     return {
-        probe.table.key: _seen(probe, seen[probe.table.key], again[probe.table.key], tried.get(probe.table.key))
-        for probe in probes
-        if session.alive(probe.item.spec.name)
+        each.probe.table.key: _seen(each, transfer)
+        for each, transfer in zip(again, tried, strict=True)
+        if session.alive(each.probe.item.spec.name)
     }
+
+
+@dataclass(frozen=True)
+class _Again:
+    """What a probe saw at first, and what is looked at again for it."""
+
+    probe: Probe
+    first: Columns
+    wide: tuple[Columns, ...]
+    pairs: ShardTask | None
+    parts: ShardTask | None
+    classes: ShardTask | None
+
+    @classmethod
+    def of(cls, probe: Probe, delta: float) -> _Again:
+        first, wide = read_shard(probe.first.target), tuple(_read(probe.of_classes))
+        suspect = suspects(probe_counts(first, classes=wide))
+        labels = sorted({count.label for count in suspect if count.label is not None})
+        parts = [count.part for count in suspect if count.label is None]
+        pairs = probe.second(unsettled(first, delta))
+        return cls(probe, first, wide, pairs, probe.suspect_parts(parts), probe.suspect_classes(labels))
+
+    @property
+    def tasks(self) -> list[ShardTask]:
+        return [task for task in (self.pairs, self.parts, self.classes) if task is not None]
+
+
+def _read(*tasks: ShardTask | None) -> list[Columns]:
+    return [read_shard(task.target) for task in tasks if task is not None]
 
 
 def _run(stage: str, tasks: Sequence[ShardTask], session: Session) -> None:
@@ -165,11 +231,12 @@ def _run(stage: str, tasks: Sequence[ShardTask], session: Session) -> None:
         session.run(stage, todo)
 
 
-def _seen(probe: Probe, first: Columns, again: ShardTask | None, tried: ShardTask | None) -> ProbeSeen:
-    counts = list(probe_counts(first, read_shard(again.target) if again is not None else None))
-    if tried is not None:
-        counts += transfer_counts(probe.survival, read_shard(tried.target))
-    return ProbeSeen(len(probe.rows), tuple(counts))
+def _seen(again: _Again, tried: ShardTask | None) -> ProbeSeen:
+    pairs, parts = (next(iter(_read(task)), None) for task in (again.pairs, again.parts))
+    counts = list(probe_counts(again.first, pairs, parts, (*again.wide, *_read(again.classes))))
+    for columns in _read(tried):
+        counts += transfer_counts(again.probe.survival, columns, again.probe.labels)
+    return ProbeSeen(len(again.probe.rows), tuple(counts))
 
 
 # --- what is probed -----------------------------------------------------------------------------------------------
@@ -191,7 +258,8 @@ def probe_of(item: ModelPlan, table: Table, measure: Measure, context: Context) 
     usable = columns["correct"] > 0
     if context.once is not None:
         usable &= np.isin(np.arange(context.count), context.once)
-    rows = probe_rows(columns["label"], columns["id"], usable, context.seed)
+    ranked = ranked_rows(columns["label"], columns["id"], usable, context.seed)
+    rows = np.sort(ranked[:SAMPLES])
     if not len(rows):
         return None
     survival = survival_of(measure.series(), columns, rows)
@@ -201,10 +269,14 @@ def probe_of(item: ModelPlan, table: Table, measure: Measure, context: Context) 
     weight = context.taken[table.key].weight if table.key in context.taken else 1.0
     cost = weight * measure.pass_cost * float(columns["queries"].sum())
     standing = float(survival.stands(guard.epsilon)[rows].mean())
-    plan = plan_probe(guard, SHARE * cost / len(rows), standing)
-    if not standing and plan == ProbePlan():
+    units, classes = SHARE * cost, len(np.unique(columns["label"][ranked]))
+    wide = looks_a_class(units, classes, len(rows)) * classes if guard.losses else 0
+    units -= GRADIENT_COST * max(0, min(wide, len(ranked)) - len(rows))
+    plan = plan_probe(guard, units / len(rows), standing)
+    if not standing and replace(plan, parts=0) == ProbePlan():
         return None
-    return Probe(item, table, rows, guard, plan, survival, context, affordable(cost, len(rows)))
+    afford = affordable(cost, len(rows))
+    return Probe(item, table, rows, guard, plan, survival, context, afford, ranked, wide, columns["label"])
 
 
 def _whole_columns(table: Table, context: Context) -> Columns:
@@ -232,9 +304,17 @@ def affordable(cost: float, rows: int) -> int:
 def probe_rows(
     labels: NDArray[np.int64], ids: NDArray[np.int64], correct: NDArray[np.bool_], seed: int
 ) -> NDArray[np.int64]:
-    """Rows of `SAMPLES` correctly classified samples, or of all where there are fewer, evenly over the classes.
+    """Rows of `SAMPLES` correctly classified samples, or of all where there are fewer, evenly over the classes."""
+    chosen: NDArray[np.int64] = np.sort(ranked_rows(labels, ids, correct, seed)[:SAMPLES])
+    return chosen
 
-    Every class has an order of its own, fixed by seed and ids; the first of each class come before all second ones.
+
+def ranked_rows(
+    labels: NDArray[np.int64], ids: NDArray[np.int64], correct: NDArray[np.bool_], seed: int
+) -> NDArray[np.int64]:
+    """Rows of the correctly classified samples, the first of each class before all second ones.
+
+    Every class has an order of its own, fixed by seed and ids.
     """
     rows = np.flatnonzero(correct)
     rows = rows[np.argsort(_places(seed, ids.astype(np.int64).tobytes())[rows], kind="stable")]
@@ -242,8 +322,8 @@ def probe_rows(
     for label in np.unique(labels[rows]):
         mine = labels[rows] == label
         rank[mine] = np.arange(mine.sum())
-    chosen: NDArray[np.int64] = np.sort(rows[np.argsort(rank, kind="stable")][:SAMPLES])
-    return chosen
+    ranked: NDArray[np.int64] = rows[np.argsort(rank, kind="stable")]
+    return ranked
 
 
 @lru_cache(maxsize=2)
@@ -290,8 +370,10 @@ def donors_of(probe: Probe, probes: Sequence[Probe]) -> list[Probe]:
     return usable[: probe.donors]
 
 
-def transfer_counts(survival: Survival, columns: Columns) -> list[SignCount]:
+def transfer_counts(survival: Survival, columns: Columns, labels: NDArray[np.int64] | None = None) -> list[SignCount]:
     """Whether any adversarial of another model breaks what the attack left; none where no sample is in question.
+
+    With `labels` (N,) of the samples by class as well.
 
     Samples that were not measured on this model, as happens in an audit that decides early, say nothing of it.
     """
@@ -304,5 +386,7 @@ def transfer_counts(survival: Survival, columns: Columns) -> list[SignCount]:
     order = np.argsort(survival.ids, kind="stable")
     rows = order[np.searchsorted(survival.ids, ids, sorter=order)]
     stands = survival.fell[rows] > radius
-    count = paired_count(Sign.TRANSFER, survival.correct[rows], stands, ~broken)
-    return [SignCount(count.sign, count.against, count.counted, count.favour, probe=True)] if count.counted else []
+    pairs = (survival.correct[rows], stands, ~broken)
+    counts = [paired_count(Sign.TRANSFER, *pairs)]
+    counts += [] if labels is None else by_class(Sign.TRANSFER, labels[rows], *pairs)
+    return [replace(count, probe=True) for count in counts if count.counted]

@@ -194,7 +194,8 @@ class Worker:
     def _probe(self, task: ShardTask) -> tuple[dict[str, Any], dict[str, Any]]:
         import torch
 
-        from services.measures.probes.cheap_attacks import Probed, probe
+        from services.measures.probes.cheap_attacks import probe
+        from services.measures.probes.probed import Probed
 
         samples, loaded, payload = self._open(task.samples), self._same_model(task), json.loads(task.payload)
         guard, plan = from_json(payload)
@@ -206,7 +207,7 @@ class Worker:
             targets = targets.to(self._device)
             probed = Probed(network, images, targets, ids[start:stop], guard, task.seed)
             left = torch.from_numpy(stands[start:stop] > 0).to(self._device)
-            return probe(probed, plan, left, gradients=payload["gradients"])
+            return probe(probed, plan, left, **payload["looks"])
 
         columns = self._in_batches(task, look)
         write_shard(task.target, {"id": ids, "label": labels, "stands": stands, **columns})

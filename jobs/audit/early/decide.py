@@ -13,11 +13,11 @@ from dataclasses import dataclass, field, replace
 from jobs.audit import plan, tables
 from jobs.audit.early.needs import Need, needs_of, prerequisites
 from jobs.audit.early.order import Order
-from jobs.audit.early.rounds import Fleetwide, Front, run_rounds
+from jobs.audit.early.rounds import Fleetwide, Front, case_of, run_rounds
 from jobs.audit.judging.assemble import Grouping, series_results
-from jobs.audit.judging.evidence import objections, weighed
+from jobs.audit.judging.evidence import objections, undercuts, weighed
 from jobs.audit.judging.observations import observed_attacks
-from jobs.audit.judging.verdict import Case, by_bounds
+from jobs.audit.judging.verdict import Case, by_bounds, class_scores
 from jobs.audit.probes import ProbeSeen
 from jobs.audit.scores import read_scores
 from jobs.audit.session import Session
@@ -26,7 +26,7 @@ from jobs.fleetfile.reading import Fleet
 from services.loading.protocols import Samples
 from services.measures.measure import Measure
 from services.metrics import METRICS
-from services.numerics.evidence.adequacy import Adequacy, adequacy, undercut
+from services.numerics.evidence.adequacy import Adequacy, adequacy
 from services.records import GateResult, Outcome, Series
 
 
@@ -166,22 +166,27 @@ def _undercut(fronts: Sequence[Front], failed: Callable[[Front], bool], common: 
     taken = {front.table.key: front.taken(common, failed=failed(front)) for front in seen}
     context, delta = replace(common.context, taken=taken), common.config.intervals.delta
     probed = tables.fill_probes(list(parts.values()), context, common.session, delta)
-    return [front for front in seen if front.short_of(_share(parts[id(front)], probed, context, common), common)]
+    return [
+        front for front in seen if front.short_of(_shares(front, parts[id(front)], probed, context, common), common)
+    ]
 
 
-def _share(item: plan.ModelPlan, probed: dict[str, ProbeSeen], context: plan.Context, common: Fleetwide) -> float:
-    """The largest share of a probe's samples that an attack had left and the probe broke; 0 of an inadequate attack.
+def _shares(
+    front: Front, item: plan.ModelPlan, probed: dict[str, ProbeSeen], context: plan.Context, common: Fleetwide
+) -> dict[str, float]:
+    """By gate, how much its lower limit rests on samples that an attack had left and the probe broke.
 
-    On numbers of an inadequate attack nothing passes, however many samples there are.
+    None of an inadequate attack: on its numbers nothing passes, however many samples there are.
     """
     if not common.session.alive(item.spec.name):
-        return 0.0
+        return {}
     scores = read_scores(item, common.samples, context)
     observed = observed_attacks(item, scores, probed, common.config.intervals.delta, context.taken)
     if adequacy(observed).adequacy is Adequacy.INADEQUATE:
-        return 0.0
-    worst = undercut(observed)
-    return 0.0 if worst is None else worst.share
+        return {}
+    results = case_of(item, front.table, context.taken[front.table.key].rows, common).series
+    found = ((gate, undercuts(gate, observed, class_scores(gate, results))) for gate in front.gates)
+    return {gate_text(gate): max((each.share for each in shares), default=0.0) for gate, shares in found}
 
 
 def _whole(measure: Measure, going: Sequence[_Progress], common: Fleetwide) -> None:

@@ -6,7 +6,7 @@ are judged as at the end of the audit, but for the adequacy of attacks, which is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -93,10 +93,11 @@ class Front:
         """What it rests on."""
         return plan.Taken.of(fleet.order.prefix(self.counts), fleet.context.count, failed=failed)
 
-    def short_of(self, share: float, fleet: Fleetwide) -> bool:
-        """Whether passes do not clear their thresholds by a share that a probe broke: later rounds ask for that."""
+    def short_of(self, shares: Mapping[str, float], fleet: Fleetwide) -> bool:
+        """Whether passes do not clear their thresholds by the shares that a probe broke: later rounds ask for that."""
         passed = [(gate, self.results[text]) for gate in self.gates if (text := gate_text(gate)) in self.results]
-        short = {judged.text: share for gate, judged in passed if falls_short(gate, judged, share)}
+        broken = ((gate, judged, shares.get(judged.text, 0.0)) for gate, judged in passed)
+        short = {judged.text: share for gate, judged, share in broken if falls_short(gate, judged, share)}
         self.spare |= short
         if short:
             self.look(fleet)

@@ -11,12 +11,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from jobs.fleetfile.gates import GateConfig
-from services.metrics import METRICS
-from services.numerics.evidence.adequacy import Adequacy, AttackObservations, adequacy, undercut
-from services.records import Evidence, GateResult, Outcome, RefutedResult, Series
+from services.metrics import METRICS, tenth_of
+from services.numerics.evidence.adequacy import Adequacy, AttackObservations, adequacy, class_undercut, undercut
+from services.records import Evidence, GateResult, GroupScore, Outcome, RefutedResult, Series
 from tracking.bundle.headline import MOST_REFUTED
 
 INADEQUATE, REFUTED, BOUND = "inadequate-attack", "refuted-claim", "bound-as-value"
+
+MOST_NAMED = 5
 
 PASS, FAIL = Outcome.PASS, Outcome.FAIL
 
@@ -64,11 +66,16 @@ def objections(
     attacks: Sequence[AttackObservations],
     refuted: RefutedResult | None,
     low: float | None,
+    groups: Sequence[GroupScore] = (),
 ) -> Iterator[Objection]:
-    """What speaks against outcomes of a gate on this series, of whose number `low` is the lower limit."""
+    """What speaks against outcomes of a gate on this series, of whose number `low` is the lower limit.
+
+    Args:
+        groups: of the series by class, for a gate on classes.
+    """
     monotone = METRICS[gate.metric].monotone or gate.not_worse_than is not None
     if series.evidence is Evidence.ATTACK:
-        yield from _of_attack(gate, series, attacks, low, monotone=monotone)
+        yield from _of_attack(gate, series, attacks, low, groups, monotone=monotone)
     elif series.evidence is Evidence.CERTIFICATE and gate.not_worse_than is None:
         yield _of_certificate(gate, monotone=monotone)
     elif series.evidence is Evidence.CLAIM and gate.not_worse_than is None:
@@ -85,7 +92,13 @@ def _of_certificate(gate: GateConfig, *, monotone: bool) -> Objection:
 
 
 def _of_attack(
-    gate: GateConfig, series: Series, attacks: Sequence[AttackObservations], low: float | None, *, monotone: bool
+    gate: GateConfig,
+    series: Series,
+    attacks: Sequence[AttackObservations],
+    low: float | None,
+    groups: Sequence[GroupScore],
+    *,
+    monotone: bool,
 ) -> Iterator[Objection]:
     """A weaker attack leaves more: that scores are high rests on the attack, that they are low does not."""
     bars = (PASS, FAIL) if not monotone else (FAIL,) if gate.at_most is not None else (PASS,)
@@ -97,20 +110,44 @@ def _of_attack(
     if judged.adequacy is not Adequacy.ADEQUATE:
         yield Objection(bars, "; ".join(judged.reasons), INADEQUATE)
         return
-    yield from _of_undercut(gate, low, mine, bars)
-
-
-def _of_undercut(
-    gate: GateConfig, low: float | None, attacks: Sequence[AttackObservations], bars: tuple[Outcome, ...]
-) -> Iterator[Objection]:
-    """What a probe broke is broken: the lower limit must clear the threshold without the share that fell to it."""
     threshold = gate.at_least if gate.at_least is not None else gate.at_most
-    worst = undercut(attacks)
-    if threshold is None or low is None or worst is None:
+    if threshold is None or low is None:
         return
-    if low - worst.share < threshold <= low:
-        share = f"less the {worst.share:.1%} that fell to a probe of the attack"
-        yield Objection(bars, f"{share}, {low:.4g} does not clear it: {worst.sentence}", INADEQUATE)
+    for each in undercuts(gate, mine, groups):
+        if low - each.share < threshold <= low:
+            yield Objection(bars, f"{each.text}, {low:.4g} does not clear it", INADEQUATE)
+
+
+@dataclass(frozen=True)
+class Undercut:
+    """How much of a gate's lower limit rests on samples that a weaker attack broke, and on which: "less the ..."."""
+
+    share: float
+    text: str
+
+
+def undercuts(
+    gate: GateConfig, attacks: Sequence[AttackObservations], groups: Sequence[GroupScore]
+) -> Iterator[Undercut]:
+    """What a probe broke is broken: the lower limit must clear the threshold without the share that fell to it.
+
+    A gate on the weakest class, or on the weakest tenth, must also clear it without what fell in single classes: by as
+    much as the mean of the weakest limits is lower when each is less the share that fell in its class.
+    """
+    if (worst := undercut(attacks)) is not None:
+        yield Undercut(worst.share, f"less the {worst.share:.1%} that fell to a probe of the attack ({worst.sentence})")
+    fallen = class_undercut(attacks)
+    if gate.grouping != "class" or gate.metric not in ("wcr", "p10") or not fallen:
+        return
+    lows = {row.index: row.score.low for row in groups if row.score.low is not None}
+    count = 1 if gate.metric == "wcr" else tenth_of(len(lows))
+    less = {label: limit - fallen.get(label, 0.0) for label, limit in lows.items()}
+    share = (sum(sorted(lows.values())[:count]) - sum(sorted(less.values())[:count])) / count
+    if share > 0:
+        names = [
+            row.name for row in groups if row.index in sorted(less, key=less.__getitem__)[:count] if row.index in fallen
+        ]
+        yield Undercut(share, f"less what fell to a probe of the attack in {', '.join(names[:MOST_NAMED])}")
 
 
 def _of_claim(series: Series, refuted: RefutedResult | None) -> Iterator[Objection]:

@@ -77,7 +77,7 @@ def model_result(item: ModelPlan, index: int, judge_with: Judge) -> ModelResult:
         for result in series_results(item, scores, groups, config, taken)
     )
     fairness = fairness_results(units, of_units, classes, config.intervals.delta)
-    observed = observed_attacks(item, units, judge_with.probes, config.intervals.delta, taken)
+    observed = observed_attacks(item, units, judge_with.probes, config.intervals.delta, taken, classes)
     attacks = attack_results(observed, item, judge_with.probes)
     case = Case(
         item,

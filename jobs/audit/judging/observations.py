@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from jobs.audit.plan import ModelPlan, Table, Taken
 from jobs.audit.probes import ProbeSeen, attacked
 from services.measures.measure import Measure
 from services.numerics.evidence.adequacy import DELTA, AttackObservations, Sign, SignCount, adequacy, adjusted
-from services.numerics.evidence.signs import paired_count, rate_count
+from services.numerics.evidence.signs import by_class, paired_count, rate_count
 from services.records import AttackResult, Evidence, Series, SignResult, ThreatModel
 from tracking.bundle.scores import Scores, beside
 
@@ -38,14 +39,16 @@ def observed_attacks(
     probes: Mapping[str, ProbeSeen],
     delta: float = DELTA,
     taken: Mapping[str, Taken] | None = None,
+    names: Sequence[str] = (),
 ) -> tuple[AttackObservations, ...]:
     """What was seen of each attack on a model: the counts of all signs, of the series that it has and of its probe.
 
     Args:
         taken: the part of each table that an early decision rests on, by the table's key.
+        names: of the classes, for sentences.
     """
     return tuple(
-        _observed(measure, *_beside(table, item, scores, taken or {}), probes.get(table.key), delta)
+        _observed(measure, *_beside(table, item, scores, taken or {}), probes.get(table.key), delta, names)
         for table, measure in attacked(item)
     )
 
@@ -102,23 +105,33 @@ def _result(attack: AttackObservations, probe: ProbeSeen | None) -> AttackResult
                 count.sentence,
             )
             for count, p_value in adjusted(attack.counts)
+            if count in shown or not count.part
         ),
         probe.samples if probe is not None else 0,
     )
 
 
 def _observed(
-    measure: Measure, measures: Sequence[Measure], scores: Scores, probe: ProbeSeen | None, delta: float
+    measure: Measure,
+    measures: Sequence[Measure],
+    scores: Scores,
+    probe: ProbeSeen | None,
+    delta: float,
+    names: Sequence[str],
 ) -> AttackObservations:
     listed = measure.series()
     whole = tuple(_whole(measure, measures, scores))
     free = {count.sign for count in whole} & {Sign.ZERO_GRADIENT}  # on all samples: once is enough
     probed = probe.counts if probe is not None else ()
-    counts = (*whole, *(count for count in probed if count.sign not in free))
+    counts = tuple(_named(count, names) for count in (*whole, *(each for each in probed if each.sign not in free)))
     looked = any(count.sign in GRADIENTS and count.counted for count in counts)
     return AttackObservations(
         listed[0].label, tuple(series.key for series in listed), bool(measure.ascents) and looked, counts, delta
     )
+
+
+def _named(count: SignCount, names: Sequence[str]) -> SignCount:
+    return count if count.label is None or not names else replace(count, part=f"class {names[count.label]}")
 
 
 # --- signs in the series of the audit -------------------------------------------------------------------------------
@@ -130,6 +143,7 @@ def _whole(measure: Measure, measures: Sequence[Measure], scores: Scores) -> Ite
     correct = scores[beside(first.key, "correct")]
     if measure.ascents and (zeros := scores.get(beside(first.key, "zero_gradient"))) is not None:
         yield rate_count(Sign.ZERO_GRADIENT, correct, zeros >= 0.5)
+        yield from by_class(Sign.ZERO_GRADIENT, scores["label"], correct, zeros >= 0.5)
     if not first.binary:
         yield rate_count(Sign.CENSORED, correct, scores[beside(first.key, "censored")])
         return
@@ -154,6 +168,7 @@ def _within(
     for sign, others in weaker.items():
         if (survival := _least(series, others, scores)) is not None:
             yield paired_count(sign, correct, scores[series.key], survival)
+            yield from by_class(sign, scores["label"], correct, scores[series.key], survival)
     if _holds_grey(series.threat):
         yield rate_count(Sign.UNBOUNDED, correct, scores[series.key])
 

@@ -28,6 +28,7 @@ from services.records import (
     Estimate,
     FairnessResult,
     GateResult,
+    GroupScore,
     Outcome,
     RefutedResult,
     SeriesResult,
@@ -77,8 +78,15 @@ def gate_result(gate: GateConfig, case: Case, config: FleetConfig) -> GateResult
         return _group_gap(gate, case)
     series = next(result.series for result in case.series if result.series.key == gate.measure)
     judged = by_bounds(gate, case, config)
-    against = tuple(objections(gate, series, case.attacks, _refuted_share(gate, case), judged.estimate.low))
+    share, by_class = _refuted_share(gate, case), class_scores(gate, case.series)
+    against = tuple(objections(gate, series, case.attacks, share, judged.estimate.low, by_class))
     return weighed(worded(judged, gate, series), gate, against)
+
+
+def class_scores(gate: GateConfig, results: Sequence[SeriesResult]) -> tuple[GroupScore, ...]:
+    """The classes of the series that a gate is on; none where it was not scored by class."""
+    mine = (result.groups for result in results if (result.series.key, result.grouping) == (gate.measure, "class"))
+    return next(mine, ())
 
 
 def by_bounds(gate: GateConfig, case: Case, config: FleetConfig) -> GateResult:

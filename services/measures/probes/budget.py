@@ -22,6 +22,14 @@ STEP_COST, GRADIENT_COST, QUERY_COST = 3.0, 5.0, 1.5
 MOST_DRAWS, MOST_STEPS, MOST_LARGE, MOST_QUERIES = 8, 10, 3, 300
 LEAST_QUERIES = 20
 """Fewer say nothing."""
+PARTS = 2
+"""Forward passes of a look at one part of the input."""
+A_CLASS, AGAIN = 6, 48
+"""Samples of each class whose gradient is looked at; of a class or part that is suspect then."""
+CLASS_SHARE = 0.3
+"""Of what a probe may spend, for looks at classes of which it has fewer samples."""
+LEAST_CLASS = 3
+"""Fewer samples of a class make no suspicion."""
 UNBOUNDED = 4
 """With fewer steps, sound attacks leave samples in a ball that holds the grey image."""
 
@@ -52,6 +60,7 @@ class ProbePlan:
 
     Attributes:
         steps: under another loss, of samples that the attack left.
+        parts: forward passes for the gradient in a channel or quarter of the input.
         unbounded: in a ball that holds the grey image.
         draws: of noise in the ball.
         given: steps under the other loss, of samples that the attack broke: adversarials for other models.
@@ -61,6 +70,7 @@ class ProbePlan:
     """
 
     steps: int = 0
+    parts: int = 0
     unbounded: int = 0
     draws: int = 0
     given: int = 0
@@ -79,6 +89,7 @@ def plan_probe(guard: Guard, units: float, standing: float) -> ProbePlan:
         return ProbePlan(draws=purse.buy(standing, MOST_DRAWS), queries=purse.queries(standing))
     return ProbePlan(
         steps=purse.climb(standing, MOST_STEPS, 0.6),
+        parts=purse.buy(1.0, PARTS, least=PARTS),
         unbounded=purse.climb(standing, UNBOUNDED, least=UNBOUNDED),
         draws=purse.buy(standing, MOST_DRAWS),
         given=purse.climb(1 - standing, MOST_LARGE),
@@ -86,6 +97,19 @@ def plan_probe(guard: Guard, units: float, standing: float) -> ProbePlan:
         more=purse.climb(standing, MOST_STEPS) if len(guard.others) > 1 else 0,
         queries=purse.queries(standing),
     )
+
+
+def looks_a_class(units: float, classes: int, probed: int) -> int:
+    """How many samples of each class have their gradient looked at, of a probe that has `probed` and `units` in all.
+
+    None beyond those of the probe where it has enough of each, or where too few could be paid for.
+    """
+    missing = A_CLASS * classes - probed
+    if missing <= 0:
+        return 0
+    paid = CLASS_SHARE * units / GRADIENT_COST
+    each = A_CLASS if paid >= missing else int((paid + probed) / classes)
+    return each if each >= LEAST_CLASS and each * classes > probed else 0
 
 
 @dataclass
@@ -103,11 +127,12 @@ class Purse:
         self.left -= portion * (STEP_COST * steps + 1 if steps else 0.0)
         return steps
 
-    def buy(self, portion: float, most: int) -> int:
-        """Forward passes of a portion of the samples."""
+    def buy(self, portion: float, most: int, *, least: int = 1) -> int:
+        """Forward passes of a portion of the samples; none below `least`."""
         if portion <= 0 or self.left <= 0:
             return 0
         passes = int(min(most, self.left / portion))
+        passes = passes if passes >= least else 0
         self.left -= portion * passes
         return passes
 

@@ -7,59 +7,54 @@ what the attack cost. Everything of a sample is a function of the network, the s
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from services.measures.attacks.autopgd import Aim
-from services.measures.attacks.balls import Ball, L2Ball, LinfBall, ball_around
+from services.measures.attacks.balls import Ball, L2Ball, LinfBall
 from services.measures.attacks.margins import Network, ascent, gradient, margins, passes
 from services.measures.attacks.square_search import SquareSearch
-from services.measures.attacks.starts import start_noise
 from services.measures.attacks.tally import Tally
 from services.measures.measure import Columns
-from services.measures.probes.budget import Guard, ProbePlan
+from services.measures.probes.budget import ProbePlan
+from services.measures.probes.gradients import gradient_signs
+from services.measures.probes.probed import FIRST_DRAW, Probed
 from services.numerics.evidence.adequacy import Sign
 from services.records import Ascent
 
-RESOLUTION = 2.0**-22
-"""A change of the margin below this share of the largest logit is lost in float32."""
-FIRST_DRAW = 1 << 20
-"""Draws of the probe's noise, which no restart of an attack uses."""
 
-
-@dataclass(frozen=True)
-class Probed:
-    """m samples of a network under probe: images (m, C, H, W), labels and ids (m,)."""
-
-    network: Network
-    images: torch.Tensor
-    labels: torch.Tensor
-    ids: NDArray[np.int64]
-    guard: Guard
-    seed: int
-
-    def select(self, rows: torch.Tensor) -> Probed:
-        ids = self.ids[rows.cpu().numpy()]
-        images = self.images.index_select(0, rows)
-        return Probed(self.network, images, self.labels[rows], ids, self.guard, self.seed)
-
-    @cached_property
-    def ball(self) -> Ball:
-        return ball_around(self.images, self.guard.epsilon, self.guard.norm)
-
-
-def probe(probed: Probed, plan: ProbePlan, stands: torch.Tensor, *, gradients: bool = True) -> Columns:
+def probe(
+    probed: Probed,
+    plan: ProbePlan,
+    stands: torch.Tensor,
+    *,
+    gradients: bool = True,
+    parts: Sequence[str] = (),
+    points: bool = True,
+) -> Columns:
     """What is seen on samples of which the guarded attack left those that `stands` (m,) marks.
 
     Columns by sign, 1 where it speaks against the attack, 0 where not, -1 where nobody looked: gradients of all
     samples, the rest on those that stand. `points` (m, C H W) are where the first other loss led.
+
+    Args:
+        parts: of the input, by name, whose gradients are looked at on all samples; where the plan has parts, each
+            sample has one of all parts.
     """
+    columns, led = _seen(probed, plan, stands, gradients=gradients, parts=parts)
+    return {**columns, "points": led} if points else columns
+
+
+def _seen(
+    probed: Probed, plan: ProbePlan, stands: torch.Tensor, *, gradients: bool, parts: Sequence[str]
+) -> tuple[Columns, NDArray[np.float32]]:
     count, points = len(probed.images), probed.images.clone()
-    signs = gradient_signs(probed) if gradients and probed.guard.losses else {}
+    signs = {}
+    if gradients and probed.guard.losses:
+        signs = gradient_signs(probed, shared=bool(plan.parts), parts=parts)
     losses = others_of(probed)
     names = [*planned(plan), *(f"{Sign.OTHER_LOSS}:{loss}" for loss, _ in tried(losses, plan))]
     signs |= {name: torch.full((count,), -1, dtype=torch.int8, device=stands.device) for name in names}
@@ -74,7 +69,7 @@ def probe(probed: Probed, plan: ProbePlan, stands: torch.Tensor, *, gradients: b
         for name, values in seen.items():
             signs[name][standing] = values.to(torch.int8)
     columns = {name: values.cpu().numpy().astype(np.int8) for name, values in signs.items()}
-    return {**columns, "points": points.flatten(1).cpu().numpy()}
+    return columns, points.flatten(1).cpu().numpy()
 
 
 def tried(losses: tuple[Ascent, ...], plan: ProbePlan) -> list[tuple[Ascent, int]]:
@@ -112,46 +107,6 @@ def others_of(probed: Probed) -> tuple[Ascent, ...]:
     with torch.no_grad():
         classes = passes(probed.network, probed.images[:1]).shape[1]
     return tuple(loss for loss in probed.guard.others if loss != "dlr" or classes >= 3)
-
-
-def gradient_signs(probed: Probed) -> dict[str, torch.Tensor]:
-    """One gradient of the margin a sample, and one step along it and along the same entries in another order.
-
-    A gradient that means something lowers the margin more than its entries do at random places.
-    """
-    leaf = probed.images.detach().requires_grad_(True)
-    logits = passes(probed.network, leaf)
-    margin = margins(logits.detach(), probed.labels)
-    weights = ascent(logits.detach(), probed.labels, "margin")
-    (slope,) = torch.autograd.grad(logits, leaf, weights)
-    real = slope.isfinite().flatten(1).all(dim=1)
-    slope = torch.where(slope.isfinite(), slope, 0.0)
-    zero = slope.flatten(1).abs().amax(dim=1) == 0
-    dual = slope.double().flatten(1).norm(p=1 if probed.guard.norm == "Linf" else 2, dim=1)
-    lost = probed.guard.epsilon * dual < RESOLUTION * logits.detach().abs().amax(dim=1)
-    along, astray = (_after(probed, direction) for direction in (slope, _shuffled(slope, probed)))
-    predicts = (along < astray) & (along < margin)
-    return {
-        Sign.ZERO_GRADIENT: zero & real,
-        Sign.NON_FINITE: ~real,
-        Sign.SATURATED: lost & ~zero & real,
-        Sign.UNPREDICTIVE: ~predicts,
-    }
-
-
-def _after(probed: Probed, direction: torch.Tensor) -> torch.Tensor:
-    """The margin after a step of a quarter of the ball; infinitely low where it is no number."""
-    points = probed.ball.step(probed.images, direction.clone(), probed.guard.epsilon / 4)
-    with torch.no_grad():
-        margin = margins(passes(probed.network, points), probed.labels)
-    return torch.where(margin.isnan(), -torch.inf, margin)
-
-
-def _shuffled(slope: torch.Tensor, probed: Probed) -> torch.Tensor:
-    """The entries of each sample's gradient at other places, an order a sample."""
-    keys = start_noise(probed.ids, tuple(slope.shape[1:]), seed=probed.seed, draw=FIRST_DRAW)
-    order = torch.from_numpy(keys).to(slope.device).flatten(1).argsort(dim=1)
-    return slope.flatten(1).gather(1, order).view_as(slope)
 
 
 def noise(probed: Probed, draws: int) -> torch.Tensor:

@@ -20,9 +20,17 @@ REMEDY = "measure square, which needs no gradients, or apgd or autoattack, or de
 DELTA = 0.05
 PAIRED_LEVEL = 0.8
 """Share of delta for the paired signs: the others, where they are real, show on nearly every sample."""
+LEVELS = {(False, False): 0.1, (True, False): PAIRED_LEVEL, (False, True): 0.05, (True, True): 0.05}
+"""Shares of delta by whether signs are paired and whether they are of a part; they add up to 1."""
 MATERIAL = 0.05
 """A paired sign needs so large a net share of the samples as well: over thousands of samples every pair of attacks
 differs for certain, and a difference of a few points is what stronger attacks are for."""
+MATERIAL_PART = 0.1
+"""The same of a class, in which attacks differ more than over all."""
+PART_RATE = 0.25
+"""Of unpredictive gradients in a class or a part of the input, which may be harder than the whole."""
+FEWEST = 8
+"""A class of which fewer samples were looked at is charged for a fallen one as though there were so many."""
 
 
 class Adequacy(StrEnum):
@@ -89,6 +97,8 @@ class SignCount:
         favour: of a paired sign, samples that the attack broke and the weaker one left; None where these were not
             counted, because so small an `against` is no sign whatever they are.
         probe: on the probe's samples, and not on all of the audit.
+        part: of the input ("channel 1") or of the samples ("class 3"); "" for all of both.
+        label: of the class, where `part` is one.
     """
 
     sign: Sign
@@ -96,6 +106,8 @@ class SignCount:
     counted: int
     favour: int | None = 0
     probe: bool = False
+    part: str = ""
+    label: int | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.against <= self.counted - (self.favour or 0) or (self.favour or 0) < 0:
@@ -110,15 +122,21 @@ class SignCount:
     def p_value(self) -> float:
         """Of the hypothesis that the attack is sound: exact McNemar, one-sided, for a paired sign; else binomial."""
         if not self.paired:
-            return float(at_least(self.against, self.counted, RATES[self.sign]))
+            return float(at_least(self.against, self.counted, self.rate)) if self.against else 1.0
         if self.favour is None:
             return 1.0
         return float(at_least(self.against, self.against + self.favour, 0.5))
 
     @property
+    def rate(self) -> float:
+        """The share of samples that a sound attack may show, of a sign that is not paired."""
+        return PART_RATE if self.part and self.sign is Sign.UNPREDICTIVE else RATES[self.sign]
+
+    @property
     def material(self) -> bool:
         """Whether it matters for the number, and not only for the test."""
-        return not self.paired or self.against - (self.favour or 0) > MATERIAL * self.counted
+        least = MATERIAL_PART if self.part else MATERIAL
+        return not self.paired or self.against - (self.favour or 0) > least * self.counted
 
     @property
     def share(self) -> float:
@@ -130,7 +148,8 @@ class SignCount:
         """For people."""
         where = " of a probe" if self.probe else ""
         other = f", and the other way round for {self.favour}" if self.paired and self.favour else ""
-        counts = f"For {self.against} of {self.counted} correctly classified samples{where} ({self.share:.1%})"
+        of_part = f"In {self.part}, for" if self.part else "For"
+        counts = f"{of_part} {self.against} of {self.counted} correctly classified samples{where} ({self.share:.1%})"
         return f"{counts} {_WORDS[self.sign]}{other}."
 
 
@@ -184,26 +203,40 @@ def undercut(seen: Sequence[AttackObservations]) -> SignCount | None:
 
     Each of these samples is broken, whether or not the sign is one: survival is too high by about that share.
     """
-    counts = (count for attack in seen for count in attack.counts)
-    return max(
-        (count for count in counts if count.paired and count.against), key=lambda count: count.share, default=None
-    )
+    return max((count for count in _fallen(seen) if not count.part), key=lambda count: count.share, default=None)
+
+
+def class_undercut(seen: Sequence[AttackObservations]) -> dict[int, float]:
+    """By label of the classes in which a weaker attack broke what the attack left: the largest share that fell.
+
+    Of a class of which fewer than `FEWEST` samples were looked at, the share of `FEWEST`.
+    """
+    shares: dict[int, float] = {}
+    for count in _fallen(seen):
+        if count.label is not None:
+            share = count.against / max(count.counted, FEWEST)
+            shares[count.label] = max(share, shares.get(count.label, 0.0))
+    return shares
+
+
+def _fallen(seen: Sequence[AttackObservations]) -> Iterator[SignCount]:
+    return (count for attack in seen for count in attack.counts if count.paired and count.against)
 
 
 def signs(counts: Sequence[SignCount], delta: float = DELTA) -> tuple[Finding, ...]:
-    """The signs that are seen: `PAIRED_LEVEL` of delta is for the paired ones, the rest for the others.
+    """The signs that are seen: `PAIRED_LEVEL` of delta is for the paired ones, the rest for the others (`LEVELS`).
 
     Guarantee: an attack that is sound in every respect shows any sign with probability at most `delta`: of a paired
     sign, where it is as likely that only the attack breaks a sample as that only the weaker one does; of the others,
-    where samples show it independently at the rate in `RATES`.
+    where samples show it independently at their rate. That is so however many classes and parts are looked at.
     """
     return tuple(Finding(count, p_value) for count, p_value in adjusted(counts) if p_value <= delta and count.material)
 
 
 def adjusted(counts: Sequence[SignCount]) -> Iterator[tuple[SignCount, float]]:
     """Every sign that was looked for with its p-value after Holm's step-down in its kind (Holm 1979), at most 1."""
-    for paired, level in ((False, 1 - PAIRED_LEVEL), (True, PAIRED_LEVEL)):
-        mine = [count for count in counts if count.counted and count.paired is paired]
+    for kind, level in LEVELS.items():
+        mine = [count for count in counts if count.counted and (count.paired, bool(count.part)) == kind]
         for count, p_value in zip(mine, holm(tuple(count.p_value / level for count in mine)), strict=True):
             yield count, 1.0 if p_value is None else p_value
 

@@ -42,8 +42,8 @@ def plan_of(measures: list[Measure]) -> ModelPlan:
 
 
 def scores_of(measures: list[Measure], columns: dict[str, Any]) -> Scores:
-    """Attacks that break nothing on correct samples, then what the test changes."""
-    scores: Scores = {}
+    """Attacks that break nothing on correct samples, each of a class of its own, then what the test changes."""
+    scores: Scores = {"label": np.arange(N)}
     for measure in measures:
         keys = [series.key for series in measure.series()]
         scores |= {**dict.fromkeys(keys, ONES), f"{keys[0]}:correct": ONES, f"{keys[0]}:zero_gradient": 0 * ONES}

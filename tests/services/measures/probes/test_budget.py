@@ -13,7 +13,16 @@ from services.measures.autoattack import AutoAttackSurvival
 from services.measures.cw import Cw
 from services.measures.minimal import Minimal
 from services.measures.pgd import Pgd
-from services.measures.probes.budget import GRADIENT_COST, UNBOUNDED, Guard, ProbePlan, from_json, plan_probe, to_json
+from services.measures.probes.budget import (
+    GRADIENT_COST,
+    PARTS,
+    UNBOUNDED,
+    Guard,
+    ProbePlan,
+    from_json,
+    plan_probe,
+    to_json,
+)
 from services.measures.square import Square
 
 PGD, BLACK_BOX = Guard("Linf", 0.1, ("ce",)), Guard("Linf", 0.1, ())
@@ -24,7 +33,7 @@ def cost(guard: Guard, plan: ProbePlan, standing: float) -> float:
     runs = (plan.steps, plan.unbounded, plan.large, plan.more)
     climbs = standing * sum(3 * steps + 1 for steps in runs if steps)
     given_away = (1 - standing) * (3 * plan.given + 1 if plan.given else 0)
-    return (5 if guard.losses else 0) + climbs + given_away + standing * (plan.draws + plan.queries)
+    return (5 + plan.parts if guard.losses else 0) + climbs + given_away + standing * (plan.draws + plan.queries)
 
 
 @given(st.floats(0, 2000), st.floats(0, 1), st.sampled_from([PGD, BLACK_BOX, Guard("L2", 1.0, ("ce", "dlr"))]))
@@ -35,7 +44,7 @@ def test_a_plan_costs_no_more_than_it_may(units: float, standing: float, guard: 
 
 
 def test_riches_buy_everything_and_poverty_the_gradient() -> None:
-    assert plan_probe(PGD, 1000, 0.5) == ProbePlan(10, 4, 8, 3, 3, 10, 300)
+    assert plan_probe(PGD, 1000, 0.5) == ProbePlan(10, PARTS, 4, 8, 3, 3, 10, 300)
     assert plan_probe(BLACK_BOX, 1000, 0.5) == ProbePlan(draws=8, queries=300)
     assert plan_probe(PGD, 4, 0.5) == plan_probe(PGD, 5, 0.5) == ProbePlan()
 
