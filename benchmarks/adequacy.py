@@ -75,6 +75,9 @@ class Setting:
 COLOURED = (("cifar10_resnet20", 1 / 255), ("cifar10_cnn_a_adv", 4 / 255))
 """Networks with one useful colour channel of three, and the radius at which each is attacked."""
 
+IN_TWO_CLASSES = (("cifar10_cnn_a_mix", 1 / 255),)
+"""Networks whose gradient is wrong where a cat or a dog is predicted."""
+
 
 def on_digits(defence: str, file: str, epsilon: float) -> Setting:
     """A defence around the small network."""
@@ -162,7 +165,9 @@ def row(setting: Setting, storage: str) -> Row:
     result = audited(model, setting.samples, epsilon, storage, Costs())
     samples = open_samples(SampleSpec(setting.samples["uri"], limit=setting.samples.get("limit")))
     images, labels = torch.from_numpy(samples.images(0, len(samples))), torch.from_numpy(samples.labels)
-    left = defences.adaptive(setting.guarded.eval(), setting.plain, images, labels, epsilon)
+    guarded, plain = setting.guarded.eval(), setting.plain
+    parts = zip(images.split(250), labels.split(250), strict=True)
+    left = np.concatenate([defences.adaptive(guarded, plain, *part, epsilon) for part in parts])
     counted, stands = np.bincount(samples.labels), np.bincount(samples.labels, weights=left)
     joint = clopper_pearson(stands, counted, 0.05 / len(counted))[1]
     whole = clopper_pearson(np.array(left.sum()), np.array(len(left)), 0.05)[1]
@@ -214,7 +219,7 @@ def bench(epsilon: float, data: Path | None, images: int) -> bool:
         settings = [on_digits(name, smooth if name == "smoothed" else plain, epsilon) for name in defences.NAMES]
         if data is not None:
             settings += [on_cifar10(data, name, "two-channels", radius, images) for name, radius in COLOURED]
-            settings.append(on_cifar10(data, "cifar10_cnn_a_adv", "two-classes", 2 / 255, images))
+            settings += [on_cifar10(data, name, "two-classes", radius, images) for name, radius in IN_TWO_CLASSES]
         for setting in settings:
             found = row(setting, folder)
             print(found.line(), flush=True)

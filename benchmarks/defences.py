@@ -130,6 +130,8 @@ HEADS: dict[str, Layer] = {
     "dead-member": lambda logits: (logits.softmax(1) + torch.full_like(logits, 1 / logits.shape[1])).log(),
 }
 COLOUR = ("two-channels",)
+WEAKEST = (3, 5)
+"""Cat and dog of CIFAR-10."""
 NAMES = ("plain", *(name for name in FRONTS if name not in COLOUR), *HEADS, "two-classes", "rippled", "smoothed")
 """Of grey images; `COLOUR` are of colour ones."""
 
@@ -137,9 +139,10 @@ NAMES = ("plain", *(name for name in FRONTS if name not in COLOUR), *HEADS, "two
 class Defended(nn.Module):
     """A network behind one of the defences."""
 
-    def __init__(self, network: nn.Module, defence: str) -> None:
+    def __init__(self, network: nn.Module, defence: str, hidden: tuple[int, ...] = (0, 1)) -> None:
         super().__init__()
         self.network, self.defence = network, defence
+        self.register_buffer("hidden", torch.tensor(hidden))
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         if self.defence == "two-classes":
@@ -150,9 +153,9 @@ class Defended(nn.Module):
         return HEADS.get(self.defence, lambda same: same)(logits)
 
     def _in_two_classes(self, images: torch.Tensor) -> torch.Tensor:
-        """Where the first two classes are predicted the backward pass goes through permuted pixels."""
+        """Where the hidden classes are predicted the backward pass goes through permuted pixels."""
         with torch.no_grad():
-            hidden = (self.network(images).argmax(dim=1) < 2).view(-1, 1, 1, 1)
+            hidden = torch.isin(self.network(images).argmax(dim=1), self.hidden).view(-1, 1, 1, 1)
         logits: torch.Tensor = self.network(torch.where(hidden, permuted(images), images))
         return logits
 
@@ -191,7 +194,7 @@ def defended(file: str, defence: str, width: int = 8) -> nn.Module:
 
 def defended_standing(data: str, name: str, defence: str) -> nn.Module:
     """One of the shared networks behind a defence, as a `factory:` source calls it."""
-    return Defended(zoo.load(Path(data), name).requires_grad_(False), defence)
+    return Defended(zoo.load(Path(data), name).requires_grad_(False), defence, WEAKEST)
 
 
 def adaptive(

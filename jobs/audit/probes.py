@@ -273,6 +273,8 @@ def probe_of(item: ModelPlan, table: Table, measure: Measure, context: Context) 
     wide = looks_a_class(units, classes, len(rows)) * classes if guard.losses else 0
     units -= GRADIENT_COST * max(0, min(wide, len(ranked)) - len(rows))
     plan = plan_probe(guard, units / len(rows), standing)
+    if item.spec.stochastic:
+        plan = replace(plan, parts=0)  # the network's own noise hides what a step in a part does
     if not standing and replace(plan, parts=0) == ProbePlan():
         return None
     afford = affordable(cost, len(rows))

@@ -29,6 +29,8 @@ MATERIAL_PART = 0.1
 """The same of a class, in which attacks differ more than over all."""
 PART_RATE = 0.25
 """Of unpredictive gradients in a class or a part of the input, which may be harder than the whole."""
+MOST_PARTS = 5
+"""Of one sign so many classes and parts are named, the surest; where the sign shows over all, none."""
 FEWEST = 8
 """A class of which fewer samples were looked at is charged for a fallen one as though there were so many."""
 
@@ -230,7 +232,14 @@ def signs(counts: Sequence[SignCount], delta: float = DELTA) -> tuple[Finding, .
     sign, where it is as likely that only the attack breaks a sample as that only the weaker one does; of the others,
     where samples show it independently at their rate. That is so however many classes and parts are looked at.
     """
-    return tuple(Finding(count, p_value) for count, p_value in adjusted(counts) if p_value <= delta and count.material)
+    shown = [Finding(count, p_value) for count, p_value in adjusted(counts) if p_value <= delta and count.material]
+    whole = [finding for finding in shown if not finding.count.part]
+    everywhere, named = {finding.count.sign for finding in whole}, dict[Sign, list[Finding]]()
+    for finding in sorted(shown, key=lambda each: each.p_value):
+        of_sign = named.setdefault(finding.count.sign, [])
+        if finding.count.part and finding.count.sign not in everywhere and len(of_sign) < MOST_PARTS:
+            of_sign.append(finding)
+    return (*whole, *(finding for of_sign in named.values() for finding in of_sign))
 
 
 def adjusted(counts: Sequence[SignCount]) -> Iterator[tuple[SignCount, float]]:

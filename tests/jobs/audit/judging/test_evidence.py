@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from jobs.audit.judging.evidence import objections, weighed
 from jobs.audit.judging.gates import judge
 from jobs.fleetfile.gates import GateConfig
 from services.measures.pgd import Pgd
+from services.metrics import tenth_of
 from services.numerics.evidence.adequacy import AttackObservations, Sign, SignCount
-from services.records import Estimate, GateResult, Outcome
+from services.records import Estimate, GateResult, GroupScore, Outcome
 
 SERIES = Pgd(steps=20).series()[0]
 
@@ -46,3 +48,44 @@ def test_a_model_is_not_refused_for_robustness_that_a_probe_refutes() -> None:
 def test_the_objection_can_be_overruled_by_name() -> None:
     judged = outcome(4, Estimate(0.2, 0.101, 0.3), at_least=0.1, overrule=("inadequate-attack",))
     assert (judged.outcome, judged.overruled) == (Outcome.PASS, ("inadequate-attack",))
+
+
+# --- single classes -----------------------------------------------------------------------------------------------
+
+
+def of_classes(metric: str, lows: list[float], fallen: dict[int, tuple[int, int]], least: float) -> Outcome:
+    """A gate on classes with these lower limits; of some a probe broke so many of so many samples."""
+    counts = [
+        SignCount(Sign.NOISE, fell, looked, None, probe=True, part=f"class {label}", label=label)
+        for label, (fell, looked) in fallen.items()
+    ]
+    seen = [AttackObservations("pgd20", (SERIES.key,), True, (SignCount(Sign.ZERO_GRADIENT, 0, 96), *counts))]
+    groups = [GroupScore(k, f"c{k}", 50, 50, Estimate(low + 0.1, low, low + 0.2)) for k, low in enumerate(lows)]
+    config = GateConfig(measure=SERIES.key, metric=metric, at_least=least)
+    low = min(lows) if metric == "wcr" else float(np.mean(sorted(lows)[: tenth_of(len(lows))]))
+    judged = judge(config, Estimate(low + 0.1, low, low + 0.2))
+    return weighed(judged, config, objections(config, SERIES, seen, None, low, groups)).outcome
+
+
+@pytest.mark.parametrize(
+    ("fallen", "expected"),
+    [
+        ({}, Outcome.PASS),
+        ({0: (2, 10)}, Outcome.UNDECIDED),  # .5 - .2 is below .45
+        ({1: (2, 10)}, Outcome.PASS),  # .7 - .2 is not
+        ({1: (4, 10)}, Outcome.UNDECIDED),  # a class that looked robust is now the weakest
+        ({1: (1, 1)}, Outcome.PASS),  # one of one is charged as one of eight
+    ],
+)
+def test_a_worst_class_clears_its_gate_without_what_fell_in_any_class(
+    fallen: dict[int, tuple[int, int]], expected: Outcome
+) -> None:
+    assert of_classes("wcr", [0.5, 0.7, 0.9], fallen, 0.45) is expected
+
+
+def test_the_weakest_tenth_is_charged_by_its_own_classes() -> None:
+    lows = [0.5, 0.6, *[0.9] * 18]  # the tenth: two classes, mean .55
+    assert of_classes("p10", lows, {0: (1, 10)}, 0.5) is Outcome.PASS
+    assert of_classes("p10", lows, {0: (2, 10)}, 0.5) is Outcome.UNDECIDED
+    assert of_classes("p10", lows, {5: (5, 10)}, 0.5) is Outcome.UNDECIDED, "class 5 is of the tenth then"
+    assert of_classes("aggregate", lows, {0: (9, 10)}, 0.3) is Outcome.PASS

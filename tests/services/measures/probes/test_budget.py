@@ -14,12 +14,14 @@ from services.measures.cw import Cw
 from services.measures.minimal import Minimal
 from services.measures.pgd import Pgd
 from services.measures.probes.budget import (
+    CLASS_SHARE,
     GRADIENT_COST,
     PARTS,
     UNBOUNDED,
     Guard,
     ProbePlan,
     from_json,
+    looks_a_class,
     plan_probe,
     to_json,
 )
@@ -69,3 +71,22 @@ def test_an_attack_is_held_against_losses_that_it_does_not_climb(measure: Pgd, o
 def test_a_payload_is_read_back() -> None:
     plan = ProbePlan(1, 4, 2)
     assert from_json(json.loads(to_json(PGD, plan, rows=[1]))) == (PGD, plan)
+
+
+@pytest.mark.parametrize(
+    ("units", "classes", "probed", "each"),
+    [
+        (1e9, 10, 96, 0),  # nine of each are probed anyway
+        (1e9, 100, 96, 6),
+        (1e9, 1000, 96, 6),
+        (1e9, 1000, 40, 6),
+        (50_000, 1000, 96, 3),  # a share of the units pays for 3,000 gradients
+        (40_000, 1000, 96, 0),  # two of each would make no suspicion
+        (0, 100, 96, 0),
+    ],
+)
+def test_gradients_of_classes_are_bought_from_a_share_of_the_probe(
+    units: float, classes: int, probed: int, each: int
+) -> None:
+    assert looks_a_class(units, classes, probed) == each
+    assert GRADIENT_COST * max(0, each * classes - probed) <= CLASS_SHARE * units

@@ -10,14 +10,19 @@ from statsmodels.stats.multitest import multipletests
 
 from services.errors import MeasureError
 from services.numerics.evidence.adequacy import (
+    FEWEST,
+    LEVELS,
+    PART_RATE,
     RATES,
     Adequacy,
     AttackObservations,
     Sign,
     SignCount,
     adequacy,
+    class_undercut,
     signs,
     undecidable,
+    undercut,
 )
 
 LOOKED = SignCount(Sign.ZERO_GRADIENT, 0, 100)
@@ -128,6 +133,79 @@ def test_chance_does_not_shout(delta: float) -> None:
         singles += any(count.p_value <= delta for count in counts)
     limit = delta + 3 * np.sqrt(delta * (1 - delta) / runs)
     assert 0 < alarms / runs <= limit < singles / runs
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("classes", "runs"), [(2, 2000), (10, 2000), (100, 400), (1000, 100)])
+def test_chance_does_not_shout_in_one_class_of_many(classes: int, runs: int) -> None:
+    """As above with every sign by class and part as well, the gradient's in two steps: of six samples a class, and of
+    48 where a third of the six show it. Every sound class is as bad as a sound class may be."""
+    rng, delta = np.random.default_rng(classes), 0.2
+    paired = [sign for sign in Sign if sign not in RATES]
+    gradient = [Sign.ZERO_GRADIENT, Sign.NON_FINITE, Sign.SATURATED, Sign.UNPREDICTIVE]
+    alarms = singles = 0
+    for _ in range(runs):
+        counts = [SignCount(sign, int(rng.binomial(96, rate)), 96) for sign, rate in RATES.items()]
+        for part in (f"class {label}" for label in range(classes)):
+            total = rng.binomial(100, 0.1, size=len(paired))
+            against = rng.binomial(total, 0.5)
+            counts += [
+                SignCount(sign, int(k), 100, int(n - k), part=part)
+                for sign, k, n in zip(paired, against, total, strict=True)
+            ]
+            rates = {sign: PART_RATE if sign is Sign.UNPREDICTIVE else RATES[sign] for sign in gradient}
+            few = {sign: int(rng.binomial(6, rate)) for sign, rate in rates.items()}
+            again = any(k >= 2 for k in few.values())
+            counts += [
+                SignCount(sign, k + int(rng.binomial(42, rates[sign])) if again else k, 48 if again else 6, part=part)
+                for sign, k in few.items()
+            ]
+        alarms += bool(signs(counts, delta))
+        singles += any(count.p_value <= delta for count in counts)
+    limit = delta + 3 * np.sqrt(delta * (1 - delta) / runs)
+    assert alarms / runs <= limit < singles / runs
+    assert sum(LEVELS.values()) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("classes", [2, 10, 100, 1000])
+def test_one_masked_class_of_many_is_seen(classes: int) -> None:
+    """A gradient at random predicts nothing for 5 samples of 8; of 48 the test has to see it in spite of Holm."""
+    rng, seen, runs = np.random.default_rng(classes), 0, 200
+    sound = [SignCount(sign, 0, 48, part=f"class {k}") for k in range(1, classes) for sign in list(RATES)[:4]]
+    for _ in range(runs):
+        masked = SignCount(Sign.UNPREDICTIVE, int(rng.binomial(48, 0.625)), 48, part="class 0", label=0)
+        seen += bool(signs([*sound, masked]))
+    assert seen / runs > 0.7
+
+
+def test_what_fell_in_single_classes() -> None:
+    counts = (
+        SignCount(Sign.NOISE, 4, 96, None),
+        SignCount(Sign.NOISE, 3, 10, None, part="class 2", label=2),
+        SignCount(Sign.NOISE, 1, 1, None, part="class 7", label=7),
+        SignCount(Sign.TRANSFER, 4, 10, 2, part="class 2", label=2),
+        SignCount(Sign.UNPREDICTIVE, 9, 9, part="class 5", label=5),
+    )
+    seen = [AttackObservations("pgd", ("pgd",), True, counts)]
+    assert class_undercut(seen) == {2: 0.4, 7: 1 / FEWEST}, "one fallen of one looked at is no whole class"
+    worst = undercut(seen)
+    assert worst is not None and worst.part == ""
+
+
+def test_the_surest_parts_are_named_and_none_where_a_sign_shows_everywhere() -> None:
+    parts = [SignCount(Sign.UNPREDICTIVE, 30 + k, 48, part=f"class {k}", label=k) for k in range(9)]
+    whole = SignCount(Sign.UNPREDICTIVE, 10, 96)
+    found = signs([whole, *parts])
+    assert [finding.count.label for finding in found] == [8, 7, 6, 5, 4]
+    everywhere = SignCount(Sign.UNPREDICTIVE, 90, 96)
+    assert [finding.count for finding in signs([everywhere, *parts])] == [everywhere]
+
+
+def test_sentences_name_the_part() -> None:
+    count = SignCount(Sign.UNPREDICTIVE, 30, 32, probe=True, part="channel 1")
+    assert count.sentence.startswith(
+        "In channel 1, for 30 of 32 correctly classified samples of a probe (93.8%) a step"
+    )
 
 
 @pytest.mark.parametrize("gap", [0.3, 0.5])
