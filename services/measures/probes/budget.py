@@ -19,11 +19,11 @@ SAMPLES = 96
 """Correctly classified samples of a probe, where there are so many."""
 STEP_COST, GRADIENT_COST, QUERY_COST = 3.0, 5.0, 1.5
 """Units of one gradient step; of what always runs, one gradient and a look to either side; of Square's query."""
-MOST_DRAWS, MOST_STEPS, MOST_LARGE, MOST_QUERIES = 8, 10, 3, 300
+MOST_DRAWS, MOST_STEPS, MOST_LARGE, MOST_QUERIES = 5, 10, 3, 300
 LEAST_QUERIES = 20
 """Fewer say nothing."""
-PARTS = 2
-"""Forward passes of a look at one part of the input."""
+PARTS = 1
+"""Forward passes a sample of looks at parts of the input: two of every other sample."""
 A_CLASS, AGAIN = 6, 48
 """Samples of each class whose gradient is looked at; of a class or part that is suspect then."""
 CLASS_SHARE = 0.3

@@ -21,6 +21,8 @@ RESOLUTION = 2.0**-22
 """A change of the margin below this share of the largest logit is lost in float32."""
 PART_DRAW = FIRST_DRAW - 1
 """The draw that gives each sample its part."""
+PART_SHARE = 2
+"""One sample of so many is looked at in a part: those that are suspect then are looked at again on all."""
 MOST_CHANNELS = 8
 """More are taken together."""
 
@@ -32,7 +34,7 @@ def gradient_signs(probed: Probed, *, shared: bool = False, parts: Sequence[str]
     both steps move that part alone; a sample whose margin the random one does not change there says nothing of it (-1).
 
     Args:
-        shared: each sample is looked at in one part, drawn by its id: two forward passes more.
+        shared: half of the samples are looked at in one part each, drawn by their ids: two forward passes of these.
         parts: names of parts in which every sample is looked at: two more for each.
     """
     leaf = probed.images.detach().requires_grad_(True)
@@ -54,16 +56,20 @@ def gradient_signs(probed: Probed, *, shared: bool = False, parts: Sequence[str]
     }
     masks = part_masks(tuple(slope.shape[1:]), slope.device)
 
-    def looked(chosen: torch.Tensor) -> torch.Tensor:
-        along, aside = (_after(probed, direction * chosen) for direction in (slope, astray))
-        matters = ~((aside - margin).abs() <= lost)
-        return torch.where(matters, (~_predicts(along, aside, margin)).to(torch.int8), -1)
+    def looked(rows: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
+        some, values = probed.select(rows), torch.full(zero.shape, -1, dtype=torch.int8, device=zero.device)
+        along, aside = (_after(some, direction[rows] * chosen) for direction in (slope, astray))
+        matters = ~((aside - margin[rows]).abs() <= lost[rows])
+        values[rows] = torch.where(matters, (~_predicts(along, aside, margin[rows])).to(torch.int8), -1)
+        return values
 
     if shared:
         place = torch.from_numpy(parts_drawn(probed.ids, len(masks), probed.seed)).to(slope.device)
-        values = looked(torch.stack(list(masks.values()))[place])
+        rows = (place >= 0).nonzero().squeeze(1)
+        values = looked(rows, torch.stack(list(masks.values()))[place[rows]]) if len(rows) else place.to(torch.int8)
         signs |= {_column(part): torch.where(place == index, values, -1) for index, part in enumerate(masks)}
-    return signs | {_column(part): looked(masks[part]) for part in parts}
+    everything = torch.arange(len(zero), device=zero.device)
+    return signs | {_column(part): looked(everything, masks[part]) for part in parts}
 
 
 def part_masks(shape: tuple[int, ...], device: torch.device) -> dict[str, torch.Tensor]:
@@ -90,10 +96,10 @@ def _mask(shape: tuple[int, ...], *where: slice) -> torch.Tensor:
 
 
 def parts_drawn(ids: NDArray[np.int64], parts: int, seed: int) -> NDArray[np.int64]:
-    """Which of the parts each sample (n,) is looked at in: a function of its id and the seed."""
+    """Which of the parts each sample (n,) is looked at in, -1 for none: a function of its id and the seed."""
     share = (start_noise(ids, (1,), seed=seed, draw=PART_DRAW)[:, 0].astype(np.float64) + 1) / 2
-    drawn: NDArray[np.int64] = np.minimum((share * parts).astype(np.int64), parts - 1)
-    return drawn
+    drawn = np.minimum((share * PART_SHARE * parts).astype(np.int64), PART_SHARE * parts - 1)
+    return np.where(drawn < parts, drawn, -1)
 
 
 def _column(part: str) -> str:

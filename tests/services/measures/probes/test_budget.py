@@ -46,8 +46,8 @@ def test_a_plan_costs_no_more_than_it_may(units: float, standing: float, guard: 
 
 
 def test_riches_buy_everything_and_poverty_the_gradient() -> None:
-    assert plan_probe(PGD, 1000, 0.5) == ProbePlan(10, PARTS, 4, 8, 3, 3, 10, 300)
-    assert plan_probe(BLACK_BOX, 1000, 0.5) == ProbePlan(draws=8, queries=300)
+    assert plan_probe(PGD, 1000, 0.5) == ProbePlan(10, PARTS, 4, 5, 3, 3, 10, 300)
+    assert plan_probe(BLACK_BOX, 1000, 0.5) == ProbePlan(draws=5, queries=300)
     assert plan_probe(PGD, 4, 0.5) == plan_probe(PGD, 5, 0.5) == ProbePlan()
 
 

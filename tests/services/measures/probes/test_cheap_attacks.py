@@ -11,11 +11,11 @@ import torch
 
 from benchmarks.defences import turned
 from services.measures.attacks.margins import Network
-from services.measures.probes.budget import Guard, ProbePlan
+from services.measures.probes.budget import PARTS, Guard, ProbePlan
 from services.measures.probes.cheap_attacks import climb, noise, probe, square, transferred, unbounded
 from services.measures.probes.probed import Probed
 
-WHOLE = ProbePlan(steps=6, parts=2, unbounded=4, draws=6, given=2, large=2, more=4, queries=60)
+WHOLE = ProbePlan(steps=6, parts=PARTS, unbounded=4, draws=6, given=2, large=2, more=4, queries=60)
 PAIRED = ("weaker-than-noise", "weaker-than-shorter", "weaker-than-black-box", "weaker-than-other-loss:margin")
 
 

@@ -74,14 +74,16 @@ def test_a_channel_that_the_network_does_not_look_at_says_nothing() -> None:
     assert (values["channel 1"] == 0).mean() > 0.9
 
 
-def test_each_sample_is_looked_at_in_one_part_drawn_by_its_id() -> None:
+def test_half_of_the_samples_are_looked_at_in_one_part_drawn_by_their_ids() -> None:
     columns = gradient_signs(probed(linear()), shared=True)
     looked = np.stack([columns[f"unpredictive-gradient:{part}"].numpy() >= 0 for part in PARTS])
-    assert (looked.sum(axis=0) == 1).all() and (looked.sum(axis=1) > 0).all()
+    assert (looked.sum(axis=0) <= 1).all() and (looked.sum(axis=1) > 0).all()
+    assert 0.3 * COUNT < looked.sum() < 0.7 * COUNT
     ids = np.arange(7000)
     drawn = parts_drawn(ids, 7, seed=3)
     assert np.array_equal(drawn[50:60], parts_drawn(ids[50:60], 7, seed=3))
-    assert np.bincount(drawn, minlength=7).min() > 850 and (drawn != parts_drawn(ids, 7, seed=4)).mean() > 0.8
+    assert np.bincount(drawn + 1, minlength=8)[1:].min() > 420 and np.bincount(drawn + 1)[0] < 3700
+    assert (drawn != parts_drawn(ids, 7, seed=4)).mean() > 0.6
 
 
 @pytest.mark.parametrize(
