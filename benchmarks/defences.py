@@ -92,6 +92,12 @@ def half_quantised(images: torch.Tensor) -> torch.Tensor:
     return torch.cat([quantised(images[..., :middle]), images[..., middle:]], dim=-1)
 
 
+def checkered(images: torch.Tensor) -> torch.Tensor:
+    """Every other pixel rounded."""
+    height, width = (torch.arange(size, device=images.device) for size in images.shape[-2:])
+    return torch.where((height.unsqueeze(1) + width) % 2 == 0, quantised(images), images)
+
+
 def two_channels(images: torch.Tensor) -> torch.Tensor:
     """All channels but the last rounded to six bits."""
     return torch.cat([(images[:, :-1] * 63).round() / 63, images[:, -1:]], dim=1)
@@ -117,6 +123,7 @@ FRONTS: dict[str, Layer] = {
     "flipped": flipped,
     "permuted": permuted,
     "half-quantised": half_quantised,
+    "checkered": checkered,
     "two-channels": two_channels,
     "noisy": noisy,
 }

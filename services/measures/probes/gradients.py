@@ -23,6 +23,10 @@ PART_DRAW = FIRST_DRAW - 1
 """The draw that gives each sample its part."""
 PART_SHARE = 2
 """One sample of so many is looked at in a part: those that are suspect then are looked at again on all."""
+HIDDEN = 0.25
+"""A gradient of which so large a share is exactly zero may hide pixels; networks without defences have up to .14."""
+MATTERS = 0.1
+"""Hidden pixels matter where a random step in them alone does so much of what one in all pixels does."""
 MOST_CHANNELS = 8
 """More are taken together."""
 
@@ -48,11 +52,13 @@ def gradient_signs(probed: Probed, *, shared: bool = False, parts: Sequence[str]
     dual = slope.double().flatten(1).norm(p=1 if probed.guard.norm == "Linf" else 2, dim=1)
     lost = RESOLUTION * logits.detach().abs().amax(dim=1)
     astray = _shuffled(slope, probed)
+    after_astray = _after(probed, astray)
     signs = {
         Sign.ZERO_GRADIENT.value: zero & real,
         Sign.NON_FINITE.value: ~real,
         Sign.SATURATED.value: (probed.guard.epsilon * dual < lost) & ~zero & real,
-        Sign.UNPREDICTIVE.value: ~_predicts(_after(probed, slope), _after(probed, astray), margin),
+        Sign.UNPREDICTIVE.value: ~_predicts(_after(probed, slope), after_astray, margin),
+        Sign.HIDDEN.value: _hides(probed, slope, margin, (after_astray - margin).abs()),
     }
     masks = part_masks(tuple(slope.shape[1:]), slope.device)
 
@@ -70,6 +76,21 @@ def gradient_signs(probed: Probed, *, shared: bool = False, parts: Sequence[str]
         signs |= {_column(part): torch.where(place == index, values, -1) for index, part in enumerate(masks)}
     everything = torch.arange(len(zero), device=zero.device)
     return signs | {_column(part): looked(everything, masks[part]) for part in parts}
+
+
+def _hides(probed: Probed, slope: torch.Tensor, margin: torch.Tensor, change: torch.Tensor) -> torch.Tensor:
+    """Whether the network looks at pixels in which its gradient is exactly zero, (m,): a pass where there are many."""
+    zero = slope == 0
+    hidden = torch.zeros_like(margin, dtype=torch.bool)
+    share = zero.flatten(1).double().mean(dim=1)
+    rows = ((share >= HIDDEN) & (share < 1)).nonzero().squeeze(1)
+    if len(rows):
+        some = probed.select(rows)
+        noise = start_noise(some.ids, tuple(slope.shape[1:]), seed=probed.seed, draw=FIRST_DRAW)
+        aside = _after(some, torch.from_numpy(noise).to(slope.device) * zero[rows])
+        moved = (aside - margin[rows]).abs()
+        hidden[rows] = (moved > MATTERS * change[rows]) & (moved > 0)
+    return hidden
 
 
 def part_masks(shape: tuple[int, ...], device: torch.device) -> dict[str, torch.Tensor]:

@@ -50,6 +50,7 @@ class Sign(StrEnum):
     NON_FINITE = "non-finite-gradient"
     SATURATED = "saturated-output"
     UNPREDICTIVE = "unpredictive-gradient"
+    HIDDEN = "hidden-pixels"
     UNBOUNDED = "survives-unbounded"
     SQUARE_GAIN = "square-gain"
     CENSORED = "all-censored"
@@ -65,6 +66,7 @@ RATES = {
     Sign.NON_FINITE: 0.01,
     Sign.SATURATED: 0.01,
     Sign.UNPREDICTIVE: 0.2,
+    Sign.HIDDEN: 0.1,
     Sign.UNBOUNDED: 0.01,
     Sign.SQUARE_GAIN: 0.002,
     Sign.CENSORED: 0.9,
@@ -77,6 +79,7 @@ _WORDS = {
     Sign.NON_FINITE: "the input gradient was NaN or infinite",
     Sign.SATURATED: "the gradient is so small that the whole ball changes no output in float32",
     Sign.UNPREDICTIVE: "a step along the gradient lowered the margin no more than one in a random direction",
+    Sign.HIDDEN: "to move only pixels in which the gradient is exactly zero changed the answer",
     Sign.UNBOUNDED: "the attack failed in a ball that holds the grey image",
     Sign.SQUARE_GAIN: "only Square, which reads scores alone, broke what AutoAttack's gradient attacks left",
     Sign.CENSORED: "no adversarial was found within the search limit",

@@ -10,9 +10,19 @@ import pytest
 from benchmarks import adequacy, defences
 
 EPSILON = 0.15
-QUICK = ("plain", "rounded", "permuted", "half-quantised", "two-classes", "cold", "smoothed")
+QUICK = ("plain", "rounded", "permuted", "half-quantised", "checkered", "two-classes", "cold", "smoothed")
 MASKED = {"quantised", "thermometer", "jpeg", "resized", "detached", "flipped", "permuted", "rounded"}
-MASKED |= {"rounded-softmax", "sigmoid", "saturated", "rippled", "cold", "smoothed", "half-quantised", "two-classes"}
+MASKED |= {
+    "rounded-softmax",
+    "sigmoid",
+    "saturated",
+    "rippled",
+    "cold",
+    "smoothed",
+    "half-quantised",
+    "checkered",
+    "two-classes",
+}
 """Of the rest PGD finds what the adaptive attack finds, within a few points."""
 NEAR = {"noisy", "smoothed"}
 """Shown as inadequate or not, as chance has it: what a probe of 96 samples breaks counts against a pass in any case."""

@@ -63,13 +63,17 @@ def test_a_quarter_without_gradient_is_seen() -> None:
         quarter = part_masks(SHAPE, images.device)["the lower left quarter"]
         return torch.where(quarter > 0, (images * 255).round() / 255, images)
 
-    values = in_parts(probed(linear(), hide))
+    samples = probed(linear(), hide)
+    values = in_parts(samples)
+    assert gradient_signs(samples)["hidden-pixels"].float().mean() > 0.8
     assert (values["the lower left quarter"] == 1).mean() > 0.9
     assert all((values[part] == 0).mean() > 0.9 for part in PARTS if part != "the lower left quarter")
 
 
 def test_a_channel_that_the_network_does_not_look_at_says_nothing() -> None:
-    values = in_parts(probed(linear(dead=(1,))))
+    samples = probed(linear(dead=(1,)))
+    assert not gradient_signs(samples)["hidden-pixels"].any(), "a third of its gradient is zero, and rightly"
+    values = in_parts(samples)
     assert (values["channel 2"] == -1).all()
     assert (values["channel 1"] == 0).mean() > 0.9
 
