@@ -14,6 +14,7 @@ MEASURES: Registry[type[Measure]] = Registry(
     "classwise.measures",
     {
         "clean": "services.measures.clean:Clean",
+        "brier": "services.measures.clean:Brier",
         "great": "services.measures.great:Great",
         "pgd": "services.measures.pgd:Pgd",
         "cw": "services.measures.cw:Cw",

@@ -1,4 +1,4 @@
-"""Clean accuracy as a measure: 1 for a sample whose label's logit is strictly the largest, else 0."""
+"""Clean accuracy, and how good the probabilities are: measures of logits that nothing was done to."""
 
 from __future__ import annotations
 
@@ -35,3 +35,31 @@ class Clean(Measure):
             "correct": correct,
             "finite": np.concatenate([part.finite for part in parts]) if parts else np.zeros(0, dtype=bool),
         }
+
+
+class Brier(Measure):
+    """Brier's score of the soft-max probabilities p, turned so that 1 is perfect: ``1 - sum_k (p_k - [k = y])^2 / 2``.
+
+    In [0, 1], and the larger the better; a proper score, so only the true probabilities maximise its mean (Brier 1950).
+    Its column `confidence`, the largest probability, is what the expected calibration error of the audit is made of
+    (`services.numerics.calibration_error`). A sample whose logits are not finite scores 0 with confidence 1.
+    """
+
+    needs: ClassVar[Literal["logits", "model"]] = "logits"
+    name: Literal["brier"] = "brier"
+
+    def series(self) -> tuple[Series, ...]:
+        return (self.one_series("brier", "Brier score (1 is perfect)", unit="1 - squared error / 2"),)
+
+    def from_logits(self, logits: NDArray[np.floating[Any]], labels: NDArray[np.integer[Any]]) -> Columns:
+        """Columns `brier` in [0, 1], `confidence` in [0, 1] and `correct`, each (n,)."""
+        array, targets = check_logits(logits, labels)
+        split = margins(array, targets)
+        finite, correct = split.finite, split.correct
+        shifted = np.where(finite[:, None], array, 0.0).astype(np.float64)
+        shares = np.exp(shifted - shifted.max(axis=1, keepdims=True))
+        shares /= shares.sum(axis=1, keepdims=True)
+        confidence = np.where(finite, shares.max(axis=1), 1.0)
+        shares[np.arange(len(targets)), targets] -= 1.0
+        score = 1.0 - np.square(shares).sum(axis=1) / 2
+        return {"brier": np.where(finite, score, 0.0), "confidence": confidence, "correct": correct}

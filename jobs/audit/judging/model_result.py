@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 
 from jobs.audit.judging.assemble import Grouping, series_results
 from jobs.audit.judging.attributes import PREDICTED, fairness_results, projection_results
@@ -22,7 +22,9 @@ from jobs.comparison.compare import Kept
 from jobs.fleetfile.reading import Fleet
 from services.loading.preflight.judgement import order_notes
 from services.loading.protocols import Samples
+from services.numerics.calibration_error import BINS, calibration_error
 from services.records import (
+    Estimate,
     GateResult,
     ModelResult,
     ModelSpec,
@@ -33,8 +35,11 @@ from services.records import (
 from services.storage import files
 from services.telemetry.redaction import redacted
 from tracking.bundle.reasons.confusions import write_confusions
-from tracking.bundle.scores import write_scores
+from tracking.bundle.scores import Scores, beside, write_scores
 from tracking.figures.attributes import traversal_path
+
+BRIER = "brier"
+"""The series beside which confidences stand."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +102,10 @@ def model_result(item: ModelPlan, index: int, judge_with: Judge) -> ModelResult:
     notes = [note for result in series if result.grouping == "class" for note in result.notes]
     notes += [note for result in refuted if result.grouping == "class" for note in result.notes]
     notes += [note for result in fairness for note in result.notes]
+    calibration = _calibration(units, config.intervals.delta, config.seed)
+    if calibration is not None and calibration.value is not None:
+        limits = f"{calibration.low or 0.0:.3f} to {calibration.high or 0.0:.3f}"
+        notes.append(f"expected calibration error {calibration.value:.3f} ({limits}), over {BINS} bins of confidence.")
     if PREDICTED in units:
         notes += order_notes(units["label"], units[PREDICTED], classes)
     result = ModelResult(
@@ -115,11 +124,20 @@ def model_result(item: ModelPlan, index: int, judge_with: Judge) -> ModelResult:
             item, scores, judge_with.samples, judge_with.context, config.intervals.delta / len(config.models)
         ),
         projection=projection_results(item, units, of_units, config),
+        facts={} if calibration is None else {"calibration_error": asdict(calibration)},
     )
     _keep_pictures(item, index, result, judge_with)
     keep_slices(result.slices, index, item.spec, judge_with.samples, judge_with.context, judge_with.folder)
     keep_gallery(item, index, judge_with.samples, judge_with.context, judge_with.folder)
     return result
+
+
+def _calibration(units: Scores, delta: float, seed: int) -> Estimate | None:
+    """The expected calibration error where the measure `brier` says how confident the model was."""
+    confidence = units.get(beside(BRIER, "confidence"))
+    if confidence is None:
+        return None
+    return calibration_error(confidence, units[beside(BRIER, "correct")], delta=delta, seed=seed)
 
 
 def _seconds(item: ModelPlan, speeds: Mapping[str, Speed]) -> dict[str, float]:

@@ -438,3 +438,18 @@ def test_a_new_grouping_column_runs_no_network_again(digits_fleet: dict[str, Any
     again = audit({**data, "groups": ["ink"]})
     assert [model.forwards for model in again.result.models] == [0, 0, 0]
     assert {result.grouping for result in again.result.models[0].series} == {"class", "ink"}
+
+
+def test_the_calibration_error_stands_in_facts_and_notes(digits_fleet: dict[str, Any], digit_weights: Any) -> None:
+    digits_fleet |= {"measures": ["clean", "brier"], "models": digits_fleet["models"][:2]}
+    finished = audit(digits_fleet)
+    for model in read_bundle(finished.folder).models:
+        logits, labels = direct_logits(digit_weights[model.spec.name])
+        shares = np.exp(logits - logits.max(1, keepdims=True))
+        shares /= shares.sum(1, keepdims=True)
+        confidence, right = shares.max(1), logits.argmax(1) == labels
+        place = np.minimum((confidence * 15).astype(int), 14)
+        gaps = [abs(right[place == b].mean() - confidence[place == b].mean()) * (place == b).mean() for b in set(place)]
+        found = model.facts["calibration_error"]
+        assert found["value"] == pytest.approx(sum(gaps), abs=1e-6) and found["low"] <= found["value"] <= found["high"]
+        assert any(note.startswith(f"expected calibration error {found['value']:.3f}") for note in model.notes)

@@ -7,7 +7,7 @@ import pytest
 
 from services.errors import MeasureError
 from services.measures.catalogue import MEASURES, measure_from
-from services.measures.clean import Clean
+from services.measures.clean import Brier, Clean
 
 
 def test_columns() -> None:
@@ -37,3 +37,20 @@ def test_series_and_registry() -> None:
     assert measure_from(Clean().canonical()) == Clean()
     with pytest.raises(MeasureError, match="labels"):
         Clean().from_logits(np.zeros((2, 3)), np.array([0, 5]))
+
+
+def test_brier_is_a_naive_loop_and_keeps_confidence() -> None:
+    rng = np.random.default_rng(1)
+    logits, labels = rng.normal(size=(40, 5)).astype(np.float32) * 3, rng.integers(0, 5, 40)
+    logits[0, :], logits[1, 2] = 0.0, np.inf
+    columns = Brier().from_logits(logits, labels)
+    for i in range(2, 40):
+        shares = np.exp(logits[i].astype(float)) / np.exp(logits[i].astype(float)).sum()
+        squares = sum((shares[k] - (k == labels[i])) ** 2 for k in range(5))
+        assert columns["brier"][i] == pytest.approx(1 - squares / 2, abs=1e-9)
+        assert columns["confidence"][i] == pytest.approx(shares.max(), abs=1e-9)
+    np.testing.assert_array_equal(columns["correct"], Clean().from_logits(logits, labels)["correct"])
+    assert (columns["brier"][1], columns["confidence"][1], columns["correct"][1]) == (0.0, 1.0, False)
+    assert columns["confidence"][0] == pytest.approx(0.2) and not columns["correct"][0]
+    assert columns["brier"].min() >= 0 and columns["brier"].max() <= 1
+    assert Brier().from_logits(logits[:0], labels[:0])["brier"].shape == (0,)
