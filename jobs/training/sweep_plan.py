@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jobs.training.mapper_plan import MapperKey, measured_sets, planned_mapper, probed_mappers
@@ -16,7 +17,9 @@ from jobs.training.planned import KEY_VERSION, PlannedTrial, base_of, planned
 from jobs.training.sweep_tree import SweepConfig
 from jobs.training.sweepfile import Sweep, Trial, label_of
 from services.errors import ClasswiseError, PreflightError, Problem
+from services.loading.fingerprint import existing, sha256
 from services.records import digest_of
+from services.records.trials import Start
 from services.storage import files
 from tracking.bundle.training_bundle import sweep_folder
 
@@ -85,7 +88,7 @@ def _probed_networks(
     sweep: Sweep, sets: dict[str, TrainingSet], problems: list[Problem]
 ) -> tuple[dict[Pair, dict[str, Any]], dict[Pair, Probed]]:
     """The arguments of each network on each training set, and what its probe showed where it passed."""
-    from services.training.preflight import fitted, probe_network
+    from services.training.preflight import fitted, probe_network, probe_start
 
     options: dict[Pair, dict[str, Any]] = {}
     probes: dict[Pair, Probed] = {}
@@ -96,7 +99,10 @@ def _probed_networks(
         name, data = trial.architecture.name, sets[pair[1]]
         options[pair] = fitted(name, trial.architecture.options(), data.facts)
         try:
-            probes[pair] = probe_network(name, options[pair], data, trial.recipe, f"{pair[0]} on {pair[1]}")
+            where = f"{pair[0]} on {pair[1]}"
+            probes[pair] = probe_network(name, options[pair], data, trial.recipe, where)
+            if (start := _start_of(trial)) is not None:
+                probe_start(name, options[pair], start, where)
         except ClasswiseError as error:
             problems += error.problems
     return options, probes
@@ -151,6 +157,21 @@ def _planned(trial: Trial, options: dict[str, Any], sets: dict[str, TrainingSet]
     facts, method = sets[label_of(trial.dataset)].facts, trial.method.method.canonical()
     workers = config.resources.workers
     parts = [method, trial.recipe.canonical(), trial.architecture.name, options, facts.digest, workers]
-    key = digest_of("trial", KEY_VERSION, *parts)
+    start = _start_of(trial)
+    key = digest_of("trial", KEY_VERSION, *parts, *([] if start is None else [start.digest, start.key]))
     name = trial.architecture.name
-    return planned(trial, options, config, key=key, method=method, architecture=name, workers=workers)
+    item = planned(trial, options, config, key=key, method=method, architecture=name, workers=workers)
+    return replace(item, task=replace(item.task, start=start))
+
+
+def _start_of(trial: Trial) -> Start | None:
+    """The weights that it starts from, as they are now.
+
+    Raises:
+        SourceError: there is no such file.
+    """
+    given = trial.architecture
+    if given.init is None:
+        return None
+    path = existing(Path(given.init).expanduser().absolute(), f"{label_of(given)} (init)")
+    return Start(str(path), sha256(path), given.init_key or "")

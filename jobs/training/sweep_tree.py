@@ -71,10 +71,14 @@ class ArchitectureConfig(Part):
 
     name: str = Field(description="small_cnn, cnn4, cifar_resnet, resnet18, resnet34, vgg19, wrn28_10, vit_s ...")
     label: Label | None = Field(None, description="Its name in trials; default: name.")
+    init: str | None = Field(None, description="File of weights that it starts from; default: drawn by the seed.")
+    init_key: str | None = Field(None, description="Which weights of that file, where it holds several sets.")
     recipe: RecipeConfig = Field(RecipeConfig(), description="What differs from the sweep's recipe for it.")
 
     @model_validator(mode="after")
     def _plain(self) -> ArchitectureConfig:
+        if self.init_key is not None and self.init is None:
+            raise ValueError("init_key names weights of the file init, which is not given")
         if "seed" in self.options():
             raise ValueError("no seed here: every network follows the sweep's seeds")
         odd = [name for name, value in self.options().items() if not isinstance(value, str | int | float | bool)]
@@ -90,8 +94,12 @@ class ArchitectureConfig(Part):
 class DatasetConfig(Part):
     """A training set, and the part of it that is taken."""
 
-    name: str = Field(description="digits, mnist, svhn, cifar10, cifar100, cinic10, tinyimagenet or imagenet50")
-    root: str | None = Field(None, description="Folder that holds it, in the layout of its authors; digits has none.")
+    name: str = Field(
+        description="digits, mnist, svhn, cifar10, cifar100, cinic10, tinyimagenet, imagenet50, or samples: any source"
+    )
+    root: str | None = Field(
+        None, description="Folder that holds it, in the layout of its authors; of samples their URI; digits has none."
+    )
     label: Label | None = Field(None, description="Its name in trials; default: name.")
     size: int | None = Field(None, ge=8, le=1024, description="Pixels a side, for imagenet50.")
     per_class: int | None = Field(None, ge=1, description="At most so many samples of each class, drawn with seed.")

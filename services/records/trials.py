@@ -70,6 +70,21 @@ class DataFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class Start:
+    """Weights that a fine-tuning starts from.
+
+    Attributes:
+        file: its absolute path.
+        digest: SHA-256 of its bytes when the sweep was planned.
+        key: which weights of the file; "" where it holds one set.
+    """
+
+    file: str
+    digest: str
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class TrialTask:
     """One trial, as a worker needs it. The data travel apart, once for all trials of a node.
 
@@ -83,6 +98,7 @@ class TrialTask:
         data: label of the training set.
         workers: among which each batch is shared.
         kind: what is trained.
+        start: weights that the network starts from; None for weights drawn by the seed.
     """
 
     name: str
@@ -95,6 +111,7 @@ class TrialTask:
     data: str
     workers: int = 1
     kind: Kind = "network"
+    start: Start | None = None
 
     @property
     def group(self) -> str:

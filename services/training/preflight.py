@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from services.errors import ClasswiseError, ConfigError, PreflightError, Problem, raised_at
-from services.records.trials import DataFacts
-from services.training.architectures.build import ARCHITECTURES, build
+from services.records.trials import DataFacts, Start
+from services.training.architectures.build import ARCHITECTURES, build, start_from
 from services.training.data.batches import Images
 from services.training.data.sets import TrainingSet
 from services.training.epochs.forward import Forward
@@ -88,6 +88,15 @@ def probe_network(name: str, options: Mapping[str, Any], data: TrainingSet, reci
     _require_logits(logits, len(batch.labels), batch.classes, where)
     seconds = time.perf_counter() - began
     return Probed(sum(p.numel() for p in network.parameters()), saved.bytes // len(batch.labels), seconds)
+
+
+def probe_start(name: str, options: Mapping[str, Any], start: Start, where: str) -> None:
+    """Load the weights that a fine-tuning starts from into the network.
+
+    Raises:
+        SourceError: as `start_from`.
+    """
+    start_from(_built(name, options, where), start, where=f"{where} (init)")
 
 
 def probe_method(

@@ -8,7 +8,7 @@ from typing import cast
 from services.devices import is_out_of_memory, started
 from services.errors import ClasswiseError, Problem, ResourceError, WorkerError, raised_at
 from services.records.trials import Begun, EpochDone, EpochPoint, Shares, State, TrialDone, TrialReport, TrialTask
-from services.training.architectures.build import build
+from services.training.architectures.build import build, start_from
 from services.training.counts import ClassCounts, EpochRecord
 from services.training.data.sets import TrainingSet
 from services.training.epochs.listener import TrainReport
@@ -58,6 +58,8 @@ def events(task: TrialTask, data: TrainingSet, peers: Peers | None = None) -> It
         return
     recipe = Recipe.model_validate_json(task.recipe)
     network = build(task.architecture, seed=recipe.seed, **dict(task.options))
+    if task.start is not None:
+        start_from(network, task.start, where=f"{task.name} (init)")
     run = prepared(
         network,
         data.train,

@@ -23,7 +23,7 @@ NO_EVIDENCE_LEGEND = f"{NO_EVIDENCE}: by an attack that was inadequate on this m
 MOST_MODELS = 100
 WIDTH = 80
 HEADS = ("model", "verdict", "measure", "score", "worst", "mean", "low", "RDI", "NRGC")
-LEAST, MOST = (10, 12), (15, 22)
+LEAST, MOST = (8, 10), (15, 22)
 """Columns for the names of models and of measures: to spare, and at most, where the table is no wider than `WIDTH`."""
 WORST, TIED = 11, 6
 """Characters of the worst class, and of the first of several that tie; wider tables show more of all names."""

@@ -74,11 +74,11 @@ export const list = (sentences) => sentences.length ? el("ul", { class: "words" 
 // A table that sorts by its columns and shows so many rows until asked for more.
 // A column: { title, about, get: row => value to sort by, cell: row => content, kind: "number" | "name" | ... , head }.
 const PAGE = 60;
-export const table = ({ caption, columns, rows, order = null, cards = true, empty = "Nothing to show." }) => {
+export const table = ({ caption, columns, rows, order = null, cards = true, page = PAGE, empty = "Nothing to show." }) => {
   let [column, direction] = order || [-1, 1];
-  let shown = PAGE, all = rows;
+  let shown = page, all = rows;
   const body = el("tbody");
-  const more = el("button", { type: "button", hidden: true, onclick: () => { shown += 5 * PAGE; fill(); } }, "Show more");
+  const more = el("button", { type: "button", hidden: true, onclick: () => { shown += 5 * page; fill(); } }, "Show more");
   const text = el("caption", {}, caption);
   const note = el("p", { class: "note", role: "status" });
   const head = el("thead", {}, el("tr", {}, columns.map((one, place) => el("th", { scope: "col", class: one.kind },
@@ -102,7 +102,7 @@ export const table = ({ caption, columns, rows, order = null, cards = true, empt
   fill();
   const made = el("table", { class: cards ? "cards" : null }, text, head, body);
   const element = el("div", {}, el("div", { class: "scroll", role: "region", "aria-label": caption, tabindex: 0 }, made), note, more);
-  return { element, show: (rows) => { all = rows; shown = PAGE; fill(); } };
+  return { element, show: (rows) => { all = rows; shown = page; fill(); } };
 };
 
 export const live = (text) => { document.getElementById("live").textContent = text; };

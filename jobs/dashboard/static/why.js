@@ -43,7 +43,7 @@ const picture = (source, alt, caption) => el("div", {}, el("img", { src: source,
 const example = (found, one) => {
   const [label, before, after] = [one.label, one.before, one.after].map((place) => place < 0 ? "no class" : cut(found.classes[place] ?? place, 40));
   const id = one.key ? cut(one.key, 60) : `sample ${one.id}`;
-  const stronger = `${number(one.gain)}x`;
+  const stronger = `${one.gain >= 10 ? Math.round(one.gain) : Number(one.gain.toPrecision(2))}x`;
   return el("figure", { class: "example" },
     el("figcaption", {}, el("b", {}, el("bdi", {}, label), " → ", el("bdi", {}, after))),
     el("div", { class: "trio" },
@@ -96,7 +96,7 @@ export const hardest = (fleet, audit) => {
     holder.replaceChildren(section("Samples that most models fail",
       el("p", { class: "note" }, "Candidates for a wrong label or an image that nobody can use: a list to look at, never a correction; all numbers count these samples."),
       table({
-        caption: "The hardest samples first", rows, columns: [
+        caption: "The hardest samples first", rows, page: 8, columns: [
           { title: "sample", head: true, kind: "name", get: called, cell: (row) => el("span", {}, row.picture ? thumb(row.picture, `sample ${called(row)} of class ${row.label_name}`) : null, " ", name(called(row))) },
           { title: "label", label: true, get: (row) => row.label_name, cell: (row) => name(row.label_name) },
           { title: "wrong", kind: "number", about: "models that predict another class without an attack", get: (row) => row.wrong, cell: (row) => `${row.wrong} of ${row.models}` },

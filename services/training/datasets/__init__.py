@@ -9,6 +9,7 @@
 | cifar100 | `cifar-100-python/` `train`, `test`, `meta`, or `cifar-100-binary/` `train.bin`, `test.bin` |
 | cinic10 | `train/CLASS/*.png`, `valid/`, `test/` |
 | tinyimagenet | `wnids.txt`, `train/WNID/images/*.JPEG`, `val/images/*.JPEG` with `val/val_annotations.txt` |
+| samples | none: the root is the URI of a sample source, `npz:train.npz` or `imagefolder:train` |
 | imagenet50 | `train/WNID/*.JPEG`, `val/WNID/*.JPEG`, 50 classes |
 
 torchvision's own readers are not used: they insist on the published checksums, so that a subset cannot be opened, and
@@ -46,8 +47,9 @@ class Part:
     classes: tuple[str, ...]
 
 
-Reader = Callable[[Path, Split, int | None], Part]
-"""Reads a split of the data set below a root; the size asks for (size, size) pixels where images may be resized."""
+Reader = Callable[[Any, Split, int | None], Part]
+"""Reads a split of the data set below a root, a path or the URI of samples; the size asks for (size, size) pixels where
+images may be resized."""
 
 
 @dataclass(frozen=True)
@@ -59,12 +61,14 @@ class Dataset:
         shape: (C, H, W); None where the size is the reader's argument.
         classes: K; None where the data set itself lists its classes.
         rooted: whether it lies in a folder that the user names.
+        by_uri: its root is no folder but the URI of a sample source, whose shape and classes it has.
     """
 
     read: Reader
     shape: tuple[int, int, int] | None
     classes: int | None
     rooted: bool = True
+    by_uri: bool = False
 
 
 DATASETS: Registry[Dataset] = Registry(
@@ -76,6 +80,7 @@ DATASETS: Registry[Dataset] = Registry(
         "cinic10": "services.training.datasets.folders:CINIC10",
         "digits": "services.training.datasets.digits:DIGITS",
         "imagenet50": "services.training.datasets.folders:IMAGENET50",
+        "samples": "services.training.datasets.samples:SAMPLES",
         "mnist": "services.training.datasets.mnist:MNIST",
         "svhn": "services.training.datasets.svhn:SVHN",
         "tinyimagenet": "services.training.datasets.folders:TINYIMAGENET",
@@ -105,15 +110,22 @@ def _odd_arguments(dataset: Dataset, root: str | Path | None, size: int | None, 
     problems = []
     if root is not None and not dataset.rooted:
         problems.append(Problem(where, "no root: it comes with scikit-learn", str(root), "leave root out"))
-    if size is not None and dataset.shape is not None:
+    if size is not None and dataset.by_uri:
+        problems.append(Problem(where, "no size: the source has one", str(size), "say ?size= in the URI"))
+    elif size is not None and dataset.shape is not None:
         expected = f"no size: its images have {dataset.shape[1]} pixels a side"
         problems.append(Problem(where, expected, str(size), "leave size out"))
     return problems
 
 
-def _folder(root: str | Path | None, dataset: Dataset, where: str) -> Path:
+def _folder(root: str | Path | None, dataset: Dataset, where: str) -> Path | str:
     if not dataset.rooted:
         return Path()
+    if dataset.by_uri:
+        if root is None or ":" not in str(root):
+            remedy = "set root to it, such as npz:train.npz or imagefolder:train"
+            raise SourceError(Problem(where, "the URI of a sample source", repr(root), remedy))
+        return str(root)
     if root is None:
         raise SourceError(Problem(where, "the root of the data", "none", "set root to the folder that holds it"))
     folder = Path(root).expanduser()

@@ -69,6 +69,7 @@ def test_long_names_give_way_to_the_numbers(gf_audit: AuditResult) -> None:
         for each in first.series
     )
     named = replace(first, spec=replace(first.spec, name="trades-resnet18-cifar10-s0"), series=series)
+    named = replace(named, outcome=Outcome.UNDECIDED)
     lines = printed(verdict_text(replace(gf_audit, models=(named,))), 80).splitlines()
     heads = next(line for line in lines if "verdict" in line)
     assert heads.split()[-6:] == ["score", "worst", "mean", "low", "RDI", "NRGC"]
