@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Annotated, Any
 
 from anyio import CapacityLimiter, to_thread
@@ -30,8 +31,10 @@ from jobs.submission.status import AuditStatus, State
 from jobs.submission.submission import ID_FORM, KEY_FORM, fleet_in, submission_of
 from jobs.web.access import Caller, Right, Who, unknown_audit
 from jobs.web.problems import refused
-from services.errors import ClasswiseError, Problem, ServiceError, UnknownAudit
+from services.errors import ClasswiseError, Problem, ServiceError, StorageError, UnknownAudit
 from services.records import AuditResult
+from services.storage import files
+from tracking.bundle.bundle import BUNDLE, fleet_folder, read_bundle
 
 READERS = 2
 """Bodies that are read and checked at the same time."""
@@ -140,12 +143,21 @@ class Service:
         return self.client.request_stop(name)
 
     def finished(self, name: str) -> AuditStatus:
+        """Of an audit with its bundle among those of its fleet, wherever the ending says: workers can write endings.
+
+        Raises:
+            StorageError: there is none of that name.
+        """
         self.status(name)
-        return self.client.finished(name)
+        status = self.client.finished(name)
+        home, audit = fleet_folder(self.settings.storage, fleet_in(name)), status.bundle.rstrip("/").rpartition("/")[2]
+        bundle = files.join(home, audit)
+        if audit in ("", ".", "..") or not files.exists(files.join(bundle, BUNDLE)):
+            raise StorageError(Problem(name, f"a bundle in {home}", repr(status.bundle)[:200], "audit it again"))
+        return replace(status, bundle=bundle)
 
     def result(self, name: str) -> AuditResult:
-        self.status(name)
-        return self.client.result(name)
+        return read_bundle(self.finished(name).bundle)
 
     def tail(self, name: str) -> str:
         self.status(name)

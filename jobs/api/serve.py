@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from jobs.api.settings import Settings, digests, load_settings, plain
 from jobs.submission.signing import KEY, KEY_PATH, signing_key
 from services.errors import ConfigError, Problem, ServiceError
+from services.storage import files
 from services.telemetry import logs
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ def build(data: Mapping[str, Any], tokens: Mapping[str, bytes]) -> FastAPI:
     from jobs.submission.watched import WatchedJobs
 
     settings = Settings.model_validate(data)
+    files.keep_within(settings.storage)  # what lies there is handed out to callers
     backend = backend_for(
         settings.address,
         storage=settings.storage,

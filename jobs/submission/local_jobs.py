@@ -24,7 +24,7 @@ from jobs.submission.backend import ATTEMPT, GRACE_SECONDS, AlreadySubmitted, Jo
 from jobs.submission.submission import LISTED, folder_in, known_in, read_ending
 from services.errors import ConfigError, Problem, UnknownAudit
 from services.records import Outcome
-from services.storage import plainjson
+from services.storage import files, plainjson
 from tracking.mlflow.process import Driver, driver_of
 
 _children: dict[int, subprocess.Popen[bytes]] = {}
@@ -93,8 +93,8 @@ class LocalJobs:
 
     def logs(self, name: str) -> str:
         """The log file."""
-        path = Path(folder_in(self._base, name)) / "log.txt"
-        return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+        path = files.join(folder_in(self._base, name), "log.txt")
+        return files.read_bytes(path).decode("utf-8", "replace") if files.exists(path) else ""
 
     def stop(self, name: str) -> None:
         """SIGTERM now; SIGKILL to its whole session when it is still there after `GRACE_SECONDS`."""

@@ -29,6 +29,7 @@ from services.errors import (
     one_line,
 )
 from services.records import Outcome
+from services.storage import files
 from services.telemetry import logs
 
 
@@ -70,6 +71,8 @@ def _admitted(folder: str) -> tuple[Submission, Fleet]:
     key = signing_key(os.environ)
     os.environ.pop(KEY, None)  # workers inherit the environment, and run models of others
     submission, fleet, allow = read_fleet(folder, key)
+    if key:  # what is read here is uploaded, with rights that workers do not have
+        files.keep_within(fleet.config.storage)
     if allow is not None:
         from jobs.submission.allow import AllowConfig, require_allowed
 

@@ -98,11 +98,12 @@ class _Unit:
 
 
 def plan_prune(base: str, rules: Rules, now: float) -> PrunePlan:
-    """Look through a storage once and decide.
+    """Look through a storage once and decide. No link in it is followed, now or when the plan is carried out.
 
     Raises:
-        StorageError: it cannot be listed, or what was accepted cannot be read.
+        StorageError: it cannot be listed, what was accepted cannot be read, or a link leads out of it.
     """
+    files.keep_within(base)
     remove: list[Item] = []
     kept: list[tuple[str, str]] = []
     waiting: set[str] = set()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from jobs.fleetfile.mlflow_uri import tracking_uri
+from services.storage import files
 from tracking.bundle.bundle import read_bundle
 from tracking.bundle.marker import without_secret
 from tracking.bundle.training_bundle import is_sweep, read_sweep
@@ -15,7 +16,9 @@ def sync_bundle(folder: str, uri: str | None) -> str:
 
     Raises:
         TrackingError: the server is unreachable or refuses.
+        StorageError: it cannot be read, or a link in it leads elsewhere.
     """
+    files.keep_within(folder)
     read, upload = (read_sweep, _sync_sweep) if is_sweep(folder) else (read_bundle, _sync_audit)
     config = read(folder).config
     target = tracking_uri(config.get("storage", "."), uri or config.get("tracking", {}).get("uri"))

@@ -16,11 +16,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import IO, Any, cast
 
 import fsspec
 
 from services.errors import ClasswiseError, Problem, StorageError, one_line
+from services.storage import rooted
 
 _ABSENT = (FileNotFoundError, NotADirectoryError)
 """What says that no file is there; any other error says nothing about it."""
@@ -88,8 +90,30 @@ def _of_protocol(url: str, error: Exception) -> str:
 
 def is_local(url: str) -> bool:
     """Whether `url` lies on this machine's file system."""
-    fs, _ = filesystem(url)
+    return _is_here(filesystem(url)[0])
+
+
+def _is_here(fs: Any) -> bool:
     return "file" in (fs.protocol if isinstance(fs.protocol, tuple | list) else (fs.protocol,))
+
+
+def keep_within(base: str) -> None:
+    """Follow no link out of the storage `base` from now on, in this process; an object store has none."""
+    fs, path = filesystem(base)
+    if _is_here(fs):
+        rooted.add(path)
+
+
+def _placed(url: str) -> tuple[Any, str]:
+    """As `filesystem`, of a place that no link in a guarded storage leads to.
+
+    Raises:
+        StorageError: one does.
+    """
+    fs, path = filesystem(url)
+    if _is_here(fs):
+        rooted.require_inside(path, url)
+    return fs, path
 
 
 def is_missing(base: str) -> bool:
@@ -143,7 +167,7 @@ def listing(url: str) -> list[str]:
     Raises:
         StorageError: it cannot be read.
     """
-    fs, path = filesystem(url)
+    fs, path = _placed(url)
     with _reaching(url, _unlisted):
         try:
             return sorted(str(name).rstrip("/").rsplit("/", 1)[-1] for name in fs.ls(path, detail=False))
@@ -183,7 +207,7 @@ def walk(url: str) -> Iterator[Entry]:
     Raises:
         StorageError: the storage cannot be reached.
     """
-    fs, root = filesystem(url)
+    fs, root = _placed(url)
     with _reaching(url, _unlisted):
         listing = fs.find(root, detail=True, **({"on_error": _unless_absent} if is_local(url) else {}))
     for path, info in listing.items():
@@ -238,7 +262,9 @@ def write(url: str, fill: Callable[[IO[bytes]], object]) -> None:
     fs, path = filesystem(url)
     parent, _, name = path.rpartition("/")
     partial = f"{parent}/.{name}.{uuid.uuid4().hex[:8]}.part" if parent else f".{name}.{uuid.uuid4().hex[:8]}.part"
-    local = is_local(url)
+    local = _is_here(fs)
+    if local:
+        rooted.require_inside(parent or ".", url)
     if local and fs.isdir(path):  # a move would put the file into it, under the partial name
         raise StorageError(Problem(url, "a file's name", "a folder", "name a file in it"))
     with _reaching(url, _unwritten):
@@ -314,6 +340,11 @@ def require_writable(url: str, where: str) -> None:
 def remove(url: str) -> None:
     """Remove a file, or a folder with all in it; nothing happens when there is none, or another removes it too."""
     fs, path = filesystem(url)
+    if _is_here(fs):  # a link itself may go
+        rooted.require_inside(path.rpartition("/")[0] or ".", url)
+        if Path(path).is_symlink():
+            Path(path).unlink(missing_ok=True)
+            return
     if exists(url):
         with _reaching(url, _unwritten), suppress(FileNotFoundError):
             fs.rm(path, recursive=True)
@@ -332,6 +363,8 @@ def read_bytes(url: str, start: int | None = None, stop: int | None = None) -> b
     """
     fs, path = filesystem(url)
     with _reaching(url):
+        if _is_here(fs) and rooted.base_of(path) is not None:
+            return rooted.read(path, url, start, stop)
         data: bytes = fs.cat_file(path, start=start, end=stop)
     return data
 

@@ -134,3 +134,12 @@ def test_a_key_that_is_none_is_named(environment: dict[str, str], message: str) 
     with pytest.raises(ConfigError, match=message):
         signing_key(environment)
     assert signing_key({}) == b"" and signing_key({KEY: f" {SECRET}\n", KEY_PATH: "/nowhere"}) == SECRET.encode()
+
+
+def test_a_driver_with_a_key_follows_no_link_out_of_the_storage(fleet: Fleet, tmp_path: Path) -> None:
+    submission = submission_of(fleet)
+    write_fleet(submission, fleet, SECRET.encode(), allow(fleet))
+    (tmp_path / "elsewhere").mkdir()
+    (Path(fleet.config.storage) / "audits").symlink_to(tmp_path / "elsewhere")
+    assert "a link that leads out of it" in audited(submission)
+    assert not list((tmp_path / "elsewhere").iterdir())

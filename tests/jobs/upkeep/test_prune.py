@@ -8,6 +8,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -437,3 +438,21 @@ def test_one_that_was_submitted_again_after_the_plan_stays(tmp_path: Path) -> No
     Queue(base).put(Submission(named("f", 1), "f", "", folder_in(base, named("f", 1))))
     write_ending(folder_in(base, named("f", 2)), Ending("b", "running", at=NOW.isoformat()))
     assert [item.path for item in carry_out(plan, base, NOW.timestamp())] == [f"submissions/{named('f', 3)}"]
+
+
+@pytest.mark.parametrize("planted", ["cache", "audits", "audits/shop", "submissions", "queue"])
+def test_what_a_link_in_the_storage_leads_to_is_never_removed(tmp_path: Path, planted: str) -> None:
+    """Workers write to the storage and only read models; whoever prunes may remove both."""
+    models = tmp_path / "models"
+    for path in ("resnet/v1/w.pt", f"shop/{'a' * 16}/w.pt", f"shop-{'a' * 16}/w.pt"):
+        (models / path).parent.mkdir(parents=True, exist_ok=True)
+        (models / path).write_bytes(b"weights")
+        age(models / path, 1000)
+    before = sorted(models.rglob("*"))
+    base = tmp_path / "runs"
+    (base / planted).parent.mkdir(parents=True, exist_ok=True)
+    (base / planted).symlink_to(models)
+    rules = {"keep_last": 1, "cache_days": 1.0, "submission_days": 1.0, "even_unsynced": True}
+    with suppress(StorageError):
+        pruned(str(base), **rules)
+    assert sorted(models.rglob("*")) == before

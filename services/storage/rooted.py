@@ -1,0 +1,70 @@
+"""Folders that links may not lead out of: a storage is written by workers, which run models of others.
+
+Who may put a link into a storage chooses what another process, with rights of its own, reads there and hands out, or
+removes. So a process that reads for others, or removes, names its storage once (`keep_within`); from then on nothing
+below it is opened, listed or removed that really lies elsewhere. What is opened is judged by the open file, so that no
+link can be changed in between. The folder itself may be a link, and so may the folders above it.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import IO
+
+from services.errors import Problem, StorageError
+
+_bases: set[str] = set()
+
+
+def add(folder: str) -> None:
+    """Links may not lead out of this local folder from now on, in this process."""
+    _bases.add(str(Path(folder).absolute()))
+
+
+def base_of(path: str) -> str | None:
+    """The innermost such folder that a path, as it is written, lies in."""
+    inside = [base for base in _bases if Path(path).is_relative_to(base)]
+    return max(inside, key=len, default=None)
+
+
+def require_inside(path: str, url: str) -> None:
+    """Check where a path leads.
+
+    Raises:
+        StorageError: out of the folder that it is written in.
+    """
+    base = base_of(path)
+    if base is not None:
+        _require(os.path.realpath(path), base, url)
+
+
+def read(path: str, url: str, start: int | None, stop: int | None) -> bytes:
+    """The bytes [start, stop) of a file below such a folder; negative ones count from its end.
+
+    Raises:
+        StorageError: it leads out of the folder.
+        OSError: it cannot be opened.
+    """
+    base = base_of(path)
+    with Path(path).open("rb") as file:
+        if base is not None:
+            _require(real_path(file, path), base, url)
+        size = os.fstat(file.fileno()).st_size
+        first, last, _ = slice(start, stop).indices(size)
+        file.seek(first)
+        return file.read(max(0, last - first))
+
+
+def real_path(file: IO[bytes], path: str) -> str:
+    """Where an open file lies, without links."""
+    try:
+        return str(Path(f"/proc/self/fd/{file.fileno()}").readlink())
+    except OSError:  # no Linux
+        return os.path.realpath(path)
+
+
+def _require(real: str, base: str, url: str) -> None:
+    if not Path(real).is_relative_to(os.path.realpath(base)):
+        remedy = "look who put it there; to keep parts of a storage elsewhere, mount them"
+        raise StorageError(Problem(url, "a file of the storage", "a link that leads out of it", remedy))
