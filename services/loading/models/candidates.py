@@ -21,6 +21,8 @@ PREFIXES = ("module.", "_orig_mod.", "model.", "net.", "network.", "student.", "
 AVERAGES = ("ema.", "ema_model.", "model_ema.", "swa_model.", "averaged_model.")
 DEPTH = 4
 SHOWN = 5
+MOST = 20
+"""Different weights of a checkpoint that are compared with each other, and further names of one container."""
 LEVELS = 12
 """Containers inside of each other in which further tensors are looked for."""
 FITS = 0.5
@@ -57,7 +59,7 @@ def choose(raw: Any, wanted: Mapping[str, Tensor], *, where: str, key: str | Non
     Raises:
         SourceError: there is none, several differ and no key chooses, or the key chooses none.
     """
-    candidates = [_stripped(keys, state, wanted) for keys, state in _states(raw, ())]
+    candidates = [_stripped(keys, state, wanted) for keys, state in _states(raw, (), {}, Counter())]
     if not candidates:
         held = f"keys {', '.join(map(repr, list(raw)[:SHOWN]))}" if isinstance(raw, Mapping) else type(raw).__name__
         raise SourceError(Problem(where, "a state dict, or one under keys of the checkpoint", held))
@@ -94,19 +96,31 @@ def without(state: State, prefix: str, where: str) -> State:
     return kept
 
 
-def _states(raw: Any, keys: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], State]]:
-    """All state dicts of an object, outermost first."""
+def _states(
+    raw: Any, keys: tuple[str, ...], looked: dict[int, int], named: Counter[int]
+) -> Iterator[tuple[tuple[str, ...], State]]:
+    """All state dicts of an object, outermost first. A file of a few bytes can hold one under a million names.
+
+    Args:
+        looked: containers, and how far out each was looked into.
+        named: under how many names each was given.
+    """
+    container = id(raw)
     if isinstance(raw, nn.Module):
         raw = raw.state_dict()
-    if not isinstance(raw, Mapping) or len(keys) > DEPTH:
+    if not isinstance(raw, Mapping) or len(keys) > DEPTH or named[container] > MOST:
         return
+    named[container] += 1
     own = {name: value for name, value in raw.items() if isinstance(name, str) and isinstance(value, Tensor)}
     own.pop("n_averaged", None)
     if own and len(own) * 2 > len(raw):
         yield keys, own
+    if looked.get(container, DEPTH + 1) <= len(keys):
+        return
+    looked[container] = len(keys)
     for name, value in raw.items():
-        if isinstance(name, str):
-            yield from _states(value, (*keys, name))
+        if isinstance(name, str) and isinstance(value, Mapping | nn.Module):
+            yield from _states(value, (*keys, name), looked, named)
 
 
 def _lookalikes(raw: Any, wanted: Mapping[str, Tensor]) -> Iterator[tuple[str, ...]]:
@@ -171,6 +185,8 @@ def _distinct(candidates: list[Candidate]) -> list[Candidate]:
     for each in candidates:
         if not any(_equal(each.state, other.state) for other in kept):
             kept.append(each)
+        if len(kept) > MOST:
+            break
     return kept
 
 

@@ -119,7 +119,8 @@ def mismatches(state: State, wanted: Mapping[str, Tensor], where: str) -> list[P
         if key in state and state[key].shape != wanted[key].shape
     ]
     kinds = [f"{key} {_kind(state[key])} for {_kind(wanted[key])}" for key in wanted if _other_kind(state, wanted, key)]
-    broken = [key for key in state if _dense_floats(state[key]) and not bool(state[key].isfinite().all())]
+    fitting = [key for key in state if key in wanted and state[key].shape == wanted[key].shape]
+    broken = [key for key in fitting if _dense_floats(state[key]) and not bool(state[key].isfinite().all())]
     findings = {
         "every weight of the network": ("missing", missing),
         "no other weights": ("unexpected", surplus),

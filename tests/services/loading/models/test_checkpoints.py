@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import time
 from pathlib import Path
 from typing import Any
 
@@ -201,4 +202,35 @@ def test_other_files(tmp_path: Path, content: bytes, message: str) -> None:
 def test_a_checkpoint_without_a_state_dict(tmp_path: Path) -> None:
     torch.save({"epoch": 3, "loss": 0.5}, tmp_path / "w.pt")
     with pytest.raises(SourceError, match="found keys 'epoch', 'loss'"):
+        load_weights(fresh(), tmp_path / "w.pt", where="m")
+
+
+@pytest.mark.parametrize(("levels", "names"), [(4, 300), (11, 300), (1, 20_000)])
+def test_a_small_file_that_holds_its_weights_under_millions_of_names_costs_no_time(
+    tmp_path: Path, levels: int, names: int
+) -> None:
+    """Each level holds the next one `names` times, which a pickle writes once: 20 kB were eight billion state dicts."""
+    held: Any = STATE
+    for _ in range(levels):
+        held = {f"k{number}": held for number in range(names)}
+    torch.save(held, tmp_path / "w.pt")
+    network, began = fresh(), time.monotonic()
+    if levels > 4:
+        with pytest.raises(SourceError, match=r"a state dict, or one under keys"):
+            load_weights(network, tmp_path / "w.pt", where="m")
+    else:
+        assert load_weights(network, tmp_path / "w.pt", where="m") == {"checkpoint_keys": ["k0"] * levels}
+    assert time.monotonic() - began < 10
+
+
+def test_no_more_than_a_few_different_weights_are_compared(tmp_path: Path) -> None:
+    each = [{name: value + number for name, value in STATE.items()} for number in range(200)]
+    torch.save({f"k{number}": state for number, state in enumerate(each)}, tmp_path / "w.pt")
+    with pytest.raises(SourceError, match=r"one set of weights, found 21: k0, k1"):
+        load_weights(fresh(), tmp_path / "w.pt", where="m")
+
+
+def test_a_tensor_that_is_large_by_its_strides_alone_is_refused_by_its_name(tmp_path: Path) -> None:
+    torch.save({**STATE, "more": torch.zeros(1).expand(10**7, 10**7)}, tmp_path / "w.pt")
+    with pytest.raises(SourceError, match=r"no other weights, found 1 unexpected: more"):
         load_weights(fresh(), tmp_path / "w.pt", where="m")
