@@ -103,6 +103,7 @@ def create_app(settings: Settings, digests: Mapping[str, bytes], client: AuditCl
         redoc_url=None,
         openapi_url="/v1/openapi.json",
     )
+    app.state.service = service
     add_errors(app)
     app.include_router(audit_routes(service))
     if hook is not None:

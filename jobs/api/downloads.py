@@ -15,6 +15,7 @@ from fastapi import Response
 from fastapi.responses import StreamingResponse
 
 from jobs.submission.status import AuditStatus
+from jobs.web.shares import UntilSent
 from services.errors import NotFinished, Problem
 from services.storage import files
 
@@ -62,13 +63,12 @@ def bundle(status: AuditStatus) -> Response:
         archive.close()
         raise
     headers = {**_as_file(f"{status.id}.zip"), "content-length": str(size)}
-    return StreamingResponse(_sent(archive), media_type="application/zip", headers=headers)
+    return UntilSent(StreamingResponse(_parts(archive), media_type="application/zip", headers=headers), archive.close)
 
 
-def _sent(archive: IO[bytes]) -> Iterator[bytes]:
-    with archive:
-        while chunk := archive.read(CHUNK):
-            yield chunk
+def _parts(archive: IO[bytes]) -> Iterator[bytes]:
+    while chunk := archive.read(CHUNK):
+        yield chunk
 
 
 def _as_file(name: str) -> dict[str, str]:

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any
 
 from anyio import CapacityLimiter, to_thread
@@ -31,6 +32,7 @@ from jobs.submission.status import AuditStatus, State
 from jobs.submission.submission import ID_FORM, KEY_FORM, fleet_in, submission_of
 from jobs.web.access import Caller, Right, Who, unknown_audit
 from jobs.web.problems import refused
+from jobs.web.shares import Places, Turns, UntilSent
 from services.errors import ClasswiseError, Problem, ServiceError, StorageError, UnknownAudit
 from services.records import AuditResult
 from services.storage import files
@@ -42,6 +44,10 @@ SUBMITTERS = 32
 """Submissions that are stored at the same time."""
 PACKERS = 2
 """Results, reports and archives that are read and packed at the same time: megabytes each, and all of them compute."""
+UNSENT = 4
+"""Of these, ones of a caller that are packed and not sent yet: they lie in memory or on disk while a caller reads."""
+UNPACKED = 100
+"""Requests of a caller for more of them, which wait."""
 ASKERS = 16
 """Requests that wait for the job server (logs, stopping), in threads of their own: reading results has others."""
 
@@ -57,6 +63,12 @@ Key = Annotated[
 
 SERVER = Caller("", priority=0)
 """Who submits when nobody called: the server itself, at an event."""
+
+
+def share_of(settings: Settings) -> Callable[[int], int]:
+    """How many of what there are so many one caller may hold: half, and all where nobody else calls."""
+    alone = len(settings.tokens) == 1 and settings.identity is None
+    return lambda most: most if alone else (most + 1) // 2
 
 
 class TooMany(ServiceError):
@@ -80,7 +92,9 @@ class Service:
         self.client = client
         self.dispatcher = dispatcher
         self.changes = changes or ChangeLog()
-        self.followers = 0
+        share = share_of(settings)
+        self.followers = Places(settings.limits.followers, share(settings.limits.followers))
+        self.packing, self.unsent = Turns(share(PACKERS)), Turns(UNSENT)
         self.readers, self.submitters = CapacityLimiter(READERS), CapacityLimiter(SUBMITTERS)
         self.askers, self.packers = CapacityLimiter(ASKERS), CapacityLimiter(PACKERS)
         self._submitting: dict[str, str] = {}
@@ -163,29 +177,45 @@ class Service:
         self.status(name)
         return self.client.logs(name)[-self.settings.limits.log :]
 
-    def admit_follower(self) -> None:
-        if self.followers >= self.settings.limits.followers:
-            raise TooMany(Problem("followers", f"at most {self.settings.limits.followers} log streams", "more"))
-        self.followers += 1
+    def follower(self, caller: Caller) -> Callable[[], None]:
+        """Take a place for a log stream; what is returned gives it back."""
+        if not self.followers.take(caller.name):
+            most = self.settings.limits.followers
+            expected = f"at most {most} log streams, and {share_of(self.settings)(most)} of one caller"
+            raise TooMany(Problem("followers", expected, "more", "close one"))
+        return partial(self.followers.give_back, caller.name)
+
+    async def packed(self, caller: Caller, make: Callable[[], Response]) -> Response:
+        """An answer of megabytes: made by few threads, in turn, and of one caller only so many that are not sent."""
+        if self.unsent.waiting(caller.name) >= UNPACKED:
+            raise TooMany(Problem("downloads", f"at most {UNPACKED} that wait", "more", "read those that were sent"))
+        sent = await self.unsent.begin(caller.name)
+        try:
+            packed = await self.packing.begin(caller.name)
+            try:
+                answer = await to_thread.run_sync(make, limiter=self.packers)
+            finally:
+                packed()
+        except BaseException:
+            sent()
+            raise
+        return UntilSent(answer, sent)
 
     async def follow(self, name: str) -> AsyncIterator[str]:
         """As `AuditClient.follow`, without a thread that waits; an empty line now and then while nothing is printed."""
         sent, last = 0, time.monotonic()
-        try:
-            while True:
-                over = (await to_thread.run_sync(self.client.status, name, limiter=self.askers)).state.over
-                text = await to_thread.run_sync(self.client.logs, name, limiter=self.askers)
-                if len(text) > sent:
-                    yield text[max(sent, len(text) - self.settings.limits.log) :]
-                    sent, last = len(text), time.monotonic()
-                if over:
-                    return
-                if time.monotonic() - last > self.settings.limits.silence:
-                    yield "\n"
-                    last = time.monotonic()
-                await asyncio.sleep(0.5)
-        finally:
-            self.followers -= 1
+        while True:
+            over = (await to_thread.run_sync(self.client.status, name, limiter=self.askers)).state.over
+            text = await to_thread.run_sync(self.client.logs, name, limiter=self.askers)
+            if len(text) > sent:
+                yield text[max(sent, len(text) - self.settings.limits.log) :]
+                sent, last = len(text), time.monotonic()
+            if over:
+                return
+            if time.monotonic() - last > self.settings.limits.silence:
+                yield "\n"
+                last = time.monotonic()
+            await asyncio.sleep(0.5)
 
 
 def audit_routes(service: Service) -> APIRouter:
@@ -267,9 +297,6 @@ def _add_watching(router: APIRouter, service: Service) -> None:
 
 
 def _add_results(router: APIRouter, service: Service) -> None:
-    async def packed(make: Callable[[], Response]) -> Response:
-        return await to_thread.run_sync(make, limiter=service.packers)
-
     @router.get(
         "/audits/{id}/result",
         summary="The whole result of a finished audit",
@@ -281,7 +308,9 @@ def _add_results(router: APIRouter, service: Service) -> None:
     )
     async def result(name: AuditId, caller: Who) -> Response:
         caller.require_audit(name, Right.READ)
-        return await packed(lambda: Response(_RESULT.dump_json(service.result(name)), media_type="application/json"))
+        return await service.packed(
+            caller, lambda: Response(_RESULT.dump_json(service.result(name)), media_type="application/json")
+        )
 
     @router.get(
         "/audits/{id}/report",
@@ -291,7 +320,7 @@ def _add_results(router: APIRouter, service: Service) -> None:
     )
     async def report(name: AuditId, caller: Who) -> Response:
         caller.require_audit(name, Right.READ)
-        return await packed(lambda: downloads.report(service.finished(name)))
+        return await service.packed(caller, lambda: downloads.report(service.finished(name)))
 
     @router.get(
         "/audits/{id}/bundle",
@@ -301,7 +330,7 @@ def _add_results(router: APIRouter, service: Service) -> None:
     )
     async def bundle(name: AuditId, caller: Who) -> Response:
         caller.require_audit(name, Right.READ)
-        return await packed(lambda: downloads.bundle(service.finished(name)))
+        return await service.packed(caller, lambda: downloads.bundle(service.finished(name)))
 
     @router.get(
         "/audits/{id}/logs",
@@ -316,8 +345,8 @@ def _add_results(router: APIRouter, service: Service) -> None:
         if not follow:
             return PlainTextResponse(await to_thread.run_sync(service.tail, name, limiter=service.askers))
         await to_thread.run_sync(service.status, name, limiter=service.askers)
-        service.admit_follower()
-        return StreamingResponse(service.follow(name), media_type="text/plain; charset=utf-8")
+        done = service.follower(caller)
+        return UntilSent(StreamingResponse(service.follow(name), media_type="text/plain; charset=utf-8"), done)
 
 
 def _body() -> dict[str, Any]:

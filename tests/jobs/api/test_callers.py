@@ -18,7 +18,7 @@ import pytest
 from fastapi import FastAPI
 from starlette.testclient import TestClient
 
-from jobs.api.routes import PACKERS
+from jobs.api.routes import PACKERS, UNSENT
 from jobs.api.serve import build
 from jobs.api.settings import Settings, digests, plain
 from jobs.fleetfile.reading import validate_fleet
@@ -224,8 +224,8 @@ def test_report_and_bundle_are_downloads_that_run_nothing(callers: Callers, audi
         assert {name: archive.read(name) for name in archive.namelist()} == expected
 
 
-async def _asked(server: FastAPI, path: str, who: str) -> int:
-    """The status of a GET, without a client: requests of one loop, side by side."""
+async def _asked(server: FastAPI, path: str, who: str, reads: asyncio.Event | None = None) -> int:
+    """The status of a GET, without a client: requests of one loop, side by side; bodies are read once `reads` is set."""
     received, statuses = iter([{"type": "http.request", "body": b"", "more_body": False}]), []
 
     async def receive() -> dict[str, Any]:
@@ -235,6 +235,8 @@ async def _asked(server: FastAPI, path: str, who: str) -> int:
     async def send(message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
             statuses.append(int(message["status"]))
+        elif reads is not None:
+            await reads.wait()
 
     scope = {"type": "http", "asgi": {"version": "3.0", "spec_version": "2.3"}, "method": "GET", "path": path}
     scope |= {"raw_path": path.encode(), "query_string": b"", "root_path": "", "scheme": "http", "http_version": "1.1"}
@@ -274,6 +276,25 @@ def test_few_results_are_read_and_packed_at_the_same_time(
 
     assert asyncio.run(asyncio.wait_for(ask(), 60)) == [200] * 12
     assert 1 <= most <= PACKERS
+
+
+@pytest.mark.parametrize("part", ["bundle", "report", "result"])
+def test_who_reads_slowly_holds_a_few_answers_and_keeps_nobody_else(server: FastAPI, part: str) -> None:
+    """What is packed lies in memory or on disk until it is sent."""
+
+    async def ask() -> tuple[int, list[int]]:
+        reads, path = asyncio.Event(), f"/v1/audits/{A}/{part}"
+        slow = [asyncio.create_task(_asked(server, path, "reader", reads)) for _ in range(2 * UNSENT)]
+        others = [await asyncio.wait_for(_asked(server, path, "ours"), 30) for _ in range(3)]
+        held = server.state.service.unsent.waiting("reader")
+        slow.pop().cancel()  # one that waited, and one that was being sent
+        slow.pop(0).cancel()
+        reads.set()
+        assert others == [200] * 3
+        return held, await asyncio.gather(*slow)
+
+    held, statuses = asyncio.run(asyncio.wait_for(ask(), 60))
+    assert held == UNSENT and statuses == [200] * (2 * UNSENT - 2)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,78 @@
+"""What one caller can hold of what there is little of: places for log streams, turns at packing, files being sent."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import requests
+
+from .conftest import TOKEN
+from .test_liveness import serving
+
+OTHER = "other-" + "0123456789abcdef" * 2
+STREAMS = 4
+
+
+@pytest.fixture
+def api(tmp_path: Path, digit_weights: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The API in a process of its own, with two callers and few streams."""
+    monkeypatch.setenv("OTHER_TOKEN", OTHER)
+    settings: dict[str, Any] = {
+        "storage": str(tmp_path / "runs"),
+        "tokens": [{"name": "ci", "env": "CI_TOKEN"}, {"name": "other", "env": "OTHER_TOKEN"}],
+        "tracking": {"enabled": False},
+        "resources": {"runner": "local", "workers": 1},
+        "limits": {"per_minute": 100_000, "followers": STREAMS, "silence": 0.2},
+        "allow": {"models": ["factory"], "samples": ["sklearn"], "factories": ["services.training.architectures"]},
+    }
+    settings["allow"]["paths"] = [str(Path(digit_weights["good"]).parent)]
+    with serving(settings, tmp_path) as root:
+        yield root
+
+
+def submitted(api: str, fleet: dict[str, Any]) -> str:
+    """An audit that runs for long enough."""
+    slow = {**fleet, "measures": [{"name": "pgd", "epsilons": ["8/255"], "steps": 1000, "restarts": 50}]}
+    answer = requests.post(f"{api}/v1/audits", json=slow, headers={"authorization": f"Bearer {TOKEN}"}, timeout=30)
+    assert answer.status_code == 202, answer.text
+    return str(answer.json()["id"])
+
+
+def asking(api: str, path: str, token: str) -> socket.socket:
+    """A connection that has asked for something and reads nothing."""
+    at = urlsplit(api)
+    connection = socket.create_connection((str(at.hostname), int(at.port or 80)), timeout=30)
+    connection.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n\r\n".encode())
+    return connection
+
+
+def status_of(connection: socket.socket) -> int:
+    return int(connection.recv(64).split(b" ")[1])
+
+
+def test_one_caller_holds_a_share_of_the_log_streams_and_gives_them_back(api: str, fleet: dict[str, Any]) -> None:
+    path = f"/v1/audits/{submitted(api, fleet)}/logs?follow=true"
+    for _ in range(4 * STREAMS):  # gone before the answer begins: each held a place for ever
+        asking(api, path, TOKEN).close()
+    time.sleep(2)
+    held = [asking(api, path, TOKEN) for _ in range(2 * STREAMS)]
+    try:
+        statuses = [status_of(connection) for connection in held]
+        assert sorted(statuses) == [200] * (STREAMS // 2) + [429] * (2 * STREAMS - STREAMS // 2)
+        with asking(api, path, OTHER) as another:
+            assert status_of(another) == 200
+    finally:
+        for connection in held:
+            connection.close()
+    for _ in range(50):
+        with asking(api, path, TOKEN) as again:
+            if status_of(again) == 200:
+                return
+        time.sleep(0.2)
+    raise AssertionError("places that were given back are not free")
