@@ -225,7 +225,7 @@ def test_report_and_bundle_are_downloads_that_run_nothing(callers: Callers, audi
 
 
 async def _asked(server: FastAPI, path: str, who: str, reads: asyncio.Event | None = None) -> int:
-    """The status of a GET, without a client: requests of one loop, side by side; bodies are read once `reads` is set."""
+    """The status of a GET, without a client: requests of one loop, side by side; a body is read when `reads` is set."""
     received, statuses = iter([{"type": "http.request", "body": b"", "more_body": False}]), []
 
     async def receive() -> dict[str, Any]:
