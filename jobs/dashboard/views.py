@@ -32,7 +32,7 @@ from tracking.bundle.fairness import GAPS
 from tracking.bundle.group_table import finite
 from tracking.bundle.overview import ModelOverview, Overview, SeriesOverview
 from tracking.bundle.summary import tied
-from tracking.figures.from_records import BRACKET
+from tracking.figures.brackets import BRACKET
 from tracking.names import shorten
 
 METRICS: tuple[Metric, ...] = tuple(metric.name for metric in OF_SERIES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -140,7 +141,9 @@ class _Figures(Mapping[str, Any]):
             self._charts |= {f"{name} {lens}": chart for name, chart in fleet_charts(result, lens).items()}
         for model in result.models:
             suffix = f" {model.spec.name}" if several else ""
-            self._charts |= {f"{name}{suffix}": chart for name, chart in model_charts(model).items()}
+            self._charts |= {
+                f"{name}{suffix}": chart for name, chart in model_charts(model, math.prod(result.samples.shape)).items()
+            }
 
     def __getitem__(self, name: str) -> Any:
         import plotly.graph_objects as go

@@ -12,11 +12,9 @@ from typing import Any
 import numpy as np
 
 from services.records import (
-    L2_DISTANCE,
     AuditResult,
     CalibrationResult,
     Estimate,
-    Evidence,
     GroupScore,
     ModelResult,
     SeriesResult,
@@ -29,13 +27,6 @@ MOST = 40
 RADAR_AXES = 24
 RADAR_LINES = 5
 PANELS = 4
-BRACKET = {
-    "certified radius (proved)": Evidence.CERTIFICATE,
-    "GREAT (claimed)": Evidence.CLAIM,
-    "perturbation found (broken)": Evidence.ATTACK,
-}
-"""The marks of a bracket and what the keys of their series start with."""
-
 Measured = list[tuple[ModelResult, SeriesResult]]
 
 
@@ -269,37 +260,6 @@ def _intervals(result: SeriesResult, order: Sequence[GroupScore]) -> Marks:
     estimates = [scores.get(group.index, Estimate(None)) for group in order]
     value, low, high = (tuple(finite(getattr(e, side)) for e in estimates) for side in ("value", "low", "high"))
     return Marks(result.series.title, value, low, high)
-
-
-def bracket(model: ModelResult) -> Dots | None:
-    """Per class: certified radius (proved), GREAT (claimed), smallest perturbation found (broken), in L2 distance.
-
-    None when fewer than two of the three were measured.
-    """
-    there = {label: result for label, evidence in BRACKET.items() if (result := _distances(model, evidence))}
-    if len(there) < 2:
-        return None
-    pairs: Measured = [(model, result) for result in there.values()]
-    names, scores = matrix(pairs)
-    order = sorted(range(len(names)), key=lambda column: _last(_plain(scores[-1, column])))[:MOST]
-    marks = tuple(
-        Marks(label, tuple(_plain(scores[row, column]) for column in order)) for row, label in enumerate(there)
-    )
-    note = "Class means: robustness lies between the certified radius (proved) and the smallest perturbation found "
-    note += "(broken). GREAT claims a radius; a claim to the right of the perturbation found is refuted."
-    note += _left_out(len(order), len(names), "classes")
-    shown = tuple(names[column] for column in order)
-    return Dots(f"{model.spec.name}: proved, claimed, broken", note, shown, (Panel("L2 distance", marks),), "class")
-
-
-def _distances(model: ModelResult, evidence: Evidence) -> SeriesResult | None:
-    """The model's series of distances that show this, over the classes; the plain one before its variants."""
-    results = [
-        result
-        for result in model.series
-        if result.grouping == "class" and result.series.evidence is evidence and result.series.unit == L2_DISTANCE
-    ]
-    return min(results, key=lambda result: len(result.series.key), default=None)
 
 
 # --- small helpers -----------------------------------------------------------------------------------------------

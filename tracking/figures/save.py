@@ -7,6 +7,7 @@ from services.storage import files
 from tracking.bundle.summary import lenses
 from tracking.figures import from_records
 from tracking.figures.attributes import attribute_charts, model_attribute_charts
+from tracking.figures.brackets import bracket
 from tracking.figures.charts import Chart
 from tracking.figures.kept import ANEW, Pictures
 from tracking.names import file_name
@@ -30,14 +31,18 @@ def fleet_charts(audit: AuditResult, lens: str) -> dict[str, Chart]:
     return {name: chart for name, chart in charts.items() if chart is not None}
 
 
-def model_charts(model: ModelResult) -> dict[str, Chart]:
-    """The charts of one model, by file name: all series in one picture, one more a grouping, and the bracket."""
+def model_charts(model: ModelResult, pixels: int = 0) -> dict[str, Chart]:
+    """The charts of one model, by file name: all series in one picture, one more a grouping, and the bracket.
+
+    Args:
+        pixels: values of an image, for the bracket in Linf.
+    """
     groupings = dict.fromkeys(result.grouping for result in model.series)
     charts: dict[str, Chart | None] = {
         "profile" if grouping == "class" else f"profile_by-{file_name(grouping)}": from_records.profile(model, grouping)
         for grouping in sorted(groupings, key=lambda grouping: grouping != "class")
     }
-    charts["bracket"] = from_records.bracket(model)
+    charts["bracket"] = bracket(model, pixels)
     charts |= model_attribute_charts(model)
     return {name: chart for name, chart in charts.items() if chart is not None}
 

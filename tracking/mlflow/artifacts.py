@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -61,7 +62,11 @@ def child_files(
     classes = audit.samples.classes
     traversals = traversal_charts(bundle, index, model, classes)
     matrix = confusion_chart(model, read_confusions(bundle, index, model.spec), classes)
-    charts = {**model_charts(model), **traversals, **({"confusion": matrix} if matrix else {})}
+    charts = {
+        **model_charts(model, math.prod(audit.samples.shape)),
+        **traversals,
+        **({"confusion": matrix} if matrix else {}),
+    }
     for name, chart in charts.items():
         if pictures is not None:
             _bytes(folder / FIGURES / f"{name}.png", pictures.png(chart))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -149,13 +150,13 @@ def _model_figures(
     pictures: Pictures | None,
 ) -> list[dict[str, Any]]:
     """Each model with its own figures, the worst outcome first: its profile, and what is proved, claimed and broken."""
-    models = worst_first(result.models)[:MOST_MODELS]
+    models, pixels = worst_first(result.models)[:MOST_MODELS], math.prod(result.samples.shape)
     return [
         {
             "name": shorten(model.spec.name, 60),
             "figures": [
                 {"id": f"figure-model-{place}-{name}", **_figure(chart, interactive, pictures)}
-                for name, chart in {**model_charts(model), **traversals.get(model.spec.name, {})}.items()
+                for name, chart in {**model_charts(model, pixels), **traversals.get(model.spec.name, {})}.items()
                 if _drawable(chart, interactive, pictures)
             ],
         }

@@ -25,7 +25,10 @@ from services.records import AuditResult
 from services.running.cluster import RayRunner
 from services.telemetry import counters, logs
 from services.telemetry.logs import LogSetting
+from services.training.architectures import small_cnn
+from services.training.epochs.checkpoints import load_weights
 from tests.ports import free_port
+from tests.scoring import kserve, of_network
 
 pytestmark = [
     pytest.mark.filterwarnings("default::DeprecationWarning"),
@@ -142,6 +145,22 @@ def _workers_logged(result: AuditResult) -> None:
     assert {line["audit_id"] for line in ours} == {result.audit_id}
     assert {line["model"] for line in ours} == {model.spec.name for model in result.models}
     assert {"preflight", "logits"} <= {line["stage"] for line in ours}
+
+
+def test_a_black_box_is_asked_by_one_worker_at_a_time_with_its_token(
+    cluster: str, digits_fleet: dict[str, Any], digit_weights: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VENDOR_TOKEN", "s3cret-enough")
+    network = small_cnn(width=8)
+    network.load_state_dict(load_weights(digit_weights["good"]))
+    with kserve(of_network(network.eval()), token="s3cret-enough", seconds=0.02) as served:
+        uri = f"{served.uri}?token_env=VENDOR_TOKEN&concurrency=2&batch=5"
+        digits_fleet |= {"models": [{"name": "vendor", "uri": uri}], "measures": ["clean"]}
+        digits_fleet |= {"samples": {"uri": "sklearn:digits?split=test", "limit": 200}}
+        digits_fleet["resources"] = {"workers": 2, "shard": 25, "batch": 25}
+        result = run_audit(validate_fleet(digits_fleet), Quiet()).result
+        assert result.models[0].forwards >= 200
+        assert served.most_busy == 2
 
 
 def test_the_doctor_joins_the_cluster_and_finds_its_versions_equal(cluster: str) -> None:

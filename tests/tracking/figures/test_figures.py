@@ -17,6 +17,7 @@ from services.records import AuditResult, CalibrationResult, Estimate, SeriesRes
 from services.storage import files
 from tests.typed import series_of
 from tracking.figures import from_records
+from tracking.figures.brackets import bracket
 from tracking.figures.charts import Chart, Dots, Heatmap, Lines
 from tracking.figures.interactive import to_plotly
 from tracking.figures.palette import style
@@ -193,10 +194,11 @@ def test_the_bracket_takes_what_is_there(small_audit: AuditResult) -> None:
     def also(key: str, unit: str = "L2 distance") -> SeriesResult:
         return replace(great, series=series_of(key, key, 2.0, unit=unit))
 
-    assert from_records.bracket(model) is None
-    assert from_records.bracket(replace(model, series=(great, also("minimal/linf", "Linf distance")))) is None
+    assert bracket(model) is None
+    linf = also("minimal/linf", "Linf distance")
+    assert bracket(replace(model, series=(great, linf))) is None
     measured = (also("great-softmax"), great, also("minimal/l2"), also("radius/sigma-0.25"))
-    chart = from_records.bracket(replace(model, series=measured))
+    chart = bracket(replace(model, series=measured))
     assert chart is not None
     radius, claim, broken = chart.panels[0].marks
     assert ("proved" in radius.name, "claimed" in claim.name, "broken" in broken.name) == (True, True, True)
@@ -204,6 +206,14 @@ def test_the_bracket_takes_what_is_there(small_audit: AuditResult) -> None:
     assert drawn_by_plotly(chart)
     by_name = {group.name: group.score.value for group in great.groups}
     assert claim.values == tuple(by_name[name] for name in chart.categories)
+    both = bracket(replace(model, series=(*measured, linf)), 100)
+    assert both is not None and [panel.label for panel in both.panels] == ["L2 distance", "Linf distance"]
+    proved, claimed, found = both.panels[1].marks
+    assert proved.name == "certified radius (proved), L2 / sqrt(d)" and found.values == broken.values
+    assert claimed.values == pytest.approx([by_name[name] / 10 for name in both.categories])
+    alone = bracket(replace(model, series=(great, linf)), 100)
+    assert alone is not None and [panel.label for panel in alone.panels] == ["Linf distance"]
+    assert drawn_by_plotly(both) and edges_are_blank(png_bytes(both))
 
 
 def test_a_profile_shows_all_series_in_one_order(small_audit: AuditResult) -> None:
