@@ -97,12 +97,15 @@ def moved(x: Images, radius: int, sigma: float, angles: Sequence[float]) -> Imag
 
 
 def zoomed(x: Images, factor: float) -> Images:
-    """The middle of each image, magnified to the image's size."""
-    height, width = x.shape[1:3]
-    rows, columns = math.ceil(height / factor), math.ceil(width / factor)
-    top, left = (height - rows) // 2, (width - columns) // 2
-    middle = x[:, top : top + rows, left : left + columns]
-    large = ndimage.zoom(middle, (1, factor, factor, 1), order=1)
-    top, left = (large.shape[1] - height) // 2, (large.shape[2] - width) // 2
-    cut: Images = large[:, top : top + height, left : left + width]
-    return cut
+    """The middle of each image, magnified linearly to the image's size."""
+    for axis in (1, 2):
+        size = x.shape[axis]
+        length = math.ceil(size / factor)
+        large = round(length * factor)
+        start, trimmed = (size - length) // 2, (large - size) // 2
+        places = np.arange(trimmed, trimmed + size) * ((length - 1) / max(1, large - 1))
+        left = np.minimum(places.astype(np.int64), max(0, length - 2))
+        share = (places - left).reshape(-1, *[1] * (x.ndim - 1 - axis))
+        right = np.minimum(left + 1, length - 1)
+        x = x.take(start + left, axis) * (1 - share) + x.take(start + right, axis) * share
+    return x
