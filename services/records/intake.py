@@ -22,6 +22,7 @@ class Intake:
         left_out: by kind ("hidden", "system", "thumbnails", "descriptions"): files that are no samples.
         turned: images turned upright by their EXIF orientation.
         copies: samples that are copies of others with the same label; left out unless `copies_kept`.
+        audited: samples of a reserve that are copies of images that audits see, under whatever label; left out.
         conflicts: pairs of classes that one image stands under, the number of such images, and ids of the first.
         alike: samples that look like another one; None where that was not looked for.
         trained_on: samples that are among the declared training images; None where none are declared.
@@ -36,6 +37,7 @@ class Intake:
     turned: int = 0
     copies: int = 0
     copies_kept: bool = False
+    audited: int = 0
     conflicts: tuple[tuple[str, str, int, str], ...] = ()
     alike: int | None = None
     trained_on: int | None = None
@@ -78,6 +80,8 @@ def _copy_notes(intake: Intake, count: int) -> Iterator[str]:
         what = f"{intake.copies} samples are copies of others under the same label"
         kept = "count as samples of their own (duplicates: all), so intervals are too narrow and gates err more often"
         yield f"{what} and {kept if intake.copies_kept else 'were left out: each image counts once'}."
+    if intake.audited:
+        yield f"{intake.audited} samples of the reserve are copies of images that audits see and were left out."
     if intake.conflicts:
         listed = [f"{n} as {single} and {other} (samples {ids})" for single, other, n, ids in intake.conflicts]
         more = f" and {len(listed) - SHOWN} more pairs" if len(listed) > SHOWN else ""

@@ -132,6 +132,7 @@ def open_samples(spec: SampleSpec, *, allowed_factories: tuple[str, ...] = DEFAU
     of_split = _rows_of_split(source, spec.uri, (*spec.groups, spec.cluster))
     clusters = None if column is None else column[of_split]
     pool = of_split[part_of(labels[of_split], clusters, share=spec.reserve, reserve=spec.part == "reserve")]
+    pool, stale = _unseen(source.store, pool, of_split, spec)
     rows = pool[select(labels[pool], len(classes), per_class=spec.per_class, limit=spec.limit, seed=spec.seed)]
     taken = source.store.take(rows, on_corrupt=spec.on_corrupt)
     unread = _unread(source, [classes[k] for k in labels[rows[~taken.kept]]], taken.refused)
@@ -145,6 +146,7 @@ def open_samples(spec: SampleSpec, *, allowed_factories: tuple[str, ...] = DEFAU
         left_out=dict(source.left_out),
         turned=taken.turned,
         copies=copies.copies,
+        audited=stale,
         copies_kept=spec.duplicates == "all",
         conflicts=tuple(_conflicts(copies, source, before, classes)),
         trained_on=_trained_on(spec, taken, allowed_factories),
@@ -191,6 +193,32 @@ def _conflicts(
     ids = rows if source.ids is None else source.ids[rows]
     for (label, other), places in sorted(copies.conflicts.items()):
         yield classes[label], classes[other], len(places), " and ".join(str(ids[place]) for place in places[0])
+
+
+def _unseen(
+    store: Store, pool: NDArray[np.int64], of_split: NDArray[np.int64], spec: SampleSpec
+) -> tuple[NDArray[np.int64], int]:
+    """The rows of the reserve of which no audit saw a copy, and how many were left out; of another part all rows.
+
+    All images are read together, so that the fingerprints of both parts are of one kind.
+
+    Raises:
+        SourceError: audits saw a copy of every image of the reserve.
+    """
+    if not spec.reserve or spec.part != "reserve":
+        return pool, 0
+    taken = store.take(of_split, on_corrupt="skip")
+    if not taken.prints:
+        return pool, 0
+    read, prints = of_split[taken.kept], np.array([image.hex() for image in taken.prints])
+    mine = np.isin(read, pool)
+    stale = read[mine & np.isin(prints, prints[~mine])]
+    fresh = pool[~np.isin(pool, stale)]
+    if not len(fresh):
+        remedy = "remove the copies from the source, or declare what belongs together: samples: {cluster: COLUMN}"
+        actual = f"copies of audited images alone ({len(stale)})"
+        raise SourceError(Problem(f"{spec.uri} (reserve)", "images that no audit has seen", actual, remedy))
+    return fresh, len(stale)
 
 
 def _once(

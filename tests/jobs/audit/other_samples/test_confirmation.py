@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,12 @@ from jobs.comparison.accepted import accept, read_accepted
 from jobs.comparison.promote import promote
 from jobs.fleetfile.reading import validate_fleet
 from jobs.terminal.progress import Quiet
-from services.errors import ConfigError
+from services.errors import ConfigError, SourceError
 from services.loading.samples.selection import part_of
 from services.loading.samples.source import open_samples
 from services.numerics.evidence.streams import lond_level
 from services.records import Outcome, SampleSpec
+from services.records.intake import intake_notes
 from tracking.bundle.confirmation import read_confirmation
 from tracking.bundle.scores import read_kept_scores
 
@@ -50,6 +52,35 @@ def test_the_reserve_is_drawn_once_and_by_class() -> None:
     assert set(again.ids.tolist()) <= set(rest.ids.tolist())
     shares = np.bincount(kept.labels) / np.bincount(whole.labels)
     assert (abs(shares - 0.3) < 0.02).all()
+
+
+def copied(file: Path, copies: int) -> SampleSpec:
+    """60 images of two classes; the first 30 stand there again under the other label, `copies` times."""
+    images = np.random.default_rng(0).integers(0, 256, (60, 4, 4, 1), dtype=np.uint8)
+    labels = np.arange(60) % 2
+    again = np.concatenate([images, *[images[:30]] * copies])
+    np.savez(file, images=again, labels=np.concatenate([labels, *[1 - labels[:30]] * copies]))
+    return SampleSpec(f"npz:{file}", reserve=0.4, duplicates="all")
+
+
+def test_no_image_of_the_reserve_is_a_copy_of_an_audited_one(tmp_path: Path) -> None:
+    spec = copied(tmp_path / "copied.npz", 2)
+    kept, rest = open_samples(replace(spec, part="reserve")), open_samples(spec)
+    seen = {image.tobytes() for image in rest.images(0, len(rest))}
+    assert not any(image.tobytes() in seen for image in kept.images(0, len(kept)))
+    drawn = part_of(open_samples(replace(spec, reserve=0.0)).labels, None, share=0.4, reserve=True)
+    assert 0 < kept.intake.audited == len(drawn) - len(kept) and rest.intake.audited == 0
+    (note,) = (note for note in intake_notes(kept.intake, kept.classes, np.bincount(kept.labels)) if "reserve" in note)
+    assert note.startswith(f"{kept.intake.audited} samples of the reserve are copies")
+    few = open_samples(replace(spec, part="reserve", limit=10))
+    assert len(few) == 10 and not any(image.tobytes() in seen for image in few.images(0, 10))
+
+
+def test_a_reserve_of_copies_alone_is_an_error(tmp_path: Path) -> None:
+    images = np.zeros((40, 4, 4, 1), dtype=np.uint8)
+    np.savez(tmp_path / "alike.npz", images=images, labels=np.arange(40) % 2)
+    with pytest.raises(SourceError, match="images that no audit has seen"):
+        open_samples(SampleSpec(f"npz:{tmp_path / 'alike.npz'}", reserve=0.4, part="reserve"))
 
 
 def test_clusters_stay_together() -> None:
