@@ -282,11 +282,12 @@ def _rows(
 ) -> Iterator[GroupScore]:
     n_all = np.bincount(grouping.codes, minlength=len(grouping.names))
     absent = NONE_CORRECT if series.conditional else "no samples"
+    scores = profile.means  # a property: once, and not for each of 1,000 classes
     for k, name in enumerate(grouping.names):
         n = int(profile.counts[k])
         estimate = (
             Estimate(
-                float(profile.means[k]),
+                float(scores[k]),
                 float(box.low[k]),
                 float(box.high[k]),
                 "the interval covers the whole range" if box.vacuous[k] else "",

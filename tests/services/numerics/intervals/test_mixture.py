@@ -9,7 +9,13 @@ import pytest
 
 from services.errors import MeasureError
 from services.numerics.intervals.means import Sample, limits, simultaneous
-from services.numerics.intervals.mixture import FRACTIONS, log_evidence, log_evidence_of_counts, lower_bound
+from services.numerics.intervals.mixture import (
+    FRACTIONS,
+    log_evidence,
+    log_evidence_of_counts,
+    lower_bound,
+    lower_bound_of_counts,
+)
 
 ALPHA = 0.1
 
@@ -78,6 +84,16 @@ def test_scores_that_are_all_alike_have_limits_around_them(value: float) -> None
 
 def test_a_row_without_samples_has_no_lower_limit() -> None:
     np.testing.assert_allclose(lower_bound(np.zeros((1, 5)), np.zeros((1, 5), dtype=bool), 0.05), 0.0)
+
+
+def test_groups_with_the_same_counts_have_the_bound_that_each_has_alone() -> None:
+    """Bounds are searched once a pair of counts; weights that are no whole numbers are pairs as well."""
+    rng = np.random.default_rng(5)
+    counts = rng.choice([0.0, 4.0, 7.0, 10.5], 60)
+    successes = np.minimum(counts, rng.choice([0.0, 1.0, 3.0, 10.5], 60))
+    alone = [lower_bound_of_counts(k[None], n[None], 0.01)[0] for k, n in zip(successes, counts, strict=True)]
+    assert np.array_equal(lower_bound_of_counts(successes, counts, 0.01), alone)
+    assert not lower_bound_of_counts(np.zeros(0), np.zeros(0), 0.01).size
 
 
 def test_other_methods_are_refused_at_every_look() -> None:
