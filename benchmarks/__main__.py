@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 DATA = Path(os.environ.get("CLASSWISE_SHARED_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
-NEEDS_DATA = {name: ["--data", str(DATA)] for name in ("attacks", "adequacy", "probabilistic", "why")}
+NEEDS_DATA = {name: ["--data", str(DATA)] for name in ("attacks", "adequacy", "probabilistic", "rounds", "why")}
 ALL = (
     "numerics",
     "coverage",
@@ -22,6 +22,7 @@ ALL = (
     "adequacy",
     "probabilistic",
     "projection",
+    "rounds",
     "why",
 )
 
