@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from jobs.api.settings import Settings
+from jobs.dashboard.bundles import fleet_of
 from jobs.fleetfile.reading import Fleet, validate_fleet
 from jobs.submission.allow import refusals
 from services.errors import NotAllowed, Problem
+from tracking.names import file_name
 
 
 def admitted(data: dict[str, Any], settings: Settings) -> Fleet:
@@ -20,9 +22,19 @@ def admitted(data: dict[str, Any], settings: Settings) -> Fleet:
     fleet = validate_fleet({**data, "storage": settings.storage}, source="body")
     most, count = settings.limits.models, len(fleet.config.models)
     many = [Problem("models", f"at most {most}", str(count))] if count > most else []
-    if problems := [*many, *refusals(fleet, settings.allow)]:
+    if problems := [*many, *_unseen(fleet.config.fleet, settings), *refusals(fleet, settings.allow)]:
         raise NotAllowed(problems)
     return Fleet(validate_fleet(_overruled(fleet, settings), source="body").config, fleet.measures)
+
+
+def _unseen(name: str, settings: Settings) -> list[Problem]:
+    """Why callers who see some fleets could not be told by its folder whether this one is theirs."""
+    people = settings.identity.callers if settings.identity is not None else ()
+    some = any(not each.caller("").sees_all for each in (*settings.tokens, *people))
+    if not some or fleet_of(file_name(name)) == name:
+        return []
+    expected = "a name of at most 60 characters, 51 with capital letters, without a dot, dash or underscore at its end"
+    return [Problem("fleet", expected, repr(name), "its folder bears another name, which may look like one of others")]
 
 
 def _overruled(fleet: Fleet, settings: Settings) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from jobs.api.answers import HealthBody
 from jobs.api.backlog import Backlog
 from jobs.api.bodies import UnsupportedType
 from jobs.api.changes import ChangeLog
+from jobs.api.hooks import CALLER as HOOK_CALLER
 from jobs.api.hooks import PATH, Receiver, Replayed, Unsigned, hook_routes
 from jobs.api.prometheus import PATH as METRICS
 from jobs.api.prometheus import Measured, add_metrics
@@ -132,6 +133,7 @@ def create_app(settings: Settings, digests: Mapping[str, bytes], client: AuditCl
             header=settings.identity.header,
             proxies=settings.trusted_proxies,
             callers=[each.caller(each.name) for each in settings.identity.callers],
+            taken=[*settings.callers(), HOOK_CALLER],
         )
     return app
 
@@ -150,6 +152,7 @@ def _add_health(app: FastAPI, client: AuditClient) -> None:
     readiness = Remembered(client.check, READY_SECONDS)
 
     storage, own = Remembered(client.check_storage, READY_SECONDS), CapacityLimiter(2)
+    waiting = CapacityLimiter(2)
 
     @app.get("/ready/results", summary="Whether results can be read, whatever the cluster does", responses=refused(503))
     async def readable() -> HealthBody:
@@ -157,22 +160,22 @@ def _add_health(app: FastAPI, client: AuditClient) -> None:
         return HealthBody(status="ready", version=installed)
 
     @app.get("/ready", summary="Whether audits can be started", responses=refused(503))
-    def ready() -> HealthBody:
-        readiness.get()
+    async def ready() -> HealthBody:
+        await to_thread.run_sync(readiness.get, limiter=waiting)
         return HealthBody(status="ready", version=installed)
 
 
 def add_errors(app: FastAPI) -> None:
-    """Every error in the one shape, `ErrorBody`."""
+    """Every error in the one shape, `ErrorBody`; without a thread of the pool, which requests that wait may hold."""
 
     @app.exception_handler(ClasswiseError)
-    def refusal(request: Request, error: ClasswiseError) -> JSONResponse:
+    async def refusal(request: Request, error: ClasswiseError) -> JSONResponse:
         status = _status(error)
         headers = {"retry-after": "10"} if status in (429, 503) else None
         return JSONResponse(error_body(error).model_dump(), status, headers)
 
     @app.exception_handler(RequestValidationError)
-    def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
+    async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
         problems = [
             Problem(".".join(map(str, each["loc"])), str(each["msg"]), repr(each.get("input"))[:120])
             for each in error.errors()
@@ -180,13 +183,13 @@ def add_errors(app: FastAPI) -> None:
         return JSONResponse(error_body(ConfigError(problems)).model_dump(), 422)
 
     @app.exception_handler(HTTPException)
-    def unknown_path(request: Request, error: HTTPException) -> JSONResponse:
+    async def unknown_path(request: Request, error: HTTPException) -> JSONResponse:
         problem = Problem(f"{request.method} {request.url.path}"[:200], "a path of /v1/openapi.json", error.detail)
         body = error_body(UnknownAudit(problem)).model_copy(update={"error": "HTTPError"})
         return JSONResponse(body.model_dump(), error.status_code, error.headers)
 
     @app.exception_handler(Exception)
-    def unexpected(request: Request, error: Exception) -> JSONResponse:
+    async def unexpected(request: Request, error: Exception) -> JSONResponse:
         _log.error("unforeseen", exc_info=error)
         problem = Problem("classwise", "no unexpected error", type(error).__name__, "report this defect of classwise")
         return JSONResponse(error_body(ClasswiseError(problem)).model_dump(), 500)

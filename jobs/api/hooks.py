@@ -38,6 +38,8 @@ PATH = "/v1/hooks/mlflow"
 TOLERANCE = 300.0
 """Seconds that a delivery may be old: MLflow tries again for less than that, with the time of its first try."""
 REMEMBERED = 10_000
+CALLER = "mlflow"
+"""In the audit log."""
 SECRET_LENGTH = 16
 
 _log = logging.getLogger("classwise.api")
@@ -164,7 +166,7 @@ class Receiver:
         if event is None or reason:
             return HookBody(ignored=reason)
         status = self._service.start(self._fleet(event), event.key)
-        self._service.changes.record("hook", "mlflow", audit=status.id, key=event.key, state=status.state)
+        self._service.changes.record("hook", CALLER, audit=status.id, key=event.key, state=status.state)
         _log.info("%s: %s", event.key, status.id)
         return HookBody(audit=status.id)
 

@@ -10,6 +10,7 @@ from collections import Counter as Count
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
+from anyio import CapacityLimiter, to_thread
 from fastapi import FastAPI
 from fastapi.responses import Response
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -154,10 +155,13 @@ def add_metrics(app: FastAPI, client: AuditClient, schedules: str, backlog: Back
     """The route and its metrics; the middleware that counts is put on by the caller, outermost."""
     metrics = ApiMetrics(client, schedules, backlog)
 
+    own = CapacityLimiter(1)  # what is asked for may hang
+
     @app.get(PATH, summary="Metrics of this replica, for Prometheus", include_in_schema=False)
-    def scraped(caller: Who) -> Response:
+    async def scraped(caller: Who) -> Response:
         if not caller.sees_all:
             raise NotAllowed(Problem(caller.name, "a caller who sees all fleets", ", ".join(caller.fleets)))
-        return Response(metrics.text(), media_type=CONTENT_TYPE_LATEST)
+        text = await to_thread.run_sync(metrics.text, limiter=own)
+        return Response(text, media_type=CONTENT_TYPE_LATEST)
 
     return metrics

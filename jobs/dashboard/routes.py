@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Path, Query, Request
+from anyio import CapacityLimiter, to_thread
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.security import HTTPBearer
+from pydantic import BaseModel
 
 from jobs.dashboard.answers import (
     AuditBody,
@@ -54,6 +56,8 @@ from tracking.bundle.overview import ModelOverview, Overview, SeriesOverview
 
 MOST_CLASSES = 2000
 MOST_BRACKETS = 40
+WAITING = 2
+"""Threads that wait for MLflow, and as many for the database of schedules."""
 NAME = r"^[A-Za-z0-9_.\-]{1,120}$"
 
 FleetName = Annotated[str, Path(alias="fleet", pattern=NAME, description="A fleet's `id` of /v1/fleets.")]
@@ -76,7 +80,7 @@ def dashboard_routes(sources: Sources) -> APIRouter:
     return router
 
 
-def own(request: Request) -> None:
+async def own(request: Request) -> None:
     """A reader, and where a fleet is named one of theirs; one of others is not there."""
     caller, fleet = caller_of(request), request.path_params.get("fleet")
     caller.require(Right.READ)
@@ -241,17 +245,35 @@ def _add_now(router: APIRouter, sources: Sources) -> None:
         mine = [each for each in known.failures if caller.sees(each.fleet)]
         return known.model_copy(update={"failures": mine[:FAILURES]})
 
-    @router.get("/schedules", summary="Schedules with their next firings")
-    def schedules(caller: Who) -> ScheduleList:
-        known = sources.schedules()
-        return known.model_copy(update={"schedules": [each for each in known.schedules if caller.sees(each.fleet)]})
+    # MLflow and the database may hang: threads of their own wait for them, and write the answer.
+    database, mlflow = CapacityLimiter(WAITING), CapacityLimiter(WAITING)
 
-    @router.get("/leaderboard", summary="Models ranked from their MLflow runs, of a minute ago at most")
-    def leaderboard(
+    @router.get("/schedules", summary="Schedules with their next firings", response_model=ScheduleList)
+    async def schedules(caller: Who) -> Response:
+        def answer() -> Response:
+            known = sources.schedules()
+            mine = [each for each in known.schedules if caller.sees(each.fleet)]
+            return _as_json(known.model_copy(update={"schedules": mine}))
+
+        return await to_thread.run_sync(answer, limiter=database)
+
+    @router.get(
+        "/leaderboard",
+        summary="Models ranked from their MLflow runs, of a minute ago at most",
+        response_model=LeaderboardBody,
+    )
+    async def leaderboard(
         caller: Who,
         preset: Annotated[str, Query(pattern=f"^({'|'.join(PRESETS)})$")] = PRESETS[0],
-    ) -> LeaderboardBody:
-        return sources.leaderboard(preset, None if caller.sees_all else caller.sees)
+    ) -> Response:
+        def answer() -> Response:
+            return _as_json(sources.leaderboard(preset, None if caller.sees_all else caller.sees))
+
+        return await to_thread.run_sync(answer, limiter=mlflow)
+
+
+def _as_json(body: BaseModel) -> Response:
+    return Response(body.model_dump_json(), media_type="application/json")
 
 
 def _audit_body(name: str, overview: Overview, folder: str, lens: str, earlier: str) -> AuditBody:

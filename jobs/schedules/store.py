@@ -37,6 +37,8 @@ from services.registry import did_you_mean
 from tracking.bundle.marker import without_secret
 
 CREATE_ATTEMPTS = 5
+CONNECT_SECONDS = 10
+"""How long a server is waited for that takes connections and says nothing; `?connect_timeout=` of the URI counts."""
 
 
 class Store:
@@ -61,7 +63,9 @@ class Store:
         with self._unavailable():
             if url.get_backend_name() == "sqlite" and url.database:
                 Path(url.database).parent.mkdir(parents=True, exist_ok=True)
-            self._engine = sa.create_engine(uri, pool_pre_ping=True)
+            remote = url.get_backend_name() == "postgresql"
+            waits = {"connect_timeout": CONNECT_SECONDS} if remote and "connect_timeout" not in url.query else {}
+            self._engine = sa.create_engine(uri, pool_pre_ping=True, connect_args=waits)
             if url.get_backend_name() == "sqlite":
                 sa.event.listen(self._engine, "connect", _sqlite_waits)
             self._create()

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
 
-from jobs.fleetfile.followups import EnvName
+from jobs.fleetfile.followups import EnvName, shown_url
 from jobs.fleetfile.promotions import targets
 from jobs.fleetfile.reading import Fleet
 from jobs.fleetfile.tree import Part
@@ -49,7 +49,9 @@ class AllowConfig(Part):
         (), description="Addresses below which http: models may lie: https://scores.example.org/v2/models/."
     )
     unpickling: bool = Field(False, description="Whether a model may say allow_unpickling.")
-    notify: tuple[str, ...] = Field((), description="Hosts that fleets may notify.")
+    notify: tuple[str, ...] = Field(
+        (), description="Hosts that fleets may notify by https; HOST:PORT for another port."
+    )
     secrets: tuple[EnvName, ...] = Field(
         (), description="Variables that may sign notifications, or hold tokens of http: models."
     )
@@ -105,10 +107,10 @@ def _aftermath_refusals(fleet: Fleet, allow: AllowConfig) -> Iterator[Problem]:
     config = fleet.config
     for index, hook in enumerate(config.notify):
         where = f"notify[{index}]"
-        host = urlsplit(hook.url or "").hostname
-        if host is None or host not in allow.notify:
+        if hook.url is None or not _notifies(hook.url, allow.notify):
             granted = ", ".join(allow.notify) or "(none)"
-            yield Problem(f"{where}.url", f"a host among {granted}", host or "url_env", _ASK)
+            found = shown_url(hook.url)[:120] if hook.url else "url_env"
+            yield Problem(f"{where}.url", f"https on a host among {granted}, or a host with its port", found, _ASK)
         if hook.secret_env is not None and hook.secret_env not in allow.secrets:
             granted = ", ".join(allow.secrets) or "(none)"
             yield Problem(f"{where}.secret_env", f"a variable among {granted}", hook.secret_env, _ASK)
@@ -116,6 +118,14 @@ def _aftermath_refusals(fleet: Fleet, allow: AllowConfig) -> Iterator[Problem]:
         yield Problem("promote", "no alias to move", ", ".join(target.key for target in targets(config))[:120], _ASK)
     if config.accept != "by-hand" and not allow.accept:
         yield Problem("accept", "by-hand", config.accept, _ASK)
+
+
+def _notifies(url: str, granted: tuple[str, ...]) -> bool:
+    """Whether a host grants a webhook: by itself https on its own port alone, for other ports serve others."""
+    parts = urlsplit(url)
+    port = parts.port or {"https": 443, "http": 80}.get(parts.scheme)
+    places = {each.lower() for each in granted}
+    return f"{parts.hostname}:{port}" in places or ((parts.scheme, port) == ("https", 443) and parts.hostname in places)
 
 
 def _source_refusals(

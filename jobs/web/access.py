@@ -79,6 +79,11 @@ def caller_of(request: Request) -> Caller:
     return caller if isinstance(caller, Caller) else Caller("nobody", fleets=(), may=())
 
 
-Who = Annotated[Caller, Depends(caller_of)]
+async def _caller_of(request: Request) -> Caller:
+    """The same, without a thread of the pool, which requests that wait may hold."""
+    return caller_of(request)
+
+
+Who = Annotated[Caller, Depends(_caller_of)]
 
 _ASK = "ask the server's administrator to allow it"

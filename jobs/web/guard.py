@@ -13,6 +13,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import asdict
 from hashlib import sha256
+from ipaddress import IPv6Network, ip_address
 from typing import Any
 
 from jobs.web.access import Caller
@@ -51,6 +52,19 @@ class Rates:
         while len(self._known) > CALLERS:
             self._known.popitem(last=False)
         return 0.0 if granted else (1 - left) * 60 / self._limit
+
+
+def origin(address: str) -> str:
+    """Whose address it is: of IPv6 the network of 64 bits, for one machine has all addresses in it."""
+    try:
+        parsed = ip_address(address)
+    except ValueError:
+        return address
+    if parsed.version == 4:
+        return address
+    if parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
+    return str(IPv6Network((int(parsed) >> 64 << 64, 64)))
 
 
 class TooLarge(Exception):
@@ -96,7 +110,7 @@ class Guard:
             return
         headers = {bytes(key).lower(): bytes(value) for key, value in scope["headers"]}
         caller = self._caller(headers.get(b"authorization", b"")) or scope.get("state", {}).get("identity")
-        who = caller.name if caller else f"address {(scope.get('client') or ('unknown',))[0]}"
+        who = f"caller {caller.name}" if caller else f"address {origin((scope.get('client') or ('unknown',))[0])}"
         signed = caller is None and scope["path"] in self._signed
         seconds = 0.0 if signed or scope["path"] in self._open else self._rates.wait_for(who)
         if seconds:

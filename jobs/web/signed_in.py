@@ -7,7 +7,7 @@ would let the client choose.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from ipaddress import IPv4Network, IPv6Network, ip_address
@@ -27,6 +27,7 @@ class Identity:
         header: of the user's name, in any case of letters.
         proxies: who is believed.
         callers: patterns of names, and what their owners may do; the first that fits counts.
+        taken: names of others, in any case of letters: quotas, budgets and the audit log know callers by their names.
     """
 
     def __init__(
@@ -36,9 +37,11 @@ class Identity:
         header: str,
         proxies: Sequence[IPv4Network | IPv6Network],
         callers: Sequence[Caller],
+        taken: Iterable[str] = (),
     ) -> None:
         self._app, self._header = app, header.lower().encode()
         self._proxies, self._callers = tuple(proxies), tuple(callers)
+        self._taken = {name.casefold() for name in taken}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -53,6 +56,8 @@ class Identity:
     def _caller(self, name: bytes) -> Caller | None:
         text = name.decode("ascii", "replace").strip()
         if not text or len(text) > 200 or not text.isprintable() or not text.isascii():
+            return None
+        if text.casefold() in self._taken:
             return None
         known = next((caller for caller in self._callers if fnmatchcase(text, caller.name)), None)
         return replace(known, name=text) if known is not None else None

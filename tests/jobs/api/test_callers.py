@@ -18,6 +18,7 @@ import pytest
 from fastapi import FastAPI
 from starlette.testclient import TestClient
 
+from jobs.api.admission import admitted
 from jobs.api.routes import PACKERS, UNSENT
 from jobs.api.serve import build
 from jobs.api.settings import Settings, digests, plain
@@ -126,6 +127,16 @@ def test_no_fleet_is_submitted_that_is_not_the_callers(
         callers["root"].get("/v1/audits").json()["audits"].__len__()
         == callers["root"].get("/v1/audits", params={"limit": 1000}).json()["audits"].__len__()
     )
+
+
+@pytest.mark.parametrize("fleet_name", ["team.", "team_", "T" * 52, "t" * 61, "team-"])
+def test_no_fleet_is_submitted_whose_folder_looks_like_one_of_others(
+    callers: Callers, settings: Settings, fleet: dict[str, Any], fleet_name: str
+) -> None:
+    """The folder of `team.` is `team-DIGEST`, which the dashboard showed to callers of `team-*`."""
+    answer = callers["root"].post("/v1/audits", json={**fleet, "fleet": fleet_name})
+    assert answer.status_code == 403 and "its folder bears another name" in answer.json()["problems"][0]["remedy"]
+    admitted({**fleet, "fleet": fleet_name}, settings)  # where all callers see all fleets it may have any name
 
 
 def test_lists_and_the_dashboard_show_the_callers_fleets_alone(callers: Callers, fleet: dict[str, Any]) -> None:
@@ -382,6 +393,16 @@ def test_a_header_from_elsewhere_or_with_two_voices_signs_nobody_in(
     proxied: Callable[..., TestClient], address: str, headers: list[tuple[str, str]]
 ) -> None:
     assert proxied(address, *headers).get(f"/v1/audits/{B}").status_code == 401
+
+
+@pytest.mark.parametrize("name", ["ours", "OURS", "root", "mlflow"])
+def test_nobody_signs_in_with_the_name_of_a_token(team: Settings, name: str) -> None:
+    """Quotas, budgets and the audit log know callers by their names."""
+    identity = {"header": "X-User", "callers": [{"name": "*"}]}
+    data = {**plain(team), "identity": identity, "trusted_proxies": ["10.1.0.0/16"]}
+    client = TestClient(build(data, digests(team, os.environ)), client=("10.1.0.1", 5000))
+    assert client.get("/v1/audits", headers={"x-user": name}).status_code == 401
+    assert client.get("/v1/audits", headers={"x-user": f"{name}2"}).status_code == 200
 
 
 def test_a_page_of_another_site_changes_nothing_in_a_users_name(

@@ -137,6 +137,39 @@ def test_what_follows_an_audit_is_the_servers_to_grant(fleet: dict[str, Any], se
             admitted({**requested, "notify": [{"url": url}]}, generous)
 
 
+@pytest.mark.parametrize(
+    ("url", "passes"),
+    [
+        ("https://hooks.example.org/x", True),
+        ("https://HOOKS.example.org:443/x", True),
+        ("https://hooks.example.org:8265/api/jobs/", False),
+        ("http://hooks.example.org/x", False),
+        ("http://hooks.example.org:6379/", False),
+        ("https://chat.example.org:8443/x", True),
+        ("https://chat.example.org/x", False),
+        ("http://localhost:9200/", True),
+        ("http://localhost:8265/api/jobs/", False),
+        ("https://localhost/", False),
+        ("https://evil.test\\.hooks.example.org/", False),
+        ("https://evil.test?@hooks.example.org/", False),
+        ("https://hooks.example.org.:443/", False),
+        ("https://127.0.0.1/", False),
+        ("https://0x7f000001/", False),
+    ],
+)
+def test_a_granted_host_is_no_grant_for_its_other_ports(
+    fleet: dict[str, Any], settings: Settings, url: str, passes: bool
+) -> None:
+    granted = {"notify": ("hooks.example.org", "chat.example.org:8443", "localhost:9200")}
+    generous = settings.model_copy(update={"allow": settings.allow.model_copy(update=granted)})
+    asked = {**fleet, "notify": [{"url": url, "insecure": True}]}
+    if passes:
+        assert admitted(asked, generous).config.notify[0].url == url
+    else:
+        with pytest.raises((NotAllowed, ConfigError), match=r"notify\[0\]"):
+            admitted(asked, generous)
+
+
 def test_what_a_caller_submits_is_signed_with_what_was_granted(
     fleet: dict[str, Any], settings: Settings, caller: TestClient
 ) -> None:
@@ -315,6 +348,16 @@ def test_only_trusted_proxies_name_the_address_of_a_request(settings: Settings) 
     assert statuses(settings, "127.0.0.1") == limited
     assert statuses(settings, "10.0.0.7", trusted_proxies=["10.0.0.0/8"]) == [401] * 4
     assert statuses(settings, "172.16.0.1", trusted_proxies=["10.0.0.0/8"]) == limited
+
+
+@pytest.mark.parametrize("form", ["2001:db8::{}", "2001:db8:0:0:{}:1:2:3", "::ffff:192.0.2.1"])
+def test_one_machine_has_one_budget_whatever_address_of_its_network_it_takes(settings: Settings, form: str) -> None:
+    """Of IPv6 one machine has 2**64 addresses: with one each it evades the limit, and has other callers forgotten."""
+    app = build(plain(Settings.model_validate({**plain(settings), "limits": {"per_minute": 2}})), {})
+    clients = [TestClient(app, client=(form.format(number), 50_000)) for number in range(1, 5)]
+    assert [client.get("/v1/audits").status_code for client in clients] == [401, 401, 429, 429]
+    assert TestClient(app, client=("2001:db9::1", 1)).get("/v1/audits").status_code == 401
+    assert TestClient(app, client=("192.0.2.1", 1)).get("/v1/audits").status_code == (429 if "ffff" in form else 401)
 
 
 def test_callers_behind_one_address_have_a_budget_each(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,12 +36,19 @@ def api(tmp_path: Path, digit_weights: dict[str, str], monkeypatch: pytest.Monke
         yield root
 
 
-def submitted(api: str, fleet: dict[str, Any]) -> str:
-    """An audit that runs for long enough."""
+@pytest.fixture
+def running(api: str, fleet: dict[str, Any]) -> Iterator[str]:
+    """The id of an audit that runs for long enough."""
+    headers = {"authorization": f"Bearer {TOKEN}"}
     slow = {**fleet, "measures": [{"name": "pgd", "epsilons": ["8/255"], "steps": 1000, "restarts": 50}]}
-    answer = requests.post(f"{api}/v1/audits", json=slow, headers={"authorization": f"Bearer {TOKEN}"}, timeout=30)
+    answer = requests.post(f"{api}/v1/audits", json=slow, headers=headers, timeout=30)
     assert answer.status_code == 202, answer.text
-    return str(answer.json()["id"])
+    here = f"{api}/v1/audits/{answer.json()['id']}"
+    yield str(answer.json()["id"])
+    for _ in range(300):  # its process outlives the server
+        if requests.post(f"{here}/cancel", headers=headers, timeout=30).json()["state"] not in ("queued", "running"):
+            return
+        time.sleep(0.2)
 
 
 def asking(api: str, path: str, token: str) -> socket.socket:
@@ -56,8 +63,8 @@ def status_of(connection: socket.socket) -> int:
     return int(connection.recv(64).split(b" ")[1])
 
 
-def test_one_caller_holds_a_share_of_the_log_streams_and_gives_them_back(api: str, fleet: dict[str, Any]) -> None:
-    path = f"/v1/audits/{submitted(api, fleet)}/logs?follow=true"
+def test_one_caller_holds_a_share_of_the_log_streams_and_gives_them_back(api: str, running: str) -> None:
+    path = f"/v1/audits/{running}/logs?follow=true"
     for _ in range(4 * STREAMS):  # gone before the answer begins: each held a place for ever
         asking(api, path, TOKEN).close()
     time.sleep(2)
