@@ -135,7 +135,7 @@ class EncodedStore:
         keep = self._fits(rows)
         taken = _Intake(hashlib.sha256(self._conversions().encode()))
         pixels: list[Pixels] = []
-        prints: list[bytes] = []
+        prints, files = list[bytes](), list[bytes]()
         look = self._decoded if keep or on_corrupt == "skip" else self._inspected
         for row, decoded in self._each(rows, look):
             if isinstance(decoded, Unusable):
@@ -143,12 +143,14 @@ class EncodedStore:
                 continue
             taken.add(*decoded)
             pixels += [as_array(decoded[1].image)] if keep else []
-            prints.append(fingerprint(pixels[-1]) if keep else hashlib.blake2b(decoded[0], digest_size=16).digest())
+            files.append(hashlib.blake2b(decoded[0], digest_size=16).digest())
+            prints.append(fingerprint(pixels[-1]) if keep else files[-1])
         self._raise(taken, on_corrupt)
         kept = np.array(taken.kept)
         shape = taken.shape()
         read = reader(np.stack(pixels), shape) if keep else self._lazy(rows[kept], shape)
-        return Taken(read, kept, shape, taken.digest.hexdigest(), tuple(taken.refused), taken.turned, tuple(prints))
+        known = shape, taken.digest.hexdigest(), tuple(taken.refused), taken.turned
+        return Taken(read, kept, *known, tuple(prints), tuple(files))
 
     def _each(self, rows: NDArray[np.int64], look: Look) -> Iterator[tuple[int, Decoded]]:
         """What is found of each row, in order, by several threads; few images at a time, whatever the set."""

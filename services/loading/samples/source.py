@@ -233,13 +233,21 @@ def _once(
 
 
 def _trained_on(spec: SampleSpec, taken: Taken, allowed_factories: tuple[str, ...]) -> int | None:
-    """How many of the images are among those that the models were trained on."""
+    """How many of the images are among those that the models were trained on.
+
+    Raises:
+        SourceError: the two have nothing by which they could be compared.
+    """
     if spec.training is None or not taken.prints:
         return None
     uri = parse_uri(spec.training)
     source = SCHEMES.get(uri.scheme, where=spec.training)(uri, allowed_factories=allowed_factories)
-    trained = set(source.store.take(_rows_of_split(source, spec.training), on_corrupt="skip").prints)
-    return sum(image in trained for image in taken.prints)
+    shared = taken.shared(source.store.take(_rows_of_split(source, spec.training), on_corrupt="skip"))
+    if shared is None:
+        actual = "one of the two as arrays, and the other as files too large to decode all of them"
+        remedy = "give both as files, or leave training out"
+        raise SourceError(Problem(f"{spec.training} (training)", "images that can be compared", actual, remedy))
+    return shared
 
 
 def _check_limit(labels: NDArray[np.int64], spec: SampleSpec) -> None:

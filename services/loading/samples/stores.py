@@ -34,6 +34,7 @@ class Taken:
         turned: images that were turned upright.
         prints: fingerprints of the kept images, equal for copies; () where there are no images. Of sets that are too
             large to keep decoded they are those of the files, so that an image encoded twice has two.
+        files: fingerprints of their files; () where there are none.
     """
 
     read: Read
@@ -43,6 +44,16 @@ class Taken:
     refused: tuple[str, ...] = ()
     turned: int = 0
     prints: tuple[bytes, ...] = ()
+    files: tuple[bytes, ...] = ()
+
+    def shared(self, other: Taken) -> int | None:
+        """How many images are among the other's, by pixels where both were decoded, else by files; None where one has
+        no files and the other was too large to decode."""
+        if self.prints != self.files and other.prints != other.files:
+            pixels = {*other.prints}
+            return sum(image in pixels for image in self.prints)
+        files = {*other.files}
+        return sum(file in files for file in self.files) if self.files and files else None
 
 
 class Store(Protocol):

@@ -11,6 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
+from services.errors import SourceError
+from services.loading.samples import encoded as stores_of_files
 from services.loading.samples.duplicates import fingerprint, lookalikes
 from services.loading.samples.source import SelectedSamples, open_samples
 from services.records import SampleSpec
@@ -82,6 +84,24 @@ def test_images_that_the_models_were_trained_on_are_counted(tmp_path: Path) -> N
     samples = open_samples(SampleSpec(test, training=trained))
     assert samples.intake.trained_on == 2 and "2 of 6 samples are among the declared training images" in notes(samples)
     assert open_samples(SampleSpec(test)).intake.trained_on is None
+
+
+def test_training_images_too_large_to_decode_are_compared_by_their_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files of one and pixels of the other were compared, and none was ever shared."""
+    pixels = images(34)
+    for name, rows in (("test", range(6)), ("train", range(4, 34))):
+        for row in rows:
+            folder = tmp_path / name / ("ant", "bee")[row % 2]
+            folder.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(pixels[row]).save(folder / f"{row}.png")
+    training = f"imagefolder:{tmp_path / 'train'}"
+    monkeypatch.setattr(stores_of_files, "KEEP_BYTES", 10 * pixels[0].nbytes)
+    assert open_samples(SampleSpec(f"imagefolder:{tmp_path / 'test'}", training=training)).intake.trained_on == 2
+    arrays = stored(tmp_path / "test.npz", pixels[:6], [0, 1, 2, 0, 1, 2])
+    with pytest.raises(SourceError, match=r"\(training\): expected images that can be compared, found one of the two"):
+        open_samples(SampleSpec(arrays, training=training))
 
 
 def test_prints_tell_shape_and_values_apart() -> None:
