@@ -6,13 +6,15 @@ Errors have one shape, `ErrorBody`, wherever they are raised. Nothing of a reque
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
 from anyio import CapacityLimiter, to_thread
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
@@ -55,7 +57,8 @@ from services.errors import (
 
 READY_SECONDS = 5.0
 """How long an answer of the job server counts."""
-OPEN_PATHS = frozenset({"/health", "/ready", "/ready/results", "/v1/openapi.json"}) | PAGE_PATHS
+DESCRIPTION = "/v1/openapi.json"
+OPEN_PATHS = frozenset({"/health", "/ready", "/ready/results", DESCRIPTION}) | PAGE_PATHS
 STATUS: tuple[tuple[type[ClasswiseError], int], ...] = (
     (UnsupportedType, 415),
     (Unsigned, 401),
@@ -102,8 +105,9 @@ def create_app(settings: Settings, digests: Mapping[str, bytes], client: AuditCl
         description="Audits of image classifier fleets: submit, watch, read, compare. Errors have one shape.",
         docs_url=None,
         redoc_url=None,
-        openapi_url="/v1/openapi.json",
+        openapi_url=None,
     )
+    _add_description(app)
     app.state.service = service
     add_errors(app)
     app.include_router(audit_routes(service))
@@ -136,6 +140,15 @@ def create_app(settings: Settings, digests: Mapping[str, bytes], client: AuditCl
             taken=[*settings.callers(), HOOK_CALLER],
         )
     return app
+
+
+def _add_description(app: FastAPI) -> None:
+    """The OpenAPI document, which needs no token: put together and written once, not for each who asks."""
+    written = cache(lambda: json.dumps(app.openapi()).encode())
+
+    @app.get(DESCRIPTION, include_in_schema=False)
+    async def description() -> Response:
+        return Response(written(), media_type="application/json")
 
 
 def _add_health(app: FastAPI, client: AuditClient) -> None:

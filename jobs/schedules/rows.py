@@ -29,6 +29,19 @@ class Moment(sa.types.TypeDecorator[datetime]):
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
 
+class Words(sa.types.TypeDecorator[str]):
+    """Text of others, such as what an ending says: without NUL and halves of characters, which databases refuse."""
+
+    impl = sa.Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Any) -> str | None:
+        return value.replace("\x00", "\ufffd").encode("utf-8", "replace").decode() if value is not None else None
+
+    def process_result_value(self, value: str | None, dialect: Any) -> str | None:
+        return value
+
+
 META = sa.MetaData()
 SCHEDULES = sa.Table(
     "classwise_schedules",
@@ -54,8 +67,8 @@ FIRINGS = sa.Table(
     sa.Column("missed", sa.Integer, nullable=False),
     sa.Column("submission", sa.String(150), nullable=False),
     sa.Column("outcome", sa.String(10)),
-    sa.Column("bundle", sa.Text, nullable=False),
-    sa.Column("message", sa.Text, nullable=False),
+    sa.Column("bundle", Words, nullable=False),
+    sa.Column("message", Words, nullable=False),
     sa.Column("ended_at", Moment),
     sa.UniqueConstraint("schedule", "due_at"),
 )
@@ -63,7 +76,7 @@ FAULTS = sa.Table(
     "classwise_schedule_faults",
     META,
     sa.Column("schedule", sa.String(100), primary_key=True),
-    sa.Column("message", sa.Text, nullable=False),
+    sa.Column("message", Words, nullable=False),
 )
 BEATS = sa.Table(
     "classwise_scheduler_beats",

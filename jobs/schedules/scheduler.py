@@ -20,7 +20,7 @@ from jobs.fleetfile.reading import Fleet, validate_fleet
 from jobs.schedules.cron import Cron
 from jobs.schedules.policy import Decision, decide
 from jobs.schedules.schedule import Firing, FiringState, Overlap, Schedule
-from jobs.schedules.store import Store
+from jobs.schedules.store import Store, is_of_data
 from jobs.submission.client import AuditClient
 from jobs.submission.status import AuditStatus, State
 from jobs.submission.submission import content_of, submission_of
@@ -217,8 +217,10 @@ def _fault_of(work: Callable[[], None]) -> str:
     """What went wrong with one thing, "" for nothing; the database, which all share, is no fault of one."""
     try:
         work()
-    except (ServiceError, StorageError):
-        raise
+    except (ServiceError, StorageError) as error:
+        if not is_of_data(error):
+            raise
+        return one_line(error, 1000)
     except Exception as error:
         name = "" if isinstance(error, ClasswiseError) else f"{type(error).__name__}: "
         return name + one_line(error, 1000)

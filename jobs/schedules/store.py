@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.exc import IntegrityError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.exc import DataError, IntegrityError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from jobs.schedules.rows import (
@@ -31,7 +31,7 @@ from jobs.schedules.rows import (
     schedule_of,
 )
 from jobs.schedules.schedule import Firing, FiringState, Schedule
-from services.errors import ConfigError, Problem, ServiceError, one_line
+from services.errors import ClasswiseError, ConfigError, Problem, ServiceError, one_line
 from services.records import Outcome
 from services.registry import did_you_mean
 from tracking.bundle.marker import without_secret
@@ -272,6 +272,11 @@ class Store:
             actual = one_line(error, 300)
             remedy = "check --db and that the database runs; PostgreSQL needs classwise[postgres]"
             raise ServiceError(Problem(self._shown, "a database that can be written", actual, remedy)) from error
+
+
+def is_of_data(error: ClasswiseError) -> bool:
+    """Whether a database refused what it was given, and would give the same answer again; it is no outage."""
+    return isinstance(error.__cause__, DataError)
 
 
 def _sqlite_waits(link: Any, record: Any) -> None:

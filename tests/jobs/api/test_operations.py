@@ -15,6 +15,7 @@ from fastapi import FastAPI
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
+from jobs.api import routes
 from jobs.api.app import READY_SECONDS
 from jobs.api.prometheus import ApiMetrics
 from jobs.api.serve import build
@@ -141,3 +142,18 @@ def test_a_failure_is_remembered_for_a_moment_so_that_strangers_cannot_hammer() 
         with pytest.raises(ServiceError, match="job server"):
             readiness.get()
     assert len(requested) == 1
+
+
+def test_descriptions_are_written_once_however_many_ask(
+    app: FastAPI, caller: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one of the API needs no token: written for each request, it kept the liveness probe waiting."""
+    calls: list[str] = []
+    described, schema = app.openapi, routes.json_schema
+    monkeypatch.setattr(app, "openapi", lambda: (calls.append("api"), described())[1])
+    monkeypatch.setattr(routes, "json_schema", lambda: (calls.append("fleet"), schema())[1])
+    for path, expected in (("/v1/openapi.json", described()), ("/v1/schema", schema())):
+        answers = [caller.get(path) for _ in range(5)]
+        assert all(answer.json() == expected for answer in answers)
+        assert answers[0].headers["content-type"] == "application/json"
+    assert calls == ["api", "fleet"]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -14,9 +16,11 @@ import sqlalchemy as sa
 
 from jobs.fleetfile.reading import Fleet
 from jobs.schedules.schedule import FiringState, Overlap, Schedule
-from jobs.schedules.scheduler import new_schedule
+from jobs.schedules.scheduler import Scheduler, new_schedule
 from jobs.schedules.store import Store
-from services.errors import ConfigError, ServiceError
+from jobs.submission.client import AuditClient
+from jobs.submission.submission import Ending, folder_in, write_ending
+from services.errors import ConfigError, Problem, ServiceError, UnknownAudit
 from services.records import Outcome
 
 NOW = datetime(2026, 11, 28, 1, 0, 0, 123456, tzinfo=UTC)
@@ -177,4 +181,62 @@ def test_old_firings_go_but_the_latest_of_each_schedule_and_those_that_run(
         ("a", FiringState.WAITING),
         ("b", FiringState.DONE),
     ]
+    store.close()
+
+
+@pytest.mark.parametrize("text", ["a\x00b", "a\ud800b", "\x00" * 5000])
+def test_text_that_no_database_takes_is_kept_without_what_it_does_not(
+    uri: str, make_fleet: Callable[..., Fleet], text: str
+) -> None:
+    store = Store(uri)
+    night = new_schedule("night", make_fleet(), "0 * * * *", now=NOW)
+    store.add(night)
+    store.set_fault("night", text)
+    assert store.schedule("night").fault.startswith(("a", "\ufffd"))
+    store.fire(night, NOW)
+    (waiting,) = store.firings(FiringState.WAITING)
+    assert store.start(waiting, "shop-0123456789abcdef")
+    (running,) = store.firings(FiringState.RUNNING)
+    assert store.end(running, FiringState.LOST, LATER, bundle=text, message=text)
+    (lost,) = store.firings(schedule="night")
+    assert "\x00" not in lost.message and "\x00" not in lost.bundle and lost.message
+    store.close()
+
+
+class Idle:
+    """A job server that starts nothing, and says what it was asked to start."""
+
+    address = "none"
+
+    def __init__(self) -> None:
+        self.started: list[str] = []
+
+    def info(self, name: str) -> None:
+        return None
+
+    def infos(self) -> list[Any]:
+        return []
+
+    def start(self, name: str, *rest: object) -> None:
+        self.started.append(name)
+
+
+def test_an_ending_with_text_that_no_database_takes_ends_no_scheduling(
+    uri: str, make_fleet: Callable[..., Fleet]
+) -> None:
+    """Workers write endings. A NUL in one was an error of PostgreSQL, and taken for its outage at every look."""
+    store, jobs = Store(uri), Idle()
+    for name in ("bad", "good"):
+        store.add(new_schedule(name, make_fleet(name), "0 * * * *", now=NOW))
+    store.fire(store.schedule("bad"), NOW)
+    (waiting,) = store.firings(FiringState.WAITING)
+    assert store.start(waiting, "bad-0123456789abcdef")
+    problems = (Problem("m\x00", "x", "\x00"),)
+    folder = folder_in(str(store.content(waiting)["storage"]), "bad-0123456789abcdef")
+    write_ending(folder, Ending("1", "finished", Outcome.ERROR, bundle="/b\x00", problems=problems))
+    clients: Callable[[str], AuditClient] = lambda base: AuditClient(jobs, storage=base)  # type: ignore[arg-type] # noqa: E731
+    with suppress(UnknownAudit):  # this job server forgets at once what it was asked for
+        Scheduler(store, clients, clock=lambda: LATER + timedelta(hours=1)).tick()
+    assert [name for name in jobs.started if name.startswith("good")]
+    assert store.firings(schedule="bad")[0].state is FiringState.DONE
     store.close()
