@@ -44,6 +44,8 @@ class Backlog:
         home = files.join(self._base, "audits")
         waiting = 0
         for fleet in files.listing(home):
+            if files.leads_out(files.join(home, fleet)):
+                continue
             for name in files.listing(files.join(home, fleet)):
                 folder = files.join(home, fleet, name)
                 if folder not in self._settled:

@@ -115,8 +115,8 @@ class Bundles:
         self._heads: Memory[AuditHead] = Memory(HEADS)
 
     def fleets(self) -> list[str]:
-        """Folders of the fleets, by name."""
-        return self._names("audits")
+        """Folders of the fleets, by name; a link that leads out of the storage is none."""
+        return [name for name in self._names("audits") if not files.leads_out(files.join(self.base, "audits", name))]
 
     def home(self, fleet: str) -> Home:
         """A fleet's folder, looked up and listed.

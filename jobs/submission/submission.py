@@ -33,6 +33,8 @@ from services.records import SCHEMA_VERSION, Outcome, digest_of
 from services.storage import files, plainjson
 
 HOME = "submissions"
+LARGEST = 64 << 20
+"""Bytes of an ending: a worker can write one of terabytes that takes no room on the disk."""
 ID_FORM = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}-[0-9a-f]{16}$"
 KEY_FORM = r"^[!-~]([ -~]{0,198}[!-~])?$"
 
@@ -196,12 +198,16 @@ def write_ending(folder: str, ending: Ending) -> None:
 def read_ending(folder: str) -> Ending | None:
     """How it ended; None when it never started, or what is there cannot be read."""
     path = files.join(folder, "ending.json")
-    if not files.exists(path):
+    if not files.exists(path) or files.stamp(path)[0] > LARGEST:
         return None
     try:
         return _ENDING.validate_json(files.read_bytes(path))
     except ValidationError:
         return None
+    except StorageError as error:
+        if files.is_outage(error):
+            raise
+        return None  # a link that leads elsewhere
 
 
 def link_bundle(submission: Submission, attempt: str, bundle: str) -> None:

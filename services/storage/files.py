@@ -104,6 +104,12 @@ def keep_within(base: str) -> None:
         rooted.add(path)
 
 
+def leads_out(url: str) -> bool:
+    """Whether a link takes what `url` names out of a storage that no link may lead out of."""
+    fs, path = filesystem(url)
+    return _is_here(fs) and not rooted.is_inside(path)
+
+
 def _placed(url: str) -> tuple[Any, str]:
     """As `filesystem`, of a place that no link in a guarded storage leads to.
 

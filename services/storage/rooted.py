@@ -28,15 +28,20 @@ def base_of(path: str) -> str | None:
     return max(inside, key=len, default=None)
 
 
+def is_inside(path: str) -> bool:
+    """Whether a path leads to where it is written."""
+    base = base_of(path)
+    return base is None or _is_in(os.path.realpath(path), base)
+
+
 def require_inside(path: str, url: str) -> None:
     """Check where a path leads.
 
     Raises:
         StorageError: out of the folder that it is written in.
     """
-    base = base_of(path)
-    if base is not None:
-        _require(os.path.realpath(path), base, url)
+    if not is_inside(path):
+        raise _leads_out(url)
 
 
 def read(path: str, url: str, start: int | None, stop: int | None) -> bytes:
@@ -48,8 +53,8 @@ def read(path: str, url: str, start: int | None, stop: int | None) -> bytes:
     """
     base = base_of(path)
     with Path(path).open("rb") as file:
-        if base is not None:
-            _require(real_path(file, path), base, url)
+        if base is not None and not _is_in(real_path(file, path), base):
+            raise _leads_out(url)
         size = os.fstat(file.fileno()).st_size
         first, last, _ = slice(start, stop).indices(size)
         file.seek(first)
@@ -64,7 +69,10 @@ def real_path(file: IO[bytes], path: str) -> str:
         return os.path.realpath(path)
 
 
-def _require(real: str, base: str, url: str) -> None:
-    if not Path(real).is_relative_to(os.path.realpath(base)):
-        remedy = "look who put it there; to keep parts of a storage elsewhere, mount them"
-        raise StorageError(Problem(url, "a file of the storage", "a link that leads out of it", remedy))
+def _is_in(real: str, base: str) -> bool:
+    return Path(real).is_relative_to(os.path.realpath(base))
+
+
+def _leads_out(url: str) -> StorageError:
+    remedy = "look who put it there; to keep parts of a storage elsewhere, mount them"
+    return StorageError(Problem(url, "a file of the storage", "a link that leads out of it", remedy))

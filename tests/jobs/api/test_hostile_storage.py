@@ -116,6 +116,30 @@ def test_a_list_shows_no_folder_behind_a_link(reader: TestClient, bundle: Path, 
     (Path(settings.storage) / "audits" / "other").symlink_to(key.parent)
     (key.parent / "private-name").mkdir()
     answer = reader.get("/v1/fleets/other/audits")
-    assert answer.status_code == 503 and "private-name" not in answer.text
-    fleets = reader.get("/v1/fleets")
-    assert "private-name" not in fleets.text
+    assert answer.status_code == 404 and "private-name" not in answer.text
+    assert [fleet["id"] for fleet in reader.get("/v1/fleets").json()["fleets"]] == ["digits"]
+
+
+@pytest.mark.parametrize("planted", ["ending: a link", "ending: a terabyte", "fleet: a link", "queue: a link"])
+def test_what_one_worker_plants_hides_no_other_audit(
+    reader: TestClient, bundle: Path, settings: Settings, key: Path, planted: str
+) -> None:
+    other = Path(folder_in(settings.storage, f"other-{'b' * 16}"))
+    other.mkdir(parents=True)
+    (other / "fleet.json").write_text("{}")
+    if planted == "ending: a link":
+        (other / "ending.json").symlink_to(key)
+    elif planted == "ending: a terabyte":
+        with (other / "ending.json").open("wb") as file:
+            file.truncate(1 << 40)
+    elif planted == "fleet: a link":
+        (Path(settings.storage) / "audits" / "other").symlink_to(key.parent)
+    else:
+        (Path(settings.storage) / "queue").mkdir()
+        entry = f"0100-{0:013d}-{'a' * 12}-other-{'b' * 16}.json"
+        (Path(settings.storage) / "queue" / entry).symlink_to(key)
+    assert ID in {audit["id"] for audit in reader.get("/v1/audits").json()["audits"]}
+    assert "digits" in {fleet["id"] for fleet in reader.get("/v1/fleets").json()["fleets"]}
+    assert "classwise_storage_up 1.0" in reader.get("/metrics").text
+    for path in ("/v1/progress", "/v1/failures"):
+        assert reader.get(path).json().get("problem") is None
