@@ -143,3 +143,12 @@ def test_a_driver_with_a_key_follows_no_link_out_of_the_storage(fleet: Fleet, tm
     (Path(fleet.config.storage) / "audits").symlink_to(tmp_path / "elsewhere")
     assert "a link that leads out of it" in audited(submission)
     assert not list((tmp_path / "elsewhere").iterdir())
+
+
+@pytest.mark.parametrize("number", ["NaN", "1e400", "-Infinity"])
+def test_a_number_that_is_none_is_a_change_like_any_other(fleet: Fleet, number: str) -> None:
+    submission = submission_of(fleet)
+    write_fleet(submission, fleet, SECRET.encode(), allow(fleet))
+    path = Path(submission.folder) / "fleet.json"
+    path.write_text(path.read_text().replace('"schema_version": 1', f'"schema_version": {number}'))
+    assert "one that was changed, or signed with another key" in audited(submission)
