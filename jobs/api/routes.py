@@ -95,6 +95,7 @@ class Service:
         self.changes = changes or ChangeLog()
         share = share_of(settings)
         self.followers = Places(settings.limits.followers, share(settings.limits.followers))
+        self.reading = Turns(share(READERS))
         self.packing, self.unsent = Turns(share(PACKERS)), Turns(UNSENT)
         self.readers, self.submitters = CapacityLimiter(READERS), CapacityLimiter(SUBMITTERS)
         self.askers, self.packers = CapacityLimiter(ASKERS), CapacityLimiter(PACKERS)
@@ -251,7 +252,11 @@ def _add_submission(router: APIRouter, service: Service) -> None:
         body, readers = await request.body(), service.readers
         noted = {"address": request.client.host if request.client else "", "key": key or ""}
         try:
-            fleet = await to_thread.run_sync(service.admit, body, content_type, caller, limiter=readers)
+            read = await service.reading.begin(caller.name)
+            try:
+                fleet = await to_thread.run_sync(service.admit, body, content_type, caller, limiter=readers)
+            finally:
+                read()
             allow = service.settings.allow.model_dump(mode="json")
             status = await to_thread.run_sync(
                 service.start, fleet, key or "", allow, caller, limiter=service.submitters

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -83,3 +84,19 @@ def test_one_caller_holds_a_share_of_the_log_streams_and_gives_them_back(api: st
                 return
         time.sleep(0.2)
     raise AssertionError("places that were given back are not free")
+
+
+def test_bodies_that_take_long_to_read_keep_only_their_own_caller_waiting(api: str) -> None:
+    """A YAML list of 20,000 numbers takes over a second; of 100,000, as many as a body may hold, five."""
+    long = "fleet: [" + ",".join("1" for _ in range(20_000)) + "]"
+
+    def post(token: str, body: str) -> int:
+        headers = {"authorization": f"Bearer {token}", "content-type": "application/yaml"}
+        return requests.post(f"{api}/v1/audits", data=body, headers=headers, timeout=120).status_code
+
+    with ThreadPoolExecutor(8) as pool:
+        many = [pool.submit(post, TOKEN, long) for _ in range(8)]
+        time.sleep(0.5)
+        assert post(OTHER, "fleet: 1") == 422
+        assert sum(each.done() for each in many) < 5
+        assert {each.result() for each in many} == {422}
