@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable
+from functools import wraps
+from typing import Annotated, Any
 
 from anyio import CapacityLimiter, to_thread
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
@@ -56,10 +58,13 @@ from tracking.bundle.overview import ModelOverview, Overview, SeriesOverview
 
 MOST_CLASSES = 2000
 MOST_BRACKETS = 40
+COMPUTING = 2
+"""Threads that read bundles and make answers of them."""
 WAITING = 2
 """Threads that wait for MLflow, and as many for the database of schedules."""
 NAME = r"^[A-Za-z0-9_.\-]{1,120}$"
 
+Wrap = Callable[[Callable[..., BaseModel]], Callable[..., Any]]
 FleetName = Annotated[str, Path(alias="fleet", pattern=NAME, description="A fleet's `id` of /v1/fleets.")]
 AuditName = Annotated[str, Path(alias="audit", pattern=NAME, description="An audit's `id`.")]
 Lens = Annotated[str, Query(alias="series", max_length=300, description="A `lens`; the first one by default.")]
@@ -72,12 +77,26 @@ def dashboard_routes(sources: Sources) -> APIRouter:
     router = APIRouter(
         prefix="/v1", dependencies=[Depends(token), Depends(own)], responses=refused(401, 403, 413, 422, 429, 503)
     )
-    pages = Pages(sources)
-    _add_lists(router, pages)
-    _add_audit(router, pages)
-    _add_comparison(router, pages)
+    pages, few = Pages(sources), in_few_threads(CapacityLimiter(COMPUTING))
+    _add_lists(router, pages, few)
+    _add_audit(router, pages, few)
+    _add_comparison(router, pages, few)
     _add_now(router, sources)
     return router
+
+
+def in_few_threads(limiter: CapacityLimiter) -> Wrap:
+    """Routes that compute, in threads of their own, which write the answers, too: many that compute side by side keep
+    the loop, and so the liveness probe, from its turn."""
+
+    def wrapped(route: Callable[..., BaseModel]) -> Callable[..., Any]:
+        @wraps(route)
+        async def call(**given: Any) -> Response:
+            return await to_thread.run_sync(lambda: _as_json(route(**given)), limiter=limiter)
+
+        return call
+
+    return wrapped
 
 
 async def own(request: Request) -> None:
@@ -129,13 +148,15 @@ class Pages:
         return self.bundles.groups(folder, model, series) if model is not None and series is not None else []
 
 
-def _add_lists(router: APIRouter, pages: Pages) -> None:
+def _add_lists(router: APIRouter, pages: Pages, few: Wrap) -> None:
     @router.get("/fleets", summary="The fleets, each with its latest audit")
+    @few
     def fleets(caller: Who, limit: Annotated[int, Query(ge=1, le=500)] = 100, offset: Offset = 0) -> FleetList:
         names = [name for name in pages.bundles.fleets() if caller.sees(fleet_of(name))]
         return FleetList(fleets=[pages.fleet(name) for name in names[offset : offset + limit]], total=len(names))
 
     @router.get("/fleets/{fleet}/audits", summary="The audits of a fleet, the latest first", responses=refused(404))
+    @few
     def audits(name: FleetName, limit: Annotated[int, Query(ge=1, le=500)] = 50, offset: Offset = 0) -> AuditPage:
         home = pages.bundles.home(name)
         heads = [pages.bundles.head(folder) for folder in pages.part(home, offset, limit)]
@@ -143,6 +164,7 @@ def _add_lists(router: APIRouter, pages: Pages) -> None:
         return AuditPage(fleet=spelled, audits=heads, total=len(home.audits))
 
     @router.get("/fleets/{fleet}/trend", summary="One number of each model over the audits", responses=refused(404))
+    @few
     def over_time(
         name: FleetName,
         lens: Lens = "",
@@ -157,16 +179,18 @@ def _add_lists(router: APIRouter, pages: Pages) -> None:
         return trend(name, overviews, lens, metric, model, most, len(home.audits))
 
 
-def _add_audit(router: APIRouter, pages: Pages) -> None:
+def _add_audit(router: APIRouter, pages: Pages, few: Wrap) -> None:
     bundles = pages.bundles
 
     @router.get("/fleets/{fleet}/audits/{audit}", summary="One audit, a row a model", responses=refused(404))
+    @few
     def audit(fleet: FleetName, name: AuditName, lens: Lens = "") -> AuditBody:
         home = bundles.home(fleet)
         folder = home.folder(name)
         return _audit_body(name, bundles.read(folder), folder, lens, pages.before(home, name))
 
     @router.get("/fleets/{fleet}/audits/{audit}/classes", summary="Its classes by its models", responses=refused(404))
+    @few
     def classes(
         fleet: FleetName,
         name: AuditName,
@@ -184,10 +208,12 @@ def _add_audit(router: APIRouter, pages: Pages) -> None:
         return _matrix(pages, folder, series, measured, worst)
 
     @router.get("/fleets/{fleet}/audits/{audit}/hardest", summary="What most models fail", responses=refused(404))
+    @few
     def hardest(fleet: FleetName, name: AuditName) -> Hardest:
         return bundles.hardest(bundles.home(fleet).folder(name))
 
     @router.get("/fleets/{fleet}/audits/{audit}/models/{model}", summary="A model's card", responses=refused(404))
+    @few
     def card(
         fleet: FleetName,
         name: AuditName,
@@ -198,12 +224,14 @@ def _add_audit(router: APIRouter, pages: Pages) -> None:
         return _card(pages, bundles.home(fleet).folder(name), index, lens, most)
 
     @router.get("/fleets/{fleet}/audits/{audit}/models/{model}/why", summary="Its confusions", responses=refused(404))
+    @few
     def why(fleet: FleetName, name: AuditName, index: Annotated[int, Path(alias="model", ge=0, le=100_000)]) -> WhyBody:
         return bundles.why(bundles.home(fleet).folder(name), index)
 
 
-def _add_comparison(router: APIRouter, pages: Pages) -> None:
+def _add_comparison(router: APIRouter, pages: Pages, few: Wrap) -> None:
     @router.get("/fleets/{fleet}/comparison", summary="Two audits side by side", responses=refused(404))
+    @few
     def comparison(
         fleet: FleetName,
         before: Annotated[str, Query(pattern=NAME, description="The earlier audit's `id`.")],

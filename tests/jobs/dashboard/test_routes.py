@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +13,9 @@ import pytest
 from starlette.testclient import TestClient
 
 from jobs.dashboard import bundles as reading
+from jobs.dashboard.answers import Hardest
+from jobs.dashboard.bundles import Bundles
+from jobs.dashboard.routes import COMPUTING
 from services.errors import StorageError
 from services.storage import files
 
@@ -295,3 +301,24 @@ def test_a_models_confusions_and_pictures_are_read_from_its_bundle(caller: TestC
     get(caller, f"fleets/{FLEET}/audits/{name}/models/2/why", 404)
     audit = get(caller, f"fleets/{FLEET}/audits/{name}")
     assert "40 % (" in audit["why"][0] and "of ant goes to bee" in audit["why"][0]
+
+
+def test_few_pages_are_computed_side_by_side(caller: TestClient, base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many kept the loop, and so the liveness probe, from its turn."""
+    name, busy, most, lock = root_of(caller)[AUDITS[1]], 0, 0, threading.Lock()
+    hardest = Bundles.hardest
+
+    def counted(self: Bundles, folder: str) -> Hardest:
+        nonlocal busy, most
+        with lock:
+            busy += 1
+            most = max(most, busy)
+        time.sleep(0.05)
+        with lock:
+            busy -= 1
+        return hardest(self, folder)
+
+    monkeypatch.setattr(Bundles, "hardest", counted)
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda _: get(caller, f"fleets/{FLEET}/audits/{name}/hardest"), range(8)))
+    assert answers == [{"rows": []}] * 8 and most == COMPUTING
