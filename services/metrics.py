@@ -212,7 +212,7 @@ METRICS: dict[str, Metric] = {
             "refuted",
             "share of claims that attacks refute",
             "refuted",
-            "share of the correctly classified samples whose claim an attack refuted; needs `great` and `minimal`",
+            "share of the correctly classified samples whose claim an attack refuted; needs `great`, `minimal` (L2)",
             "lower",
             needs="claim",
             top=_one,

@@ -258,10 +258,13 @@ def _claim_problems(index: int, measure: str, measures: tuple[Measure, ...], whe
         remedy = "only a GREAT score makes a claim that an attack can refute"
         place = where(("gates", index, "measure"))
         yield Problem(place, f"a GREAT score ({listed}) for metric refuted", repr(measure), remedy)
-    if not any(isinstance(each, Minimal) and each.norm == "L2" for each in measures):
+    norms = [each.norm for each in measures if isinstance(each, Minimal)]
+    if "L2" not in norms:
         remedy = "add minimal to measures: claims in L2 are held against the L2 distances that it finds"
         place = where(("gates", index, "metric"))
-        yield Problem(place, "the measure minimal in the fleet for metric refuted", "none", remedy)
+        yield Problem(
+            place, "the measure minimal in L2 for metric refuted", "it in Linf alone" if norms else "none", remedy
+        )
 
 
 def _group_problems(index: int, gate: GateConfig, where: Locator) -> Iterator[Problem]:

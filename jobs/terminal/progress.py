@@ -196,7 +196,8 @@ class Terminal:
                 name, total=1.0, models=models, rate="", model="", shards=f"0/{shards}", left="-:--"
             )
         else:
-            self._console.print(f"{name}: {shards} shards of {models} models", highlight=False)
+            shown = f"{shards} shard{'s' * (shards > 1)} of {models} model{'s' * (models > 1)}"
+            self._console.print(f"{name}: {shown}", highlight=False)
 
     def done(self, receipt: Receipt) -> None:
         """Count the shard."""

@@ -54,8 +54,9 @@ def sources(json: Json = False) -> None:
             console.print_json([asdict(source) for source in found])
             return
         for source in found:
-            needs = f"  needs {source.install}: {source.state}" if source.state != "ok" else ""
-            console.say(f"{source.kind:<8} {source.scheme:<13} {source.about}{needs}")
+            console.say(f"{source.kind:<8} {source.scheme:<13} {source.about}")
+            if source.state != "ok":
+                console.say(f"{'':<8} {'':<13} needs {source.install}: {source.state}")
 
 
 def context(fleet_file: Path | None, storage: str | None, address: str | None) -> CheckContext:

@@ -105,7 +105,7 @@ def imports(around: CheckContext) -> Iterator[Finding]:
         name, *others = (name for name in broken if broken[name] == words)
         needed = "; ".join(OPTIONAL[each] for each in (name, *others))
         remedy = f"install {name} to match torch {version('torch')}; needed for {needed}"
-        beside = f" (nor do {', '.join(others)})" if others else ""
+        beside = f" (nor {'do' if others[1:] else 'does'} {', '.join(others)})" if others else ""
         yield Finding(name, "warn", f"installed, but does not import{beside}: {words}", remedy)
     if not broken:
         yield Finding("imports", "ok", "what is installed of " + ", ".join(OPTIONAL))

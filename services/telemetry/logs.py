@@ -22,6 +22,7 @@ from services.telemetry.redaction import redacted_line, secrets_of
 
 ROOT = "classwise"
 """The logger above all of classwise's."""
+logging.getLogger(ROOT).addHandler(logging.NullHandler())  # else Python prints errors where nothing is logged
 
 Form = Literal["text", "json"]
 

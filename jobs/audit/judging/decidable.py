@@ -81,8 +81,8 @@ def smallest_gaps(fleet: Fleet, facts: SampleFacts) -> Iterator[str]:
         if threshold is None or gate.grouping != "class" or METRICS[gate.metric].estimate is None:
             continue
         gaps = {outcome: _gap(gate, threshold, outcome, series[gate.measure], fleet, facts) for outcome in SETTLED}
-        told = [f"{outcome} from {gap:.2g} away" for outcome, gap in gaps.items() if gap is not None]
-        yield f"{gate_text(gate)}: these samples decide {' and '.join(told) or 'nothing'}"
+        sides = [f"{outcome} from {gap:.2g} away" for outcome, gap in gaps.items() if gap is not None]
+        yield f"{gate_text(gate)}: these samples decide {' and '.join(sides) or 'nothing'}"
 
 
 def _gap(

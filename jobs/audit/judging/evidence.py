@@ -115,12 +115,12 @@ def _of_attack(
         return
     for each in undercuts(gate, mine, groups):
         if low - each.share < threshold <= low:
-            yield Objection(bars, f"{each.text}, {low:.4g} does not clear it", INADEQUATE)
+            yield Objection(bars, f"{each.text} it is {low - each.share:.4g}, which does not", INADEQUATE)
 
 
 @dataclass(frozen=True)
 class Undercut:
-    """How much of a gate's lower limit rests on samples that a weaker attack broke, and on which: "less the ..."."""
+    """How much of a gate's lower limit rests on samples that a weaker attack broke, and on which: "without the ..."."""
 
     share: float
     text: str
@@ -135,7 +135,7 @@ def undercuts(
     much as the mean of the weakest limits is lower when each is less the share that fell in its class.
     """
     if (worst := undercut(attacks)) is not None:
-        yield Undercut(worst.share, f"less the {worst.share:.1%} that fell to a probe of the attack ({worst.sentence})")
+        yield Undercut(worst.share, f"without the {worst.share:.1%} that fell to a probe of the attack ({worst.words})")
     fallen = class_undercut(attacks)
     if gate.grouping != "class" or gate.metric not in ("wcr", "p10") or not fallen:
         return
@@ -147,7 +147,7 @@ def undercuts(
         names = [
             row.name for row in groups if row.index in sorted(less, key=less.__getitem__)[:count] if row.index in fallen
         ]
-        yield Undercut(share, f"less what fell to a probe of the attack in {', '.join(names[:MOST_NAMED])}")
+        yield Undercut(share, f"without what fell to a probe of the attack in {', '.join(names[:MOST_NAMED])}")
 
 
 def _of_claim(series: Series, refuted: RefutedResult | None) -> Iterator[Objection]:

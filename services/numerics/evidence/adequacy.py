@@ -151,11 +151,16 @@ class SignCount:
     @property
     def sentence(self) -> str:
         """For people."""
+        return f"{self.words[0].upper()}{self.words[1:]}."
+
+    @property
+    def words(self) -> str:
+        """As part of a sentence."""
         where = " of a probe" if self.probe else ""
         other = f", and the other way round for {self.favour}" if self.paired and self.favour else ""
-        of_part = f"In {self.part}, for" if self.part else "For"
+        of_part = f"in {self.part}, for" if self.part else "for"
         counts = f"{of_part} {self.against} of {self.counted} correctly classified samples{where} ({self.share:.1%})"
-        return f"{counts} {_WORDS[self.sign]}{other}."
+        return f"{counts} {_WORDS[self.sign]}{other}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,6 +104,12 @@ def test_each_mistake_says_what_is_allowed(tmp_path: Path, change: str, message:
     assert message in "\n".join(faults(tmp_path, f"{body}\n{change}\n"))
 
 
+def test_a_gate_on_refuted_claims_says_that_linf_distances_are_not_enough(tmp_path: Path) -> None:
+    body = GOOD.replace("metric: wcr, at_least: 0.05", "metric: refuted, at_most: 0.1")
+    (problem,) = faults(tmp_path, body.replace("[clean, great]", "[great, {name: minimal, norm: Linf}]"))
+    assert "expected the measure minimal in L2 for metric refuted, found it in Linf alone; add" in problem
+
+
 def test_a_measure_that_cannot_be_read_hides_no_other_mistake(tmp_path: Path) -> None:
     problems = faults(
         tmp_path,

@@ -151,7 +151,7 @@ def test_packages_that_are_there_and_do_not_import_are_named_by_their_cause(
     broken, other = local.imports(around())
     assert (broken.check, broken.level, other.check) == ("torchvision", "warn", "datasets")
     assert broken.found == (
-        "installed, but does not import (nor do timm): RuntimeError: operator torchvision::nms does not exist"
+        "installed, but does not import (nor does timm): RuntimeError: operator torchvision::nms does not exist"
     )
     assert broken.remedy.startswith("install torchvision to match torch 2.")
     (tmp_path / "psycopg.py").write_text("import os; os._exit(3)")

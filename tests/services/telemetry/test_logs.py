@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -91,3 +93,12 @@ def test_configuring_twice_writes_once(capsys: pytest.CaptureFixture[str]) -> No
     logs.reset()
     LOG.info("never")
     assert capsys.readouterr().err == ""
+
+
+def test_a_process_that_logs_nothing_prints_no_errors() -> None:
+    """Python's handler of last resort printed "shard failed" for each model above the problems of `classwise plan`."""
+    program = (
+        "import logging; from services.telemetry import logs; logs.event(logging.getLogger('classwise.audit'), 40, 'x')"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stderr == ""

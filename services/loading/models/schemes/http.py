@@ -211,9 +211,9 @@ def fixed_images(shape: tuple[int, int, int], spec: ModelSpec) -> Images:
 
 def _shape(box: BlackBox, spec: ModelSpec) -> tuple[int, int, int]:
     """(C, H, W) of the images that the server takes, as the contract or the server says."""
-    contract, told = spec.input, box.shape if box.shape is not None and len(box.shape) == 3 else (-1, -1, -1)
-    height, width = contract.size or told[1:]
-    channels = contract.channels or told[0]
+    contract, stated = spec.input, box.shape if box.shape is not None and len(box.shape) == 3 else (-1, -1, -1)
+    height, width = contract.size or stated[1:]
+    channels = contract.channels or stated[0]
     if channels not in (1, 3) or min(height, width) < 1:
         expected = "input.channels and input.size of an http: model whose server does not say what it takes"
         actual = f"channels {contract.channels}, size {contract.size}, and {box.shape or 'nothing'} from the server"
