@@ -59,8 +59,8 @@ class Repair:
         tried: worst class and mean on those, of the offsets between which no other is better in both.
         worst: change of the worst class's mean, worst after less worst before; each limit at `level`.
         mean: change of the mean of all samples; each limit at `level`.
-        use: the so-manieth use of the samples kept apart since the last acceptance. The level falls with each, so that
-            all together keep delta: by halves where the fleet file reserves no samples, else as `confirmation` says.
+        use: which use of the samples kept apart it is since the last acceptance, from 1 on. The level falls with each,
+            so that all together keep delta: by halves where the fleet file reserves no samples, else as `confirmation` says.
     """
 
     model: str

@@ -26,8 +26,8 @@ def repair_words(repair: Repair, comparison: Comparison) -> Iterator[str]:
     yield f"worst class  {repair.worst_before:.4f} to {repair.worst_after:.4f}, change {_signed(repair.worst)}"
     yield f"mean         change {_signed(repair.mean)}"
     yield (
-        f"Each limit misses with a chance of at most {100 * repair.level:.3g} %; use {repair.use} of these "
-        "samples since the last acceptance."
+        f"Each limit misses with a chance of at most {100 * repair.level:.3g} %. The samples that were kept apart "
+        f"were used {repair.use} time{'s' * (repair.use > 1)} since the last acceptance."
     )
     points = ", ".join(f"{worst:.3f} for {mean:.3f}" for worst, mean in repair.tried)
     yield f"On the {repair.fitted:,} samples of the fit, worst class for mean: {points}."

@@ -118,7 +118,8 @@ def _say_valid(sweep: Sweep, plan: TrainPlan, json: bool) -> None:
         console.print_json({"valid": True, "trials": names, "samples": counts})
         return
     sets = ", ".join(f"{label} ({count} samples)" for label, count in counts.items())
-    console.say(f"valid: sweep {sweep.config.sweep}, {len(names)} trials on {sets}: {', '.join(names[:20])}")
+    trials = f"{len(names)} trial{'s' * (len(names) > 1)}"
+    console.say(f"valid: sweep {sweep.config.sweep}, {trials} on {sets}: {', '.join(names[:20])}")
 
 
 def _finish(trained: Trained, audited: TrainedAndAudited | None, json: bool) -> None:

@@ -118,7 +118,7 @@ class TrainTerminal:
     def sweep(self, names: Sequence[str], epochs: Sequence[int]) -> None:
         """Lay out the rows."""
         self._rows = {name: Row(count) for name, count in zip(names, epochs, strict=True)}
-        self._say(f"training {len(names)} trials")
+        self._say(f"training {len(names)} trial{'s' * (len(names) > 1)}")
 
     def begun(self, name: str, done: int) -> None:
         """Mark a trial as running."""

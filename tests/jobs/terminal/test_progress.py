@@ -38,6 +38,13 @@ def test_a_pipe_gets_a_line_a_stage(monkeypatch: pytest.MonkeyPatch) -> None:
     assert seen(terminal=False).splitlines() == ["logits: 4 shards of 2 models", "[note]"]
 
 
+def test_one_is_not_many() -> None:
+    page = io.StringIO()
+    with Terminal(Console(file=page, width=140, force_terminal=False)) as reporter:
+        reporter.stage("logits", 1, 1)
+    assert page.getvalue() == "logits: 1 shard of 1 model\n"
+
+
 @pytest.mark.parametrize(("width", "model"), [(80, ""), (140, " resnet20 .*")])
 def test_a_terminal_shows_shards_models_images_a_second_and_time_left(
     width: int, model: str, monkeypatch: pytest.MonkeyPatch
