@@ -60,7 +60,8 @@ class Repair:
         worst: change of the worst class's mean, worst after less worst before; each limit at `level`.
         mean: change of the mean of all samples; each limit at `level`.
         use: which use of the samples kept apart it is since the last acceptance, from 1 on. The level falls with each,
-            so that all together keep delta: by halves where the fleet file reserves no samples, else as `confirmation` says.
+            so that all together keep delta: by halves where the fleet file reserves no samples, else as
+            `confirmation` says.
     """
 
     model: str
