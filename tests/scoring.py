@@ -92,14 +92,15 @@ def _handler(served: Served) -> type[BaseHTTPRequestHandler]:
             try:
                 time.sleep(served.seconds)
                 if fault is not None:
-                    self._answer(fault[0], {"error": "overloaded"}, fault[1])
+                    answer = (fault[0], {"error": "overloaded"}, fault[1])
                 elif served.token and self.headers.get("authorization") != f"Bearer {served.token}":
-                    self._answer(401, {"error": "who are you?"})
+                    answer = (401, {"error": "who are you?"}, {})
                 else:
-                    self._answer(200, self._scored(json.loads(body)["inputs"][0]))
+                    answer = (200, self._scored(json.loads(body)["inputs"][0]), {})
             finally:
-                with served.lock:
+                with served.lock:  # before it is sent: who has the answer may ask again at once
                     served.busy -= 1
+            self._answer(*answer)
 
         def _scored(self, tensor: dict[str, Any]) -> dict[str, Any]:
             assert (tensor["name"], tensor["datatype"]) == ("pixels", "FP32")
