@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from services.records import AuditResult, Estimate, GateResult, ModelResult, Outcome
@@ -70,9 +71,11 @@ def _repair(model: ModelResult) -> Iterator[str]:
     able = [limit for limit in worst if (limit.metric, limit.grouping) in (("wcr", "class"), ("p10", "class"))]
     series = next((find(model, series_key(limit.measure, "class")) for limit in able), None)
     if series is not None and series.series.can_be_fitted:
+        name = model.spec.name
+        plain = name if re.fullmatch(r"\w[\w.-]{0,39}", name, re.ASCII) else "NAME"  # a shell reads others otherwise
         yield (
-            f"{shorten(model.spec.name, 40)}: `classwise repair FLEET_FILE --model NAME --under {series.series.key}` "
-            "tries class offsets, and shows on samples kept apart whether they raise the worst class."
+            f"{shorten(name, 40)}: `classwise repair FLEET_FILE --model {plain} --under {series.series.key}` tries "
+            "class offsets, and shows on samples kept apart whether they raise the worst class."
         )
 
 
