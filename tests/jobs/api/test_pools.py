@@ -6,7 +6,6 @@ import socket
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +18,7 @@ POOL = 40
 """Threads that all plain routes share."""
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def stopped() -> Iterator[int]:
     """The port of a server that takes connections and never answers."""
     with socket.socket() as server:
@@ -28,9 +27,10 @@ def stopped() -> Iterator[int]:
         yield int(server.getsockname()[1])
 
 
-@pytest.fixture
-def api(stopped: int, tmp_path: Path) -> Iterator[str]:
+@pytest.fixture(scope="module")
+def api(stopped: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The API, with everything behind it but the storage stopped."""
+    tmp_path = tmp_path_factory.mktemp("pools")
     settings: dict[str, Any] = {
         "address": f"http://127.0.0.1:{stopped}",
         "storage": str(tmp_path / "runs"),
@@ -48,7 +48,7 @@ def api(stopped: int, tmp_path: Path) -> Iterator[str]:
 def test_what_hangs_holds_no_thread_of_what_does_not(api: str, path: str) -> None:
     headers = {"authorization": f"Bearer {TOKEN}"}
     with ThreadPoolExecutor(POOL + 10) as pool:
-        hung = [pool.submit(requests.get, f"{api}{path}", headers=headers, timeout=15) for _ in range(POOL + 10)]
+        hung = [pool.submit(requests.get, f"{api}{path}", headers=headers, timeout=4) for _ in range(POOL + 10)]
         time.sleep(1)
         waits = []
         for other in ("/v1/fleets", "/v1/schema", "/health"):
