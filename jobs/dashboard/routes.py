@@ -86,8 +86,8 @@ def dashboard_routes(sources: Sources) -> APIRouter:
 
 
 def in_few_threads(limiter: CapacityLimiter) -> Wrap:
-    """Routes that compute, in threads of their own, which write the answers, too: many that compute side by side keep
-    the loop, and so the liveness probe, from its turn."""
+    """Routes in threads of their own, which write the answers, too: many that compute side by side keep the loop, and
+    so the liveness probe, from its turn, and many that wait keep all others waiting."""
 
     def wrapped(route: Callable[..., BaseModel]) -> Callable[..., Any]:
         @wraps(route)
@@ -273,31 +273,22 @@ def _add_now(router: APIRouter, sources: Sources) -> None:
         mine = [each for each in known.failures if caller.sees(each.fleet)]
         return known.model_copy(update={"failures": mine[:FAILURES]})
 
-    # MLflow and the database may hang: threads of their own wait for them, and write the answer.
-    database, mlflow = CapacityLimiter(WAITING), CapacityLimiter(WAITING)
+    # MLflow and the database may hang: threads of their own wait for each.
+    of_database, of_mlflow = (in_few_threads(CapacityLimiter(WAITING)) for _ in range(2))
 
-    @router.get("/schedules", summary="Schedules with their next firings", response_model=ScheduleList)
-    async def schedules(caller: Who) -> Response:
-        def answer() -> Response:
-            known = sources.schedules()
-            mine = [each for each in known.schedules if caller.sees(each.fleet)]
-            return _as_json(known.model_copy(update={"schedules": mine}))
+    @router.get("/schedules", summary="Schedules with their next firings")
+    @of_database
+    def schedules(caller: Who) -> ScheduleList:
+        known = sources.schedules()
+        return known.model_copy(update={"schedules": [each for each in known.schedules if caller.sees(each.fleet)]})
 
-        return await to_thread.run_sync(answer, limiter=database)
-
-    @router.get(
-        "/leaderboard",
-        summary="Models ranked from their MLflow runs, of a minute ago at most",
-        response_model=LeaderboardBody,
-    )
-    async def leaderboard(
+    @router.get("/leaderboard", summary="Models ranked from their MLflow runs, of a minute ago at most")
+    @of_mlflow
+    def leaderboard(
         caller: Who,
         preset: Annotated[str, Query(pattern=f"^({'|'.join(PRESETS)})$")] = PRESETS[0],
-    ) -> Response:
-        def answer() -> Response:
-            return _as_json(sources.leaderboard(preset, None if caller.sees_all else caller.sees))
-
-        return await to_thread.run_sync(answer, limiter=mlflow)
+    ) -> LeaderboardBody:
+        return sources.leaderboard(preset, None if caller.sees_all else caller.sees)
 
 
 def _as_json(body: BaseModel) -> Response:

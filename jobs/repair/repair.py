@@ -30,7 +30,7 @@ from services.errors import ConfigError, MeasureError, Problem
 from services.measures.measure import Measure
 from services.numerics.change import change_of_the_worst
 from services.numerics.paired import mean_difference
-from services.records import Estimate, Evidence, ModelResult, Overrulable, Series, SeriesResult, digest_of
+from services.records import AuditResult, Estimate, Evidence, ModelResult, Overrulable, Series, SeriesResult, digest_of
 from services.registry import did_you_mean
 from tracking.bundle.comparison import Comparison
 from tracking.bundle.record_file import RecordFile
@@ -100,6 +100,23 @@ class Repaired:
     comparison: Comparison
 
 
+@dataclass
+class _Fit:
+    """What was tried on `samples` samples, the model as it is first."""
+
+    tried: list[Tried]
+    samples: int
+    most_loss: float
+
+    @property
+    def start(self) -> Tried:
+        return self.tried[0]
+
+    @property
+    def best(self) -> Tried:
+        return best_of(self.tried, self.start.mean - self.most_loss)
+
+
 def repair(
     fleet: Fleet,
     model: str,
@@ -127,21 +144,21 @@ def repair(
     """
     own = _fleet_of(fleet, model)
     measure, series = _chosen(own, under)
-    tried = _fit(own, measure, series, reporter, rounds, most_loss, runner)
-    best = best_of([each for each, _ in tried], tried[0][0].mean - most_loss)
-    if best.offsets == tried[0][0].offsets:
+    fit = _fit(own, measure, series, reporter, rounds, most_loss, runner)
+    start, best = fit.start, fit.best
+    if best is start:
         return None
     use = use_of_reserve(fleet.config, digest_of("repair", model, series.key, best.offsets))
     level = use.level if fleet.config.samples.reserve is not None else fleet.config.intervals.delta / 2**use.number
-    before, after = (_fresh(own, offsets, level) for offsets in (tried[0][0].offsets, best.offsets))
+    before, after = (_fresh(own, offsets, level) for offsets in (start.offsets, best.offsets))
     first = run_audit(before, reporter, runner=runner, publishing=True)
     publish(before, first, reporter)
     second = run_audit(after, reporter, runner=runner, publishing=True)
     then, now = Kept(first.result, first.folder), Kept(second.result, second.folder)
     comparison = compare(then, now, level=level)
-    record = _record(tried[0][0], best, series, then, now, own, level)
-    points = tuple((each.worst, each.mean) for each in front([each for each, _ in tried]))
-    known = Repair(**record, fitted=tried[0][1], tried=points, use=use.number, level=level)
+    record = _record(start, best, series, then, now, own, level)
+    points = tuple((each.worst, each.mean) for each in front(fit.tried))
+    known = Repair(**record, fitted=fit.samples, tried=points, use=use.number, level=level)
     REPAIR_FILE.write(known, second.folder)
     return Repaired(known, publish(after, second, reporter), comparison)
 
@@ -188,25 +205,26 @@ def _fit(
     rounds: int,
     most_loss: float,
     runner: RunnerFactory | None,
-) -> list[tuple[Tried, int]]:
-    """All that was tried, the model as it is first, each with the number of samples."""
-    place = list(fleet.measures).index(measure)
-    start = fleet.config.models[0].offsets
-    tried, scale = _audited(fleet, place, series, [start], reporter, runner)
+) -> _Fit:
+    """Audit candidates round by round, until none does better or steps are small."""
+    place, start = list(fleet.measures).index(measure), fleet.config.models[0].offsets
+    first = _audited(fleet, place, [start], reporter, runner)
+    scale = float(first.models[0].facts["logits_high"]) - float(first.models[0].facts["logits_low"])
+    fit = _Fit([_tried(first.models[0], series, start)], first.samples.count, most_loss)
     step = 2 * FIRST_STEP * scale
     for number in range(1, rounds + 1):
-        best = best_of([each for each, _ in tried], tried[0][0].mean - most_loss)
-        wanted = proposals(_full(best), [factor * step for factor in FACTORS])
-        known = {each.offsets for each, _ in tried}
+        wanted = proposals(_full(fit.best), [factor * step for factor in FACTORS])
+        known = {each.offsets for each in fit.tried}
         if not (fresh := [offsets for offsets in dict.fromkeys(wanted) if offsets not in known]):
             break
-        reporter.note(f"round {number} of {rounds}: worst class {best.worst:.4g}, mean {best.mean:.4g}")
-        tried += _audited(fleet, place, series, fresh, reporter, runner)[0]
-        now = best_of([each for each, _ in tried], tried[0][0].mean - most_loss)
-        step = 2 * step * FACTORS[wanted.index(now.offsets)] if now.offsets in wanted else step / 4
+        reporter.note(f"round {number} of {rounds}: worst class {fit.best.worst:.4g}, mean {fit.best.mean:.4g}")
+        models = _audited(fleet, place, fresh, reporter, runner).models
+        fit.tried += [_tried(model, series, offsets) for model, offsets in zip(models, fresh, strict=True)]
+        now = fit.best.offsets
+        step = 2 * step * FACTORS[wanted.index(now)] if now in wanted else step / 4
         if step < LEAST_STEP * scale:
             break
-    return tried
+    return fit
 
 
 def _full(tried: Tried) -> Tried:
@@ -217,12 +235,11 @@ def _full(tried: Tried) -> Tried:
 def _audited(
     fleet: Fleet,
     place: int,
-    series: Series,
     candidates: Sequence[tuple[float, ...]],
     reporter: Reporter,
     runner: RunnerFactory | None,
-) -> tuple[list[tuple[Tried, int]], float]:
-    """Measure the model under each candidate, side by side; and the range of its logits."""
+) -> AuditResult:
+    """Measure the model under each candidate, side by side."""
     data: dict[str, Any] = fleet.config.model_dump(mode="json")
     own = data["models"][0]
     data["fleet"] = f"{fleet.config.fleet}-repair-fit"[-100:]
@@ -232,12 +249,7 @@ def _audited(
     ]
     data |= {"measures": (fleet.config.measures[place],), "gates": [], "groups": [], "gallery": "none", "slices": False}
     data["tracking"]["enabled"] = False
-    finished = run_audit(validate_fleet(data, source="repair"), reporter, runner=runner)
-    results = finished.result.models
-    count = finished.result.samples.count
-    found = [(_tried(result, series, offsets), count) for result, offsets in zip(results, candidates, strict=True)]
-    facts = results[0].facts
-    return found, float(facts["logits_high"]) - float(facts["logits_low"])
+    return run_audit(validate_fleet(data, source="repair"), reporter, runner=runner).result
 
 
 def _shifted(model: dict[str, Any], offsets: tuple[float, ...], fleet: Fleet) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -56,14 +56,17 @@ class InstalledSource:
 
 def installed_sources() -> list[InstalledSource]:
     """All sources, those of other packages included; one process imports what they need."""
+    from importlib.metadata import packages_distributions
+
     found = [*_of("model", MODELS), *_of("samples", SAMPLES)]
     packages = sorted({package for _, _, _, package in found if package})
     try:
         broken = broken_imports(packages, SECONDS)
     except (RuntimeError, subprocess.SubprocessError) as error:
         broken = dict.fromkeys(packages, f"importing {', '.join(packages)} fails: {one_line(error)[-100:]}")
+    brought = packages_distributions()  # it reads what every installed distribution says of itself
     return [
-        InstalledSource(kind, f"{scheme}:", about, package, _install(package), _state(package, broken))
+        InstalledSource(kind, f"{scheme}:", about, package, _install(package, brought), _state(package, broken))
         for kind, scheme, about, package in found
     ]
 
@@ -86,10 +89,8 @@ def _first_line(module: str) -> str:
         return ""
 
 
-def _install(package: str) -> str:
-    from importlib.metadata import packages_distributions
-
-    names = packages_distributions().get(package.partition(".")[0], [package])
+def _install(package: str, brought: Mapping[str, list[str]]) -> str:
+    names = brought.get(package.partition(".")[0], [package])
     return INSTALL.get(package, names[0]) if package else ""
 
 

@@ -20,6 +20,20 @@ from services.measures.attacks.margins import Network, ascent, gradient, margins
 from services.measures.attacks.tally import Tally
 
 
+def margin_and_slope(
+    network: Network, points: torch.Tensor, labels: torch.Tensor, tally: Tally, rows: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Margins (m,) at the points (m, C, H, W), and the part of their descent that stays in [0, 1]; counted."""
+    points = points.detach().requires_grad_()
+    with torch.enable_grad():
+        logits = passes(network, points)
+    margin = margins(logits.detach(), labels)
+    tally.saw(rows, margin)
+    slope = gradient(logits, points, ascent(logits.detach(), labels, "margin"))
+    tally.sloped(rows, slope)
+    return margin, inwards(slope, points.detach())
+
+
 @dataclass(frozen=True, slots=True)
 class FastMinimumNorm:
     """A minimal-norm `Seeker`.
@@ -46,18 +60,12 @@ class FastMinimumNorm:
         for number in range(self.steps):
             warmth = (1 + math.cos(math.pi * number / self.steps)) / 2
             gamma = 0.001 + (self.gamma - 0.001) * warmth
-            points = (images + shift).requires_grad_()
-            with torch.enable_grad():
-                logits = passes(network, points)
-            margin = margins(logits.detach(), labels)
-            tally.saw(rows, margin)
-            slope = gradient(logits, points, ascent(logits.detach(), labels, "margin"))
-            tally.sloped(rows, slope)
-            slope = inwards(slope, points.detach())
+            points = images + shift
+            margin, slope = margin_and_slope(network, points, labels, tally, rows)
 
             length, fell = lengths_of(shift), ~(margin > 0).view(-1, 1, 1, 1)
             closer = fell & (length < nearest)
-            nearest, best = torch.where(closer, length, nearest), torch.where(closer, points.detach(), best)
+            nearest, best = torch.where(closer, length, nearest), torch.where(closer, points, best)
             gap = torch.nan_to_num(margin.abs()).view(-1, 1, 1, 1) / lengths_of(slope).clamp(min=1e-12)
             wider = torch.where(nearest.isfinite(), radius * (1 + gamma), length + gap * (1 + gamma))
             radius = torch.where(fell, torch.minimum(radius * (1 - gamma), nearest), wider).clamp_(max=self.limit)

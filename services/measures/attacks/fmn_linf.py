@@ -14,8 +14,9 @@ from dataclasses import dataclass
 
 import torch
 
-from services.measures.attacks.balls import inwards, lengths_of
-from services.measures.attacks.margins import Network, ascent, gradient, margins, passes
+from services.measures.attacks.balls import lengths_of
+from services.measures.attacks.fmn import margin_and_slope
+from services.measures.attacks.margins import Network
 from services.measures.attacks.tally import Tally
 
 
@@ -47,18 +48,12 @@ class FastMinimumLinf:
         for number in range(self.steps):
             warmth = (1 + math.cos(math.pi * number / self.steps)) / 2
             gamma = 0.002 + (self.gamma - 0.002) * warmth
-            points = (images + shift).requires_grad_()
-            with torch.enable_grad():
-                logits = passes(network, points)
-            margin = margins(logits.detach(), labels)
-            tally.saw(rows, margin)
-            slope = gradient(logits, points, ascent(logits.detach(), labels, "margin"))
-            tally.sloped(rows, slope)
-            slope = inwards(slope, points.detach())
+            points = images + shift
+            margin, slope = margin_and_slope(network, points, labels, tally, rows)
 
             length, fell = lengths_of(shift, "Linf"), ~(margin > 0).view(-1, 1, 1, 1)
             closer = fell & (length < nearest)
-            nearest, best = torch.where(closer, length, nearest), torch.where(closer, points.detach(), best)
+            nearest, best = torch.where(closer, length, nearest), torch.where(closer, points, best)
             total = slope.abs().sum(dim=(1, 2, 3), keepdim=True).clamp(min=1e-30)
             gap = torch.nan_to_num(margin.abs()).view(-1, 1, 1, 1) / total
             wider = torch.where(nearest.isfinite(), radius, length + gap) * (1 + gamma)
