@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from services.numerics.confusion import Certainty, class_order
+from services.numerics.class_order import Certainty, class_order
 
 Ints = NDArray[np.int64]
 Kind = Literal["even", "pairs", "cycles"]

@@ -100,6 +100,7 @@ class Metric:
         top: largest threshold that can be meant, of a series with that bound; None where there is no limit.
         estimate: with its interval; None for what is found elsewhere.
         unknown: the same when some groups have no score.
+        weakest: of so many groups, how many of the weakest it is the mean of; None for other metrics.
         monotone: it rises with every score, so that an upper bound of the scores gives one of it.
         shown_from: groups from which it is shown: with fewer it says nothing that another metric does not.
     """
@@ -113,6 +114,7 @@ class Metric:
     top: Callable[[float], float | None] = lambda bound: bound
     estimate: Callable[[Profiled], Estimate] | None = None
     unknown: Callable[[Unknown], Estimate] | None = None
+    weakest: Callable[[int], int] | None = None
     monotone: bool = False
     shown_from: int = 1
 
@@ -185,6 +187,7 @@ METRICS: dict[str, Metric] = {
             "higher",
             estimate=lambda data: _weakest(data, 1),
             unknown=_worst_of_more,
+            weakest=lambda groups: 1,
             monotone=True,
         ),
         Metric(
@@ -195,6 +198,7 @@ METRICS: dict[str, Metric] = {
             "higher",
             estimate=lambda data: _weakest(data, data.tenth()),
             unknown=lambda part: weakest_over(part.known, part.low, part.high, part.bound, tenth_of(part.low.size)),
+            weakest=tenth_of,
             shown_from=11,
             monotone=True,
         ),

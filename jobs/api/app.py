@@ -33,7 +33,7 @@ from jobs.api.settings import Settings
 from jobs.dashboard.page import PAGE_PATHS, page_routes
 from jobs.dashboard.places import tracking_of
 from jobs.dashboard.routes import dashboard_routes
-from jobs.dashboard.sources import Places, Sources
+from jobs.dashboard.stores import Places, Stores
 from jobs.schedules.place import schedules_uri
 from jobs.submission.client import AuditClient
 from jobs.terminal.remembered import Remembered
@@ -114,7 +114,7 @@ def create_app(settings: Settings, digests: Mapping[str, bytes], client: AuditCl
     if hook is not None:
         app.include_router(hook_routes(Receiver(hook, hook_secret, service)))
     places = places_in(settings)
-    app.include_router(dashboard_routes(Sources(places, client)))
+    app.include_router(dashboard_routes(Stores(places, client)))
     app.include_router(page_routes())
     _add_health(app, client)
     metrics = add_metrics(app, client, places.schedules, Backlog(settings.storage, tracked=settings.tracking.enabled))

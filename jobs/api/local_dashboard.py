@@ -14,7 +14,7 @@ from services.storage import files
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from jobs.dashboard.sources import Places
+    from jobs.dashboard.stores import Places
 
 HOST = "127.0.0.1"
 PER_MINUTE = 6000
@@ -28,16 +28,16 @@ def local_app(places: Places, token: str) -> FastAPI:
     from jobs.api.app import add_errors
     from jobs.dashboard.page import PAGE_PATHS, page_routes
     from jobs.dashboard.routes import dashboard_routes
-    from jobs.dashboard.sources import Sources
+    from jobs.dashboard.stores import Stores
     from jobs.submission.client import AuditClient
     from jobs.submission.local_jobs import LocalJobs
     from jobs.web.guard import Guard, Rates
 
     jobs = LocalJobs(places.storage if files.is_local(places.storage) else "classwise-runs")
-    sources = Sources(places, AuditClient(jobs, storage=places.storage))
+    stores = Stores(places, AuditClient(jobs, storage=places.storage))
     app = FastAPI(title="classwise dashboard", version="1", docs_url=None, redoc_url=None, openapi_url=None)
     add_errors(app)
-    app.include_router(dashboard_routes(sources))
+    app.include_router(dashboard_routes(stores))
     app.include_router(page_routes())
     digests = {"user": sha256(token.encode()).digest()}
     app.add_middleware(Guard, digests=digests, rates=Rates(PER_MINUTE), body=1024, open_paths=PAGE_PATHS)
@@ -67,7 +67,7 @@ def serve_local(places: Places, port: int, say: Callable[[str], None]) -> None:
 def described(places: Places) -> list[str]:
     """What is read, a line each."""
     from jobs.dashboard.bundles import Bundles
-    from jobs.dashboard.sources import is_made
+    from jobs.dashboard.stores import is_made
     from tracking.bundle.marker import without_secret
 
     bundles = Bundles(places.storage)

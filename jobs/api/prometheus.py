@@ -16,7 +16,7 @@ from fastapi.responses import Response
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from jobs.api.backlog import Backlog
-from jobs.dashboard.sources import is_made
+from jobs.dashboard.stores import is_made
 from jobs.schedules.schedule import FiringState
 from jobs.submission.client import AuditClient
 from jobs.submission.status import State

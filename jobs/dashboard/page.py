@@ -17,7 +17,7 @@ from fastapi import APIRouter, Request, Response
 
 from services.metrics import OF_SERIES
 from tracking.figures.palette import LINES
-from tracking.report.page import source
+from tracking.report.markup import source
 
 STATIC = Path(__file__).parent / "static"
 KINDS = {".js": "text/javascript", ".css": "text/css"}

@@ -10,7 +10,7 @@ from services.errors import ConfigError, Problem, TrackingError
 from services.storage import files
 
 if TYPE_CHECKING:
-    from jobs.dashboard.sources import Places
+    from jobs.dashboard.stores import Places
 
 
 def places_of(base: str, tracking: str | None, schedules: str | None) -> Places:
@@ -19,7 +19,7 @@ def places_of(base: str, tracking: str | None, schedules: str | None) -> Places:
     Raises:
         ConfigError: there is no such storage.
     """
-    from jobs.dashboard.sources import Places
+    from jobs.dashboard.stores import Places
 
     url = base if "://" in base else str(Path(base).expanduser().absolute())
     if files.is_missing(url):

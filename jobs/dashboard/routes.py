@@ -31,7 +31,7 @@ from jobs.dashboard.answers import (
 )
 from jobs.dashboard.bundles import Home, fleet_of, unknown_fleet
 from jobs.dashboard.side_by_side import cautions, class_differences, model_differences
-from jobs.dashboard.sources import FAILURES, PRESETS, Sources
+from jobs.dashboard.stores import FAILURES, PRESETS, Stores
 from jobs.dashboard.views import (
     Reading,
     Scores,
@@ -71,17 +71,17 @@ Lens = Annotated[str, Query(alias="series", max_length=300, description="A `lens
 Offset = Annotated[int, Query(ge=0, le=1_000_000)]
 
 
-def dashboard_routes(sources: Sources) -> APIRouter:
+def dashboard_routes(stores: Stores) -> APIRouter:
     """All routes of the dashboard's data; they need a token."""
     token = HTTPBearer(auto_error=False, description="As for submissions.")
     router = APIRouter(
         prefix="/v1", dependencies=[Depends(token), Depends(own)], responses=refused(401, 403, 413, 422, 429, 503)
     )
-    pages, few = Pages(sources), in_few_threads(CapacityLimiter(COMPUTING))
+    pages, few = Pages(stores), in_few_threads(CapacityLimiter(COMPUTING))
     _add_lists(router, pages, few)
     _add_audit(router, pages, few)
     _add_comparison(router, pages, few)
-    _add_now(router, sources)
+    _add_now(router, stores)
     return router
 
 
@@ -110,8 +110,8 @@ async def own(request: Request) -> None:
 class Pages:
     """What the routes do, without HTTP."""
 
-    def __init__(self, sources: Sources) -> None:
-        self.bundles = sources.bundles
+    def __init__(self, stores: Stores) -> None:
+        self.bundles = stores.bundles
 
     def overview(self, folder: str) -> Reading:
         """An overview, or why there is none."""
@@ -261,15 +261,15 @@ def _add_comparison(router: APIRouter, pages: Pages, few: Wrap) -> None:
         )
 
 
-def _add_now(router: APIRouter, sources: Sources) -> None:
+def _add_now(router: APIRouter, stores: Stores) -> None:
     @router.get("/progress", summary="Audits that wait or run, with how far they are")
     def progress(caller: Who) -> Running:
-        known = sources.running()
+        known = stores.running()
         return known.model_copy(update={"running": [each for each in known.running if caller.sees(each.fleet)]})
 
     @router.get("/failures", summary="Submitted audits that ended without a result, of ten seconds ago at most")
     def failures(caller: Who) -> Failures:
-        known = sources.failures()
+        known = stores.failures()
         mine = [each for each in known.failures if caller.sees(each.fleet)]
         return known.model_copy(update={"failures": mine[:FAILURES]})
 
@@ -279,7 +279,7 @@ def _add_now(router: APIRouter, sources: Sources) -> None:
     @router.get("/schedules", summary="Schedules with their next firings")
     @of_database
     def schedules(caller: Who) -> ScheduleList:
-        known = sources.schedules()
+        known = stores.schedules()
         return known.model_copy(update={"schedules": [each for each in known.schedules if caller.sees(each.fleet)]})
 
     @router.get("/leaderboard", summary="Models ranked from their MLflow runs, of a minute ago at most")
@@ -288,7 +288,7 @@ def _add_now(router: APIRouter, sources: Sources) -> None:
         caller: Who,
         preset: Annotated[str, Query(pattern=f"^({'|'.join(PRESETS)})$")] = PRESETS[0],
     ) -> LeaderboardBody:
-        return sources.leaderboard(preset, None if caller.sees_all else caller.sees)
+        return stores.leaderboard(preset, None if caller.sees_all else caller.sees)
 
 
 def _as_json(body: BaseModel) -> Response:

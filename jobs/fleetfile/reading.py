@@ -18,7 +18,7 @@ from jobs.fleetfile.yamlfile import FLEET, Locator, read_yaml, registered, requi
 from services.errors import ClasswiseError, ConfigError, Problem
 from services.loading.models.source import SCHEMES as MODEL_SCHEMES
 from services.loading.samples.source import SCHEMES as SAMPLE_SCHEMES
-from services.measures.catalogue import MEASURES
+from services.measures.catalogue import MEASURES, could_make
 from services.measures.great import Great
 from services.measures.measure import Measure
 from services.measures.minimal import Minimal
@@ -63,7 +63,7 @@ class _Known:
 
     def may_be(self, key: str) -> bool:
         """Whether it may be a series of a measure that could not be read."""
-        return not self.complete and key.startswith((*self.names, *MEASURES.names()))
+        return not self.complete and could_make(key, self.names)
 
 
 def load_fleet(path: str | Path) -> Fleet:

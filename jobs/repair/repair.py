@@ -27,6 +27,7 @@ from jobs.fleetfile.reading import Fleet, validate_fleet
 from jobs.repair.offsets import Tried, best_of, front, proposals
 from jobs.terminal.progress import Reporter
 from services.errors import ConfigError, MeasureError, Problem
+from services.loading.uris import parse_uri
 from services.measures.measure import Measure
 from services.numerics.change import change_of_the_worst
 from services.numerics.paired import mean_difference
@@ -170,7 +171,7 @@ def _fleet_of(fleet: Fleet, model: str) -> Fleet:
     if model not in names:
         raise ConfigError(Problem("--model", "a model of the fleet file", repr(model), did_you_mean(model, names)))
     kept = data["models"][names.index(model)]
-    if kept["uri"].startswith("logits:"):
+    if parse_uri(kept["uri"]).scheme == "logits":
         raise ConfigError(Problem(f"{model} (uri)", "a network", "a table of logits", "offsets need no network there"))
     data["models"] = [{**kept, "promote": None, "clean_accuracy": None}]
     data["gates"] = [gate for gate in data["gates"] if gate["not_worse_than"] is None]

@@ -17,7 +17,8 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DataError, IntegrityError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.schema import CreateIndex, CreateTable
 
-from jobs.schedules.rows import (
+from jobs.schedules.schedule import Firing, FiringState, Schedule
+from jobs.schedules.schema import (
     BEATS,
     FAULTS,
     FIRINGS,
@@ -30,7 +31,6 @@ from jobs.schedules.rows import (
     row_of,
     schedule_of,
 )
-from jobs.schedules.schedule import Firing, FiringState, Schedule
 from services.errors import ClasswiseError, ConfigError, Problem, ServiceError, one_line
 from services.records import Outcome
 from services.registry import did_you_mean

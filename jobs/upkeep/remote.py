@@ -251,7 +251,7 @@ def schedules(around: CheckContext) -> Iterator[Finding]:
     elif uri.startswith("sqlite"):
         yield _sqlite("schedules", uri, lambda file: None)
     else:
-        from jobs.schedules.rows import FIRINGS
+        from jobs.schedules.schema import FIRINGS
 
         yield _database("schedules", uri, FIRINGS.name, schema=False)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 from services.errors import Problem, SourceError
@@ -48,3 +49,11 @@ def measure_from(canonical: str) -> Measure:
         remedy = "run the audit again when nothing writes there; on a cluster, bring the nodes up to date"
         raise SourceError(Problem(measure.name, "the files that the audit began with", "others", remedy))
     return measure
+
+
+def could_make(key: str, names: Iterable[str]) -> bool:
+    """Whether a measure that goes by one of these names, or any known one, could make this key.
+
+    A key begins with the name of its measure: that much is known of one whose parameters could not be read.
+    """
+    return key.startswith((*names, *MEASURES.names()))

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, field_validator
 
 from services.errors import MeasureError, Problem
-from services.measures.corrupting.tables import COMMON, NAMES, SEVERITIES, Name, Parameters
+from services.measures.corrupting.strengths import COMMON, NAMES, SEVERITIES, Name, Parameters
 from services.measures.measure import Columns, Measure, RunContext, Scorer
 from services.records import Column, Series
 

@@ -110,6 +110,8 @@ class GateResult:
         estimate: what was judged.
         reason: a sentence: "lower bound 0.061 clears 0.05".
         overruled: objections to a pass that the fleet file overrules, by name; the reason has them in words.
+        wanted: of an undecided gate of an early audit, how many more samples would decide it, in words; the reason
+            ends with it.
     """
 
     text: str
@@ -118,6 +120,7 @@ class GateResult:
     reason: str
     threshold: Threshold | None = None
     overruled: tuple[str, ...] = ()
+    wanted: str = ""
 
 
 @dataclass(frozen=True, slots=True)

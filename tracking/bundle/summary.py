@@ -13,9 +13,8 @@ from tracking.names import metric_key, series_key, shorten
 
 METRICS = tuple(metric.name for metric in OF_SERIES)
 """What every series is summed up by, in reading order."""
-
-
-FIRST_COLUMNS = ("aggregate", "wcr", "wcr_low", "p10", "rdi", "nrgc", "fp")
+FIRST_COLUMNS = tuple(dict.fromkeys(("aggregate", "wcr", "wcr_low", *METRICS)))
+"""Of each series; the other limits follow."""
 
 
 def worst_first(models: Sequence[ModelResult]) -> list[ModelResult]:

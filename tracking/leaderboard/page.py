@@ -15,7 +15,7 @@ from tracking.leaderboard.known_numbers import Catalogue
 from tracking.leaderboard.numbers import Number, Part
 from tracking.leaderboard.rows import NOT_MEASURED, Board, Entry
 from tracking.names import shorten
-from tracking.report.page import embedded, environment, source
+from tracking.report.markup import embedded, environment, source
 
 
 def render(boards: Sequence[Board], *, store: str, notes: Sequence[str] = (), made: datetime | None = None) -> str:

@@ -34,7 +34,7 @@ from tracking.names import shorten
 from tracking.report.comparison_words import comparison_words, rows
 from tracking.report.data import class_table, gate_tallies, headline, model_cards
 from tracking.report.fairness_tables import attribute_tables
-from tracking.report.page import embedded, environment, source
+from tracking.report.markup import embedded, environment, source
 from tracking.report.why import Why, hardest_rows, slice_rows, why_of
 
 REPORT = "report.html"

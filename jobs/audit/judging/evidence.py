@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from jobs.fleetfile.gates import GateConfig
-from services.metrics import METRICS, tenth_of
+from services.metrics import METRICS
 from services.numerics.evidence.adequacy import Adequacy, AttackObservations, adequacy, class_undercut, undercut
 from services.records import Evidence, GateResult, GroupScore, Outcome, RefutedResult, Series
 from tracking.bundle.headline import MOST_REFUTED
@@ -136,11 +136,11 @@ def undercuts(
     """
     if (worst := undercut(attacks)) is not None:
         yield Undercut(worst.share, f"without the {worst.share:.1%} that fell to a probe of the attack ({worst.words})")
-    fallen = class_undercut(attacks)
-    if gate.grouping != "class" or gate.metric not in ("wcr", "p10") or not fallen:
+    fallen, weakest = class_undercut(attacks), METRICS[gate.metric].weakest
+    if gate.grouping != "class" or weakest is None or not fallen:
         return
     lows = {row.index: row.score.low for row in groups if row.score.low is not None}
-    count = 1 if gate.metric == "wcr" else tenth_of(len(lows))
+    count = weakest(len(lows))
     less = {label: limit - fallen.get(label, 0.0) for label, limit in lows.items()}
     share = (sum(sorted(lows.values())[:count]) - sum(sorted(less.values())[:count])) / count
     if share > 0:

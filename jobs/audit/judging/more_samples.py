@@ -111,7 +111,7 @@ def _of_all(gate: GateConfig, seen: Seen, have: Ints, config: FleetConfig) -> In
 
 
 def more_words(gate: GateConfig, seen: Seen, available: Sequence[int], config: FleetConfig, price: float | None) -> str:
-    """A sentence for the reason of an undecided gate.
+    """A sentence for the reason of an undecided gate; "" where no number of samples would decide it.
 
     Args:
         available: samples of each class in the source.
@@ -119,7 +119,7 @@ def more_words(gate: GateConfig, seen: Seen, available: Sequence[int], config: F
     """
     wanted = further_samples(gate, seen, config)
     if wanted is None:
-        return NOTHING
+        return ""
     unit = "samples" if seen.clusters is None else "clusters"
     text = f"if the estimates stay, about {_rounded(int(wanted.sum())):,} more {unit} would decide it"
     if METRICS[gate.metric].needs == "groups":

@@ -12,7 +12,7 @@ from jobs.audit.judging.attributes import gate_estimate, gate_missing
 from jobs.audit.judging.claims import possible_share
 from jobs.audit.judging.evidence import objections, of_refuted_share, weighed, worded
 from jobs.audit.judging.gates import judge
-from jobs.audit.judging.more_samples import Seen, more_words
+from jobs.audit.judging.more_samples import NOTHING, Seen, more_words
 from jobs.audit.plan import ModelPlan, Table, Taken
 from jobs.comparison.comparable import Measured
 from jobs.comparison.compare import Kept
@@ -111,13 +111,17 @@ def with_remedy(judged: GateResult, gate: GateConfig, case: Case, config: FleetC
         return judged
     if judged.text in case.unmeasured or by_bounds(gate, case, config).outcome is not Outcome.UNDECIDED:
         return judged
-    return replace(judged, reason="; ".join([judged.reason, *_what_would(gate, case, config)]))
+    wanted = _wanted(gate, case, config)
+    if wanted is None:
+        return judged
+    return replace(judged, reason=f"{judged.reason}; {wanted or NOTHING}", wanted=wanted)
 
 
-def _what_would(gate: GateConfig, case: Case, config: FleetConfig) -> Iterator[str]:
+def _wanted(gate: GateConfig, case: Case, config: FleetConfig) -> str | None:
+    """How many more samples would decide, "" where no number would; None where it cannot be said."""
     result = _over_all(gate, case, config)
     if result.method != "anytime" or result.missing:
-        return
+        return None
     table, measure = _measured_by(gate.measure, case.item)
     series, scores = result.series, case.scores[gate.measure]
     own = next(each.series for each in case.series if each.series.key == gate.measure)
@@ -126,7 +130,7 @@ def _what_would(gate: GateConfig, case: Case, config: FleetConfig) -> Iterator[s
     part, grouping = case.taken.get(table.key), next(each for each in case.groupings if each.name == "class")
     rows = None if part is None else part.rows
     seen = Seen(series, scores, grouping, rows, case.scores.get(CLUSTER), case.seconds.get(gate.measure))
-    yield more_words(gate, seen, case.samples.intake.available, config, config.resources.price)
+    return more_words(gate, seen, case.samples.intake.available, config, config.resources.price)
 
 
 # --- groups -------------------------------------------------------------------------------------------------------

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from services.errors import Problem
 from services.loading.models.contract import ContractedNetwork
-from services.loading.preflight.forward import run
 from services.loading.preflight.judgement import LEVEL
+from services.loading.preflight.passes import run
 from services.loading.protocols import LoadedModel
 from services.numerics.tails import gained_by_chance
 from services.records import InputContract

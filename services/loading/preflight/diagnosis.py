@@ -77,7 +77,7 @@ def _others(network: ContractedNetwork, probe: Probe) -> Iterator[tuple[InputCon
 def _right(
     network: ContractedNetwork, contract: InputContract, probe: Probe, rows: NDArray[np.int64], device: str, chunk: int
 ) -> NDArray[np.bool_]:
-    from services.loading.preflight.forward import run
+    from services.loading.preflight.passes import run
 
     other = network.under(contract).to(device)
     predicted: NDArray[np.bool_] = run(other, probe.images[rows], device, chunk).argmax(axis=1) == probe.labels[rows]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from services.errors import Problem
 from services.loading.models.outputs import Logits, undeclared_output
 from services.loading.protocols import Samples
-from services.numerics.confusion import Certainty, ClassOrder, class_order
+from services.numerics.class_order import Certainty, ClassOrder, class_order
 from services.numerics.tails import at_least, at_most
 from services.records import ModelSpec, Overrulable
 

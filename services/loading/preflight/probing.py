@@ -12,7 +12,7 @@ from services.errors import ClasswiseError, Problem, one_line
 from services.loading.models.contract import ContractedNetwork
 from services.loading.models.outputs import REPEAT_TOLERANCE, declared_output_problems, rounding_facts
 from services.loading.preflight import channels, diagnosis, judgement, suspicions
-from services.loading.preflight.forward import failure, run
+from services.loading.preflight.passes import failure, run
 from services.loading.protocols import LoadedModel
 
 if TYPE_CHECKING:

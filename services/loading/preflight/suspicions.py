@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from services.loading.preflight.forward import run
 from services.loading.preflight.judgement import LEVEL, note
+from services.loading.preflight.passes import run
 from services.loading.protocols import LoadedModel
 from services.numerics.tails import at_least, gained_by_chance
 

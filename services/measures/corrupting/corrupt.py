@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.measures.corrupting import blurs, digital, noises, weather
-from services.measures.corrupting.tables import LARGE, NAMES, Name, Parameters, parameters_of
+from services.measures.corrupting.strengths import LARGE, NAMES, Name, Parameters, parameters_of
 
 STREAM = 64
 """Fourth word of the Philox counter of the first corruption; see `sampling.noise`."""

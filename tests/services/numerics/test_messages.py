@@ -15,7 +15,7 @@ from services.numerics.arguments import as_indices, as_scores, check_bound, chec
 from services.numerics.attributes.disentanglement import mutual_information_gap
 from services.numerics.attributes.groupfair import class_counts, gaps, group_counts, matrix_counts
 from services.numerics.change import changes, decide, worst_change
-from services.numerics.confusion import class_order
+from services.numerics.class_order import class_order
 from services.numerics.disparity import disparity
 from services.numerics.evidence.adequacy import Sign, SignCount
 from services.numerics.evidence.refutation import refute

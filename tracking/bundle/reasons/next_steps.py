@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from services.metrics import METRICS
 from services.records import AuditResult, Estimate, GateResult, ModelResult, Outcome
 from tracking.bundle.headline import deciding_gates, is_refuted
 from tracking.bundle.reasons.why import class_words, headline_confusion
@@ -15,8 +16,6 @@ MOST = 5
 """Sentences."""
 MOST_MODELS = 2
 """That get a sentence of each kind."""
-PLANNED = "if the estimates stay"
-"""How the part of a gate's reason begins that says what would decide it."""
 MOST_TIMES = 100
 """As many samples; beyond that a sentence would name a number that nobody collects."""
 
@@ -68,7 +67,7 @@ def _look(audit: AuditResult, model: ModelResult) -> Iterator[str]:
 def _repair(model: ModelResult) -> Iterator[str]:
     """The cheapest remedy, where a worst class failed."""
     worst = [gate.threshold for gate in deciding_gates(model.gates) if gate.threshold is not None]
-    able = [limit for limit in worst if (limit.metric, limit.grouping) in (("wcr", "class"), ("p10", "class"))]
+    able = [limit for limit in worst if limit.grouping == "class" and METRICS[limit.metric].weakest is not None]
     series = next((find(model, series_key(limit.measure, "class")) for limit in able), None)
     if series is not None and series.series.can_be_fitted:
         name = model.spec.name
@@ -82,8 +81,8 @@ def _repair(model: ModelResult) -> Iterator[str]:
 def _decide(audit: AuditResult, model: ModelResult) -> Iterator[str]:
     """How many samples would decide the gate that is open, if the score stays as it is."""
     for gate in deciding_gates(model.gates):
-        if planned := _planned(gate):
-            yield f"{shorten(model.spec.name, 40)}: {gate.text} is open; {planned}."
+        if gate.wanted:
+            yield f"{shorten(model.spec.name, 40)}: {gate.text} is open; {gate.wanted}."
             return
         needed = samples_that_decide(model, gate)
         if needed is not None:
@@ -94,11 +93,6 @@ def _decide(audit: AuditResult, model: ModelResult) -> Iterator[str]:
                 f"{now:,} would decide {gate.text}, if its score stays; to add samples by and by, `decide: early`."
             )
             return
-
-
-def _planned(gate: GateResult) -> str:
-    """How many more samples would decide, which an audit says itself where its limits hold at every look."""
-    return next((part for part in gate.reason.split("; ") if part.startswith(PLANNED)), "")
 
 
 def samples_that_decide(model: ModelResult, gate: GateResult) -> tuple[int, int, int] | None:

@@ -82,7 +82,7 @@ def test_on_the_threshold_no_number_would(metric: str) -> None:
     value = series_result(of.series, of.scores, {}, of.grouping, config()).metric(metric).value
     gate = GateConfig(measure="s", metric=metric, at_least=value)
     assert further_samples(gate, of, config()) is None
-    assert more_words(gate, of, (), config(), None) == NOTHING
+    assert more_words(gate, of, (), config(), None) == ""
 
 
 def test_the_sentence_says_which_what_it_costs_and_where_they_are() -> None:

@@ -16,7 +16,7 @@ from services.errors import MeasureError
 from services.measures.corrupting import blurs, weather
 from services.measures.corrupting.corrupt import corrupted, table_for
 from services.measures.corrupting.frost_photos import FILES, PACKAGE, photo
-from services.measures.corrupting.tables import CIFAR, COMMON, IMAGENET, NAMES, SEVERITIES, Name, Parameters
+from services.measures.corrupting.strengths import CIFAR, COMMON, IMAGENET, NAMES, SEVERITIES, Name, Parameters
 
 AUTHORS = Path(__file__).resolve().parents[3] / "oracles" / "corruptions.npz"
 """One picture under the authors' functions (imagecorruptions 1.1.2 with scikit-image 0.26 and OpenCV 5.0, and what

@@ -65,7 +65,7 @@ def test_labels_attacks_samples_and_claims_in_this_order(small_audit: AuditResul
     odd = replace(models[0], spec=replace(models[0].spec, name="a`b; rm x"))
     assert "--model NAME --under clean`" in next_steps(replace(audit, models=(odd,)))[1]
     assert decide.startswith("model_001: a new audit on about 200 samples of ") and "instead of 50" in decide
-    planned = replace(models[1].gates[0], reason="open; if the estimates stay, about 90 more samples would decide it")
+    planned = replace(models[1].gates[0], wanted="if the estimates stay, about 90 more samples would decide it")
     early = replace(audit, models=(replace(models[1], gates=(planned,)),))
     assert next_steps(early)[0].endswith("is open; if the estimates stay, about 90 more samples would decide it.")
     assert next_steps(replace(audit, models=(judged(third, Outcome.PASS, Estimate(0.9, 0.8, 1.0)),))) == []

@@ -60,7 +60,7 @@ class Places:
     schedules: str = ""
 
 
-class Sources:
+class Stores:
     """Everything that the routes ask for."""
 
     def __init__(self, places: Places, client: AuditClient) -> None:

@@ -13,7 +13,7 @@ from scipy.stats import binom
 
 from benchmarks.orders import KINDS, honest, permuted, rates
 from services.errors import MeasureError
-from services.numerics.confusion import Certainty, ClassOrder, class_order
+from services.numerics.class_order import Certainty, ClassOrder, class_order
 
 SIZES = (2, 10, 100, 1000)
 
