@@ -35,15 +35,20 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-FleetFile = Annotated[Path, typer.Argument(help="Fleet file (YAML); deploy/examples/ has one for each case.")]
-JobFile = Annotated[Path, typer.Argument(help="Fleet file or sweep file (YAML).")]
-SweepFile = Annotated[Path, typer.Argument(help="Sweep file (YAML); deploy/examples/ has some.")]
+FleetFile = Annotated[
+    Path, typer.Argument(metavar="FLEET_FILE", help="Fleet file (YAML); deploy/examples/ has one for each case.")
+]
+JobFile = Annotated[Path, typer.Argument(metavar="JOB_FILE", help="Fleet file or sweep file (YAML).")]
+SweepFile = Annotated[Path, typer.Argument(metavar="SWEEP_FILE", help="Sweep file (YAML); deploy/examples/ has some.")]
 Template = Annotated[
     Path | None, typer.Option("--audit", metavar="FILE", help="Audit the trained networks by this fleet file.")
 ]
 Bundle = Annotated[
     str,
-    typer.Argument(help="Folder or URL of a bundle, STORAGE/audits/FLEET/AUDIT, or a sweep, STORAGE/training/SWEEP."),
+    typer.Argument(
+        metavar="BUNDLE",
+        help="Folder or URL of a bundle, STORAGE/audits/FLEET/AUDIT, or a sweep, STORAGE/training/SWEEP.",
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output, and no progress.")]
 Junit = Annotated[Path | None, typer.Option("--junit", metavar="FILE", help="Also write the verdicts as JUnit XML.")]

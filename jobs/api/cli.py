@@ -37,7 +37,9 @@ def dashboard(
 
 
 def serve(
-    settings: Annotated[Path, typer.Argument(help="Settings file (YAML), such as deploy/compose/settings.yaml.")],
+    settings: Annotated[
+        Path, typer.Argument(metavar="SETTINGS", help="Settings file (YAML), such as deploy/compose/settings.yaml.")
+    ],
     here: Annotated[bool, typer.Option("--here", help="Serve from this process, without Ray Serve.")] = False,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")] = 8080,

@@ -84,7 +84,7 @@ def compare(
 
 
 def notify(
-    bundle: Annotated[str, typer.Argument(help="Folder or URL of a bundle.")],
+    bundle: Annotated[str, typer.Argument(metavar="BUNDLE", help="Folder or URL of a bundle.")],
     fleet_file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Take the webhooks from this fleet file, not from the bundle.")
     ] = None,
@@ -116,7 +116,7 @@ def notify(
 
 
 def promote(
-    bundle: Annotated[str, typer.Argument(help="Folder or URL of a bundle.")],
+    bundle: Annotated[str, typer.Argument(metavar="BUNDLE", help="Folder or URL of a bundle.")],
     tracking_uri: Annotated[str | None, typer.Option(help="MLflow server; default: that of the audit.")] = None,
 ) -> None:
     """Move aliases that were not moved. Those of the audit's fleet file, when MLflow could not be reached then."""

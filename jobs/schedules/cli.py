@@ -33,12 +33,14 @@ app = typer.Typer(
 _DB = "sqlite:///FILE or postgresql+psycopg://...; default: CLASSWISE_SCHEDULES, else classwise-runs/schedules.db."
 _CRON = "minute hour day month weekday; a sixth field before them is the second."
 Database = Annotated[str | None, typer.Option("--db", metavar="URI", help=_DB)]
-Name = Annotated[str, typer.Argument(help="Name of a schedule.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of a schedule.")]
 
 
 @app.command()
 def add(
-    fleet_file: Annotated[Path, typer.Argument(help="Fleet file (YAML); its content is kept, as it is now.")],
+    fleet_file: Annotated[
+        Path, typer.Argument(metavar="FLEET_FILE", help="Fleet file (YAML); its content is kept, as it is now.")
+    ],
     cron: Annotated[str, typer.Option(help=_CRON)],
     name: Annotated[str, typer.Option(help="Default: the fleet's name.")] = "",
     zone: Annotated[str, typer.Option(help="Time zone, such as Europe/Berlin.")] = "UTC",
@@ -119,7 +121,7 @@ def list_(db: Database = None, json: Json = False) -> None:
 
 @app.command()
 def history(
-    name: Annotated[str, typer.Argument(help="Only this schedule.")] = "",
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Only this schedule.")] = "",
     limit: Annotated[int, typer.Option(min=1, help="How many, the latest first.")] = 20,
     db: Database = None,
     json: Json = False,

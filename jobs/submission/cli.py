@@ -33,7 +33,7 @@ Wait = Annotated[bool, typer.Option("--wait", help="Wait for the end; Ctrl-C sto
 
 
 def submit(
-    fleet_file: Annotated[Path, typer.Argument(help="Fleet file (YAML).")],
+    fleet_file: Annotated[Path, typer.Argument(metavar="FLEET_FILE", help="Fleet file (YAML).")],
     address: Address = None,
     key: Annotated[str, typer.Option(help="Distinguishes audits of one fleet file: a date, a commit.")] = "",
     storage: FleetStorage = None,

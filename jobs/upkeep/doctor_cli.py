@@ -18,7 +18,10 @@ from tracking.mlflow.reach import sqlite_path
 if TYPE_CHECKING:
     from jobs.upkeep.findings import CheckContext, Finding
 
-Fleet = Annotated[Path | None, typer.Argument(help="Fleet file: look at its storage, cluster and tracking server.")]
+Fleet = Annotated[
+    Path | None,
+    typer.Argument(metavar="FLEET_FILE", help="Fleet file: look at its storage, cluster and tracking server."),
+]
 
 
 def doctor(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 _TEMPLATES = Path(__file__).parent / "templates"
 
@@ -19,16 +19,26 @@ def embedded(value: Any) -> Markup:
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
 
 
+def coded(text: str) -> Markup:
+    """Text, escaped, whose parts between backticks stand as code."""
+    parts = [escape(part) for part in text.split("`")]
+    if len(parts) % 2 == 0:  # a backtick without its fellow
+        return escape(text)
+    return Markup("").join(Markup(f"<code>{part}</code>") if at % 2 else part for at, part in enumerate(parts))
+
+
 @lru_cache(maxsize=1)
 def environment() -> Environment:
     """Templates with everything escaped; a name that a page was not given is an error."""
-    return Environment(
+    made = Environment(
         loader=FileSystemLoader(_TEMPLATES),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    made.filters["coded"] = coded
+    return made
 
 
 def source(*names: str) -> Markup:

@@ -53,7 +53,8 @@ def _workers(found: Forecast) -> str:
 def _hours(found: Forecast, hours: float) -> str:
     money = found.money(hours)
     price = "" if money is None else f", {money:,.2f} in money"
-    return f"{hours:.3g} {'GPU-hours' if found.gpus else 'hours of a worker'}{price}"
+    amount = "under 0.01" if hours < 0.01 else f"{hours:.3g}"
+    return f"{amount} {'GPU-hours' if found.gpus else 'hours of a worker'}{price}"
 
 
 def as_json(found: Forecast) -> dict[str, object]:

@@ -185,6 +185,10 @@ def _reasons(gates: tuple[GateResult, ...]) -> list[str]:
         return ["no gates were set: measured, not judged"]
     deciding = worst(gate.outcome for gate in gates)
     if deciding is Outcome.PASS:
-        whole = [f"all {len(gates)} gates passed" if len(gates) > 1 else f"{gates[0].text}: {gates[0].reason}"]
+        whole = [_all_passed(len(gates)) if len(gates) > 1 else f"{gates[0].text}: {gates[0].reason}"]
         return [*whole, *(f"{gate.text}: {gate.reason}" for gate in gates if gate.overruled and len(gates) > 1)]
     return [f"{gate.text}: {gate.reason}" for gate in gates if gate.outcome is not Outcome.PASS]
+
+
+def _all_passed(gates: int) -> str:
+    return "both gates passed" if gates == 2 else f"all {gates} gates passed"

@@ -69,7 +69,12 @@ export const search = (label, change, value = "") => {
 };
 export const filters = (...parts) => el("form", { class: "filters", onsubmit: (event) => event.preventDefault() }, ...parts);
 export const section = (title, ...parts) => el("section", { "aria-label": title }, el("h2", {}, title), ...parts);
-export const list = (sentences) => sentences.length ? el("ul", { class: "words" }, sentences.map((text) => el("li", { dir: "auto" }, cut(text, 1500)))) : null;
+// What stands between backticks is code, where none is without its fellow.
+export const coded = (text) => {
+  const parts = text.split("`");
+  return parts.length % 2 ? parts.map((part, at) => at % 2 ? el("code", {}, part) : part) : [text];
+};
+export const list = (sentences) => sentences.length ? el("ul", { class: "words" }, sentences.map((text) => el("li", { dir: "auto" }, coded(cut(text, 1500))))) : null;
 
 // A table that sorts by its columns and shows so many rows until asked for more.
 // A column: { title, about, get: row => value to sort by, cell: row => content, kind: "number" | "name" | ... , head }.
