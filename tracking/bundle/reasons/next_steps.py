@@ -84,6 +84,12 @@ def _decide(audit: AuditResult, model: ModelResult) -> Iterator[str]:
         if gate.wanted:
             yield f"{shorten(model.spec.name, 40)}: {gate.text} is open; {gate.wanted}."
             return
+        if _is_undercut(model, gate):
+            yield (
+                f"{shorten(model.spec.name, 40)}: {gate.text} is open, because a probe broke more samples than the "
+                "gate can spare. Measure it by an attack that finds them: `autoattack`, or more steps and restarts."
+            )
+            return
         needed = samples_that_decide(model, gate)
         if needed is not None:
             now, then, place = needed
@@ -93,6 +99,15 @@ def _decide(audit: AuditResult, model: ModelResult) -> Iterator[str]:
                 f"{now:,} would decide {gate.text}, if its score stays; to add samples by and by, `decide: early`."
             )
             return
+
+
+def _is_undercut(model: ModelResult, gate: GateResult) -> bool:
+    """Whether the limit of an adequate attack clears the gate, and what its probe broke keeps it from a pass."""
+    limit, low = gate.threshold, gate.estimate.low
+    if limit is None or limit.sign != ">=" or low is None or low < limit.value:
+        return False
+    mine = [attack for attack in model.attacks if limit.measure in attack.series]
+    return gate.outcome is Outcome.UNDECIDED and any(attack.adequacy == "adequate" for attack in mine)
 
 
 def samples_that_decide(model: ModelResult, gate: GateResult) -> tuple[int, int, int] | None:

@@ -70,3 +70,16 @@ def test_labels_attacks_samples_and_claims_in_this_order(small_audit: AuditResul
     assert next_steps(early)[0].endswith("is open; if the estimates stay, about 90 more samples would decide it.")
     assert next_steps(replace(audit, models=(judged(third, Outcome.PASS, Estimate(0.9, 0.8, 1.0)),))) == []
     assert np.all([len(line) < 250 for line in next_steps(audit)])
+
+
+def test_a_gate_that_a_probe_keeps_open_asks_for_a_stronger_attack(small_audit: AuditResult) -> None:
+    model, limit = small_audit.models[0], replace(WORST, measure="pgd20/linf-0.03137")
+    for adequacy, estimate, said in (
+        ("adequate", Estimate(0.5, 0.32, 0.6), True),
+        ("adequate", Estimate(0.29, 0.2, 0.6), False),
+        ("unknown", Estimate(0.5, 0.32, 0.6), False),
+    ):
+        attack = AttackResult("pgd20", (limit.measure,), adequacy)  # type: ignore[arg-type]
+        open_one = replace(judged(model, Outcome.UNDECIDED, estimate, limit), attacks=(attack,))
+        steps = next_steps(replace(small_audit, models=(open_one,)))
+        assert any("a probe broke more samples than the gate can spare" in step for step in steps) is said
