@@ -184,6 +184,12 @@ def test_files_that_are_not_fleets(tmp_path: Path, text: str, message: str) -> N
     assert message in "\n".join(faults(tmp_path, text))
 
 
+def test_a_document_of_too_many_values_is_read_no_further(tmp_path: Path) -> None:
+    """Its brackets are never closed, which a reader that went to the end would say instead."""
+    assert "expected at most 50,000 values, found a document of more" in faults(tmp_path, "a: [" + "b," * 60_000)[0]
+    assert "expected valid YAML" in faults(tmp_path, "a: [" + "b," * 40_000)[0]
+
+
 def test_a_document_that_expands_is_refused_quickly(tmp_path: Path) -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 12)]
