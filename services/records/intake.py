@@ -21,6 +21,7 @@ class Intake:
         unread: by class, then by suffix: files or rows that are not read and should have been.
         left_out: by kind ("hidden", "system", "thumbnails", "descriptions"): files that are no samples.
         turned: images turned upright by their EXIF orientation.
+        colours: images whose stored colours are not those of sRGB, by what they are; taken as stored.
         copies: samples that are copies of others with the same label; left out unless `copies_kept`.
         audited: samples of a reserve that are copies of images that audits see, under whatever label; left out.
         conflicts: pairs of classes that one image stands under, the number of such images, and ids of the first.
@@ -29,12 +30,14 @@ class Intake:
         cluster: column that says which samples belong together; "" where all are independent.
         clusters: clusters in all; 0 where samples have none.
         clusters_of: clusters with samples of each class; empty where samples have none.
+        remarks: sentences on what else is in the source.
     """
 
     available: tuple[int, ...] = ()
     unread: dict[str, dict[str, int]] = field(default_factory=dict)
     left_out: dict[str, int] = field(default_factory=dict)
     turned: int = 0
+    colours: dict[str, int] = field(default_factory=dict)
     copies: int = 0
     copies_kept: bool = False
     audited: int = 0
@@ -44,6 +47,7 @@ class Intake:
     cluster: str = ""
     clusters: int = 0
     clusters_of: tuple[int, ...] = ()
+    remarks: tuple[str, ...] = ()
 
 
 def suffix_of(name: str) -> str:
@@ -66,6 +70,9 @@ def intake_notes(intake: Intake, classes: Sequence[str], counts: Sequence[int]) 
     if intake.turned:
         share = f"{intake.turned} of {sum(counts)} images were turned upright by their EXIF orientation"
         yield f"{share}; ?orientation=stored leaves the pixels as stored."
+    for kind, number in sorted(intake.colours.items()):
+        yield f"{number} of {sum(counts)} images {kind}: as in usual training code, while viewers show other colours."
+    yield from intake.remarks
     if intake.clusters:
         yield (
             f"{sum(counts)} samples come in {intake.clusters} clusters by {intake.cluster}: the cluster is the unit of "

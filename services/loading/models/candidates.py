@@ -23,6 +23,14 @@ DEPTH = 4
 SHOWN = 5
 MOST = 20
 """Different weights of a checkpoint that are compared with each other, and further names of one container."""
+OF_GRADIENTS = frozenset(
+    (
+        *("momentum_buffer", "exp_avg", "exp_avg_sq", "max_exp_avg_sq", "exp_inf", "square_avg", "grad_avg"),
+        *("acc_delta", "sum", "prev", "step_size", "exp_avg_diff", "neg_pre_grad", "exp_avg_slow", "exp_avg_fast"),
+        *("hessian", "exp_hessian_diag_sq", "momentum", "previous_grad", "p0", "s"),
+    )
+)
+"""What optimizers of torch, timm and their like keep of a parameter that is no weight to evaluate."""
 LEVELS = 12
 """Containers inside of each other in which further tensors are looked for."""
 FITS = 0.5
@@ -73,7 +81,7 @@ def choose(raw: Any, wanted: Mapping[str, Tensor], *, where: str, key: str | Non
             raise SourceError(Problem(f"{where} (key)", "the name of one state dict", repr(key), remedy))
         return chosen[0]
     known = {keys for keys, part in of_whole if part.matches >= FITS * len(wanted)}
-    looking = [places for places in _lookalikes(raw, wanted) if fitting and places not in known]
+    looking = [p for p in _lookalikes(raw, wanted, fitting[0].state) if p not in known] if fitting else []
     others = [".".join(places) or "the whole file" for places in looking]
     if len(fitting) + len(others) > 1:
         found = ", ".join([_named(fitting), *(f"{name} (not by the network's names)" for name in others)])
@@ -123,28 +131,68 @@ def _states(
             yield from _states(value, (*keys, name), looked, named)
 
 
-def _lookalikes(raw: Any, wanted: Mapping[str, Tensor]) -> Iterator[tuple[str, ...]]:
-    """Where mappings and lists lie that hold a tensor of every shape of the network's matrices and kernels, as often.
+def _lookalikes(raw: Any, wanted: Mapping[str, Tensor], chosen: State) -> Iterator[tuple[str, ...]]:
+    """Where other weights of the network's shapes lie: mappings and lists, slots of an optimizer, one long vector.
 
-    An optimizer is left out: its averages of gradients have these shapes as well.
+    Copies of the chosen weights are none, nor are an optimizer's averages of gradients, which have these shapes as
+    well.
     """
     shapes = Counter(value.shape for value in wanted.values() if value.ndim > 1)
+    own = {name: chosen[name] for name, value in wanted.items() if name in chosen and chosen[name].shape == value.shape}
+    vectors = {len(vector): vector for vector in _vectors(own)}
+    known: dict[Any, list[Tensor]] = {}
+    for value in own.values():
+        known.setdefault(value.shape, []).append(value)
     seen: set[int] = set()  # a file of a few bytes can hold a container in itself a million times
 
+    def fits(held: list[Any]) -> bool:
+        tensors = [value for value in held if isinstance(value, Tensor)]
+        if shapes - Counter(value.shape for value in tensors):
+            return False
+        kernels = [value for value in tensors if value.ndim > 1]
+        return not all(any(_same(value, each) for each in known.get(value.shape, ())) for value in kernels)
+
     def look(held: Any, places: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-        if id(held) in seen or (isinstance(held, Mapping) and "param_groups" in held):
+        if id(held) in seen:
             return
         seen.add(id(held))
         named = held.items() if isinstance(held, Mapping) else enumerate(held)
         inner = [(str(name), value) for name, value in named]
-        if not shapes - Counter(value.shape for _, value in inner if isinstance(value, Tensor)):
+        if isinstance(held, Mapping) and "param_groups" in held:
+            yield from ((*places, "state", slot) for slot, values in _slots(held.get("state")) if fits(values))
+            inner = [(name, value) for name, value in inner if name not in ("state", "param_groups")]
+        elif fits([value for _, value in inner]):
             yield places
         for name, value in inner:
-            if isinstance(value, Mapping | list | tuple) and len(places) < LEVELS:
+            if isinstance(value, Tensor) and value.ndim == 1 and len(value) in vectors:
+                yield from () if _same(value, vectors[len(value)]) else [(*places, name)]
+            elif isinstance(value, Mapping | list | tuple) and len(places) < LEVELS:
                 yield from look(value, (*places, name))
 
     if shapes.total() > 1 and isinstance(raw, Mapping | list | tuple):
         yield from look(raw, ())
+
+
+def _vectors(weights: State) -> Iterator[Tensor]:
+    """All weights as one vector, with and without the statistics of batch norm."""
+    floating = {name: value.flatten() for name, value in weights.items() if value.is_floating_point()}
+    learnt = [value for name, value in floating.items() if not name.endswith(("running_mean", "running_var"))]
+    yield from (torch.cat(parts) for parts in ([*floating.values()], learnt) if parts)
+
+
+def _slots(state: Any) -> Iterator[tuple[str, list[Any]]]:
+    """What an optimizer keeps of each parameter under one name, where that is no average of gradients."""
+    by_slot: dict[str, list[Any]] = {}
+    for kept in state.values() if isinstance(state, Mapping) else ():
+        for slot, value in kept.items() if isinstance(kept, Mapping) else ():
+            if str(slot) not in OF_GRADIENTS:
+                by_slot.setdefault(str(slot), []).append(value)
+    yield from by_slot.items()
+
+
+def _same(value: Tensor, own: Tensor) -> bool:
+    """Whether a tensor is a copy, in another precision perhaps: the one that mixed precision trains."""
+    return torch.equal(value, own) or (value.dtype != own.dtype and torch.equal(value.to(own.dtype), own))
 
 
 def _stripped(keys: tuple[str, ...], state: State, wanted: Mapping[str, Tensor]) -> Candidate:

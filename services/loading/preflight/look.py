@@ -45,7 +45,7 @@ def preflight(
         chunk = min(CHUNK, batch)
         wider = None if loaded.spec.remote else lambda: _take(samples, WIDER)
         problems += probing.network_problems(
-            loaded, taken, facts, device=device, chunk=chunk, single=SINGLE, wider=wider
+            loaded, taken, facts, device=device, chunk=chunk, single=SINGLE, batch=batch, wider=wider
         )
         if not problems:
             gradients = loaded.differentiable

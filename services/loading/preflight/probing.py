@@ -12,6 +12,7 @@ from services.errors import ClasswiseError, Problem, one_line
 from services.loading.models.contract import ContractedNetwork
 from services.loading.models.outputs import REPEAT_TOLERANCE, declared_output_problems, rounding_facts
 from services.loading.preflight import channels, diagnosis, judgement, suspicions
+from services.loading.preflight.bounds import FILLED
 from services.loading.preflight.passes import failure, run
 from services.loading.protocols import LoadedModel
 
@@ -30,6 +31,7 @@ def network_problems(
     device: str,
     chunk: int,
     single: int,
+    batch: int,
     wider: Callable[[], Probe] | None = None,
 ) -> list[Problem]:
     """Run the probe and judge what comes back; a network that fails outright yields that one problem."""
@@ -46,7 +48,7 @@ def network_problems(
     problems += output_problems(loaded, probe, facts, device, chunk)
     if logits.ndim == 2 and np.isfinite(logits).all():
         problems += repeat_problems(loaded, probe, logits, facts, device, chunk)
-        problems += batch_problems(loaded, probe, logits, facts, device, single)
+        problems += batch_problems(loaded, probe, logits, facts, device, chunk, single, batch)
         other = diagnosis.normalisation_problems(loaded, probe, logits, device, chunk)
         other = other or channels.channel_problems(loaded, probe, logits, device, chunk, wider)
         problems += judgement.uncertain(spec, "input", other, facts)
@@ -93,26 +95,41 @@ def repeat_problems(
 
 
 def batch_problems(
-    loaded: LoadedModel, probe: Probe, logits: NDArray[np.float32], facts: Facts, device: str, single: int
+    loaded: LoadedModel,
+    probe: Probe,
+    logits: NDArray[np.float32],
+    facts: Facts,
+    device: str,
+    chunk: int,
+    single: int,
+    batch: int,
 ) -> list[Problem]:
-    """A sample alone, in a pair and in a batch must get the same logits."""
+    """A sample alone, in a pair, and at another place of a batch as large as the audit's must get the same logits."""
     if facts.get("stochastic"):
         return []
     count = min(single, len(probe.images))
+    whole = _one_batch(probe.images, chunk if loaded.spec.remote else batch)
     try:
         alone = run(loaded.network, probe.images[:count], device, 1)
         pairs = run(loaded.network, probe.images[:count], device, 2)
+        elsewhere = run(loaded.network, probe.images[whole], device, len(whole))
     except Exception as error:
         actual = f"{type(error).__name__}: {one_line(error)}"
         remedy = "export it with a dynamic batch dimension"
         return [Problem(f"{loaded.spec.name} (batch)", "any batch size to work", actual, remedy)]
-    difference = float(max(np.abs(part - logits[:count]).max() for part in (alone, pairs)))
+    parts = ((alone, logits[:count]), (pairs, logits[:count]), (elsewhere, logits[whole]))
+    difference = float(max(np.abs(part - expected).max() for part, expected in parts))
     facts["batch_difference"] = difference
     if difference <= BATCH_TOLERANCE * scale(logits):
         return []
     actual = f"logits that differ by up to {difference:.3g}"
     remedy = "the network mixes samples (batch norm in training mode?); export it in evaluation mode"
     return [Problem(f"{loaded.spec.name} (batch)", "the same logits alone and in a batch", actual, remedy)]
+
+
+def _one_batch(images: NDArray[np.float32], batch: int) -> NDArray[np.int64]:
+    """Rows of the probe from the last to the first, over again until they fill a batch."""
+    return np.resize(np.arange(len(images), dtype=np.int64)[::-1], min(batch, FILLED))
 
 
 def scale(logits: NDArray[np.float32]) -> float:

@@ -1,7 +1,9 @@
-"""What an image file could be read as in two ways: transparency, more than 8 bits a channel, several pictures."""
+"""What an image file could be read as in two ways: transparency, depth, several pictures, colours other than sRGB."""
 
 from __future__ import annotations
 
+import io
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,11 @@ DEEP = 255
 """Largest value of a channel of 8 bits."""
 BC6H = 6
 """Number of DDS's compression of half-precision floats."""
-
+GREY_OR_RGB = ("L", "RGB")
+"""Modes that need no conversion."""
+GAMMA_TOLERANCE = 0.05
+SEEN = 3
+"""Difference of a channel, in steps of 255, from which a colour profile is another one than sRGB."""
 
 ONE_PICTURE = frozenset({"MPO", "PSD"})
 """Formats whose further frames are views, previews or layers of the one picture."""
@@ -82,3 +88,39 @@ def colour(text: str) -> str:
     except ValueError:
         raise ValueError("a colour such as white, black or #808080") from None
     return text
+
+
+def unapplied(image: Image.Image) -> str:
+    """What an opened image says of its colours that its pixels alone do not show; "" for those of sRGB, and for grey.
+
+    The words go into `37 of 200 images WORDS`.
+    """
+    profile = image.info.get("icc_profile")
+    if isinstance(profile, bytes) and profile:
+        return "" if _is_srgb(profile, image.mode) else "carry a colour profile other than sRGB, which is not applied"
+    if image.mode in ("CMYK", "LAB"):
+        return f"hold {image.mode} colours, of which a plain formula makes RGB"
+    gamma = image.info.get("gamma")
+    if isinstance(gamma, float) and "srgb" not in image.info and abs(2.2 * gamma - 1) > GAMMA_TOLERANCE:
+        return f"declare a gamma of {gamma:.3g} (sRGB: 0.455), which is not applied"
+    return ""
+
+
+@lru_cache(maxsize=256)
+def _is_srgb(profile: bytes, mode: str) -> bool:
+    """Whether a profile shows colours as sRGB does, within `SEEN`; one that nothing can read is left to be so."""
+    if mode not in GREY_OR_RGB:
+        return False
+    from PIL import ImageCms
+
+    levels = np.linspace(0, 255, 6).astype(np.uint8)
+    grid = np.stack(np.meshgrid(levels, levels, levels), axis=-1).reshape(6, 36, 3)
+    colours = Image.fromarray(grid if mode == "RGB" else grid[..., 0])
+    try:
+        shown = ImageCms.profileToProfile(
+            colours, ImageCms.ImageCmsProfile(io.BytesIO(profile)), ImageCms.createProfile("sRGB"), outputMode="RGB"
+        )
+    except (ImageCms.PyCMSError, OSError, ValueError, TypeError):
+        return True
+    moved = np.asarray(shown, np.int64) - np.asarray(colours.convert("RGB"), np.int64)
+    return int(np.abs(moved).max()) < SEEN

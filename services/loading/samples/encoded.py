@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import io
-import struct
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,11 +22,12 @@ from PIL import Image
 
 from services.errors import Problem, SourceError, examples
 from services.loading.confined import open_granted
-from services.loading.samples.colours import is_deep, is_transparent, over, pictures
+from services.loading.samples.colours import GREY_OR_RGB, is_deep, is_transparent, over, pictures, unapplied
 from services.loading.samples.duplicates import fingerprint
 from services.loading.samples.fitting import PIXEL_LIMIT, middle, with_shorter_side
+from services.loading.samples.orientation import Looked, orientation_of, oriented
 from services.loading.samples.stores import Shape, Taken
-from services.loading.samples.unusable import CorruptImage, SmallImage, TransparentImage, Unusable
+from services.loading.samples.unusable import DAMAGE, CorruptImage, SmallImage, TransparentImage, Unusable
 from services.threads import cores, pool
 
 KEEP_BYTES = 2 << 30
@@ -39,54 +38,8 @@ AT_A_TIME = 64
 Pixels = NDArray[np.uint8]
 
 
-DAMAGE = (
-    OSError,
-    SyntaxError,
-    ValueError,
-    LookupError,
-    TypeError,
-    AttributeError,
-    RuntimeError,
-    ArithmeticError,
-    EOFError,
-    MemoryError,
-    struct.error,
-    zlib.error,
-)
-"""What Pillow's decoders raise of files that are no images, as each format has it."""
 NOT_DECODED = frozenset({"BUFR", "EPS", "GRIB", "HDF5", "IPTC", "MPEG", "WMF"})
 """Formats that Pillow names but does not decode itself: they hold no pixels, or need another program."""
-ORIENTATION = 0x0112
-"""The EXIF tag."""
-UPRIGHT = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
-"""What turns the stored pixels upright, by orientation (EXIF 2.32, tag 274)."""
-STORED = {**UPRIGHT, 6: Image.Transpose.ROTATE_90, 8: Image.Transpose.ROTATE_270}
-"""What turns them back."""
-PNG_NOTES = (b"eXIf", b"Raw profile type", b"XML:com.adobe.xmp")
-"""Where a PNG may keep an orientation; without them it need not be decoded to know that it has none."""
-
-
-class Looked(NamedTuple):
-    """One image as it will be used.
-
-    Attributes:
-        image: its pixels may be unread yet.
-        orientation: its EXIF orientation, 1 to 8, where that decided the pixels; else 1.
-        turned: whether it was turned upright.
-    """
-
-    image: Image.Image
-    orientation: int = 1
-    turned: bool = False
-
 
 Look = Callable[[bytes], Looked]
 Decoded = tuple[bytes, Looked] | Unusable
@@ -150,7 +103,7 @@ class EncodedStore:
         shape = taken.shape()
         read = reader(np.stack(pixels), shape) if keep else self._lazy(rows[kept], shape)
         known = shape, taken.digest.hexdigest(), tuple(taken.refused), taken.turned
-        return Taken(read, kept, *known, tuple(prints), tuple(files))
+        return Taken(read, kept, *known, tuple(prints), tuple(files), dict(taken.colours))
 
     def _each(self, rows: NDArray[np.int64], look: Look) -> Iterator[tuple[int, Decoded]]:
         """What is found of each row, in order, by several threads; few images at a time, whatever the set."""
@@ -202,20 +155,29 @@ class EncodedStore:
         """The image as it will be, opened but with its pixels unread where nothing has to be converted."""
         image = opened(data)
         conversions = (self.prepare, self.mode, self.size, self.resize, self.crop)
-        as_it_is = all(step is None for step in conversions) and orientation_of(image, data) == 1
-        return Looked(image) if as_it_is else self._decoded(data)
+        as_it_is = all(step is None for step in conversions) and not self._shows_through(image)
+        if as_it_is and orientation_of(image, data) == 1:
+            return Looked(image, colours=unapplied(image))
+        return self._decoded(data)
 
     def _decoded(self, data: bytes) -> Looked:
-        looked = oriented(opened(data), data, stored=self.orientation == "stored")
+        image = opened(data)
+        colours = unapplied(image)
+        looked = oriented(image, data, stored=self.orientation == "stored")
         image = looked.image
-        image = self._opaque(image) if self.mode else image
+        image = self._opaque(image) if self.mode or self._shows_through(image) else image
         image = image.convert(self.mode) if self.mode and image.mode != self.mode else image
         image = self.prepare(image) if self.prepare else image
         image = with_shorter_side(image, self.resize) if self.resize else image
         image = middle(image, self.crop) if self.crop else image
         if self.size and image.size != (self.size[1], self.size[0]):
             image = image.resize((self.size[1], self.size[0]), Image.Resampling.BILINEAR)
-        return looked._replace(image=image)
+        return looked._replace(image=image, colours=colours)
+
+    @staticmethod
+    def _shows_through(image: Image.Image) -> bool:
+        """Whether an image that is taken as it is has a colour that stands for nothing (`tRNS` of a PNG)."""
+        return image.mode in GREY_OR_RGB and image.has_transparency_data
 
     def _opaque(self, image: Image.Image) -> Image.Image:
         """The image without transparency.
@@ -225,7 +187,10 @@ class EncodedStore:
         """
         if self.background is None and is_transparent(image):
             raise TransparentImage("not opaque")
-        return image if self.background is None else over(image, self.background)
+        if self.background is None:
+            return image
+        below = over(image, self.background)
+        return below.convert(image.mode) if image.mode in GREY_OR_RGB else below
 
     def _raise(self, taken: _Intake, on_corrupt: str) -> None:
         problems = taken.problems(self.where)
@@ -263,6 +228,7 @@ class _Intake:
         self.kept: list[bool] = []
         self.refused: list[str] = []
         self.turned = 0
+        self.colours: Counter[str] = Counter()
 
     def add(self, data: bytes, looked: Looked) -> None:
         """Pixels that differ from those the bytes alone gave to earlier versions are another content."""
@@ -272,6 +238,7 @@ class _Intake:
         self.sizes[looked.image.size] += 1
         self.modes[looked.image.mode] += 1
         self.turned += looked.turned
+        self.colours.update([looked.colours] if looked.colours else [])
         self.kept.append(True)
 
     def refuse(self, name: str, why: Unusable) -> None:
@@ -317,37 +284,6 @@ def opened(data: bytes) -> Image.Image:
     if count > 1:
         raise CorruptImage(f"{count} frames or pages, of which one would be taken")
     return image
-
-
-def orientation_of(image: Image.Image, data: bytes) -> int:
-    """EXIF orientation of an opened image, 1 to 8; 1 where it has none, or one that cannot be read."""
-    if image.format == "PNG" and not any(note in data for note in PNG_NOTES):
-        return 1
-    try:
-        orientation = image.getexif().get(ORIENTATION, 1)
-    except (*DAMAGE, UserWarning):
-        return 1
-    return orientation if orientation in UPRIGHT else 1
-
-
-def oriented(image: Image.Image, data: bytes, *, stored: bool) -> Looked:
-    """The decoded image, upright or with its pixels as stored; Pillow turns TIFF by itself.
-
-    `orientation` of the answer is 1 where the pixels are those that a plain decoding gives.
-
-    Raises:
-        CorruptImage: it cannot be decoded.
-    """
-    orientation = orientation_of(image, data)
-    try:
-        image.load()
-    except DAMAGE as error:
-        raise CorruptImage(str(error) or type(error).__name__) from error
-    if orientation == 1:
-        return Looked(image)
-    if image.format == "TIFF":
-        return Looked(image.transpose(STORED[orientation]), orientation) if stored else Looked(image, turned=True)
-    return Looked(image) if stored else Looked(image.transpose(UPRIGHT[orientation]), orientation, turned=True)
 
 
 @cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,9 @@ from services.errors import Problem, SourceError
 
 MOST_CLASSES = 100_000
 """Without class names K is read off the largest label; a stray id among the labels must not become so many classes."""
+
+MISSING = frozenset({"", "nan", "na", "n/a", "<na>"})
+"""What tables write where a value is missing, in lower case."""
 
 
 def checked_labels(
@@ -51,6 +55,27 @@ def in_order(
     if labels.dtype.kind not in "iu" or (labels.size and not 0 <= labels.min() <= labels.max() < len(listed)):
         return labels, wanted
     return np.array([wanted.index(name) for name in listed])[labels], wanted
+
+
+def spelled_alike(values: Iterable[str]) -> list[tuple[str, ...]]:
+    """Those of distinct values that read as one: apart from case, spaces around, Unicode's forms, and `1` for `1.0`.
+
+    All words for a missing value read as one as well.
+    """
+    by_reading: dict[str, list[str]] = {}
+    for value in sorted(set(values)):
+        by_reading.setdefault(_reading(value), []).append(value)
+    return [tuple(spellings) for spellings in by_reading.values() if len(spellings) > 1]
+
+
+def _reading(value: str) -> str:
+    plain = unicodedata.normalize("NFKC", value).strip().casefold()
+    if plain in MISSING:
+        return ""
+    try:
+        return repr(float(plain))
+    except ValueError:
+        return plain
 
 
 def _shape_problems(raw: NDArray[Any], count: int, where: str) -> list[Problem]:

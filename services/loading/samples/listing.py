@@ -15,8 +15,9 @@ from pathlib import Path
 from PIL import Image
 
 from services.errors import Problem, SourceError
-from services.loading.samples.encoded import DAMAGE, sniffed_formats, suffixes
+from services.loading.samples.encoded import sniffed_formats, suffixes
 from services.loading.samples.stores import unread_problems
+from services.loading.samples.unusable import DAMAGE
 from services.records.intake import suffix_of
 
 SYSTEM = frozenset({"__macosx", "@eadir", "$recycle.bin", "lost+found", "system volume information", "icon\r"})

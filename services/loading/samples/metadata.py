@@ -5,8 +5,11 @@ from __future__ import annotations
 import csv
 import io
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
 
 from services.errors import Problem, SourceError, examples
 from services.loading.confined import open_granted
@@ -14,6 +17,8 @@ from services.loading.confined import open_granted
 METADATA = "metadata.csv"
 KEY = "file_name"
 SHOWN = 5
+LABELS = frozenset({"label", "labels", "class", "class_name", "classes", "target"})
+"""What columns are called that say an image's class, as its folder does."""
 
 
 def read_metadata(path: Path) -> tuple[dict[str, dict[str, str]], list[str]]:
@@ -36,6 +41,30 @@ def read_metadata(path: Path) -> tuple[dict[str, dict[str, str]], list[str]]:
     place = head.index(KEY)
     rows = {_name(cells[place]): dict(zip(head, cells, strict=True)) for _, cells in lines}
     return rows, [name for name in head if name != KEY]
+
+
+def other_classes(columns: Mapping[str, NDArray[Any]], folders: Sequence[str], files: Sequence[str]) -> list[Problem]:
+    """Columns that say another class than the folder of the file, by its name or by one number a class.
+
+    Coarser classes, and names of another list, are columns like others.
+    """
+    problems = []
+    for name, column in columns.items():
+        values = column.tolist()
+        if name.casefold() not in LABELS:
+            continue
+        if set(values) <= set(folders):
+            said = dict(zip(values, values, strict=True))
+        elif len(set(values)) == len(set(folders)):
+            said = dict(zip(reversed(values), reversed(folders), strict=True))
+        else:
+            continue
+        differ = [k for k, value in enumerate(values) if said[value] != folders[k]]
+        if differ:
+            actual = f"{len(differ)} of {len(values)} others, for example {files[differ[0]]}: {values[differ[0]]}"
+            remedy = "move the files, or give the column another name if it is no class"
+            problems.append(Problem(f"{METADATA} ({name})", "the class of the file's folder", actual, remedy))
+    return problems
 
 
 def _of_head(head: list[str], where: str) -> Iterator[Problem]:

@@ -15,11 +15,11 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from services.errors import Problem, SourceError
+from services.errors import Problem, SourceError, examples
 from services.loading.factories import DEFAULT_FACTORIES
 from services.loading.samples.attributes import Groups, Requested, check_shape, requested_attributes
 from services.loading.samples.duplicates import Distinct, distinct
-from services.loading.samples.labels import checked_labels
+from services.loading.samples.labels import MISSING, checked_labels, spelled_alike
 from services.loading.samples.selection import part_of, select
 from services.loading.samples.splits import rows_of_split
 from services.loading.samples.stores import Read, Shape, Store, Taken, unread_problems
@@ -31,8 +31,8 @@ from services.registry import Registry, did_you_mean
 KEY_COLUMNS = ("file_name", "filename", "file", "path", "key", "image_id")
 """Columns of tables and archives that name an image, the likeliest first."""
 
-UNKNOWN = frozenset({"", "nan", "na", "n/a", "<na>", "null", "none"})
-"""What tables write where a value is missing: all samples under it would be one cluster."""
+UNKNOWN = MISSING | {"null", "none"}
+"""What is no name of a cluster: all samples under it would be one."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,7 @@ class Source:
         unread: by class and suffix, files of the source that are no rows, and should have been.
         left_out: by kind, files that are no samples.
         split: the split asked for, where a column is to say which row is of which.
+        remarks: sentences on what else is in the source, for readers of the audit.
     """
 
     store: Store
@@ -60,6 +61,7 @@ class Source:
     unread: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     left_out: Mapping[str, int] = field(default_factory=dict)
     split: str | None = None
+    remarks: tuple[str, ...] = ()
 
 
 class SampleScheme(Protocol):
@@ -145,13 +147,15 @@ def open_samples(spec: SampleSpec, *, allowed_factories: tuple[str, ...] = DEFAU
         unread=unread,
         left_out=dict(source.left_out),
         turned=taken.turned,
+        colours=dict(taken.colours),
         copies=copies.copies,
         audited=stale,
         copies_kept=spec.duplicates == "all",
         conflicts=tuple(_conflicts(copies, source, before, classes)),
         trained_on=_trained_on(spec, taken, allowed_factories),
+        remarks=(*source.remarks, *_without_value(groups, rows)),
     )
-    names = {name: tuple(np.unique(column[of_split].astype(str)).tolist()) for name, column in groups.items()}
+    names = _group_names(groups, of_split, spec.uri)
     selected = _selected(source, labels, classes, groups, names, wanted, rows, taken, spec, intake)
     return selected if column is None else _clustered(selected, column[rows], spec.cluster or "")
 
@@ -282,6 +286,35 @@ def _groups(source: Source, spec: SampleSpec, measured: tuple[Requested, ...]) -
     if problems:
         raise SourceError(problems)
     return {name: source.columns[name] for name in spec.groups if name in source.columns}
+
+
+def _group_names(groups: Mapping[str, NDArray[Any]], rows: NDArray[np.int64], where: str) -> dict[str, tuple[str, ...]]:
+    """The groups of each column, sorted.
+
+    Raises:
+        SourceError: two spellings of one group, which would be two groups.
+    """
+    names = {name: tuple(np.unique(column[rows].astype(str)).tolist()) for name, column in groups.items()}
+    problems = [
+        Problem(
+            f"{where} (groups, {column})",
+            "one spelling of each group",
+            f"{len(alike)} in several: {examples(map(repr, alike), mark='; ')}",
+            "write each in one way",
+        )
+        for column, values in names.items()
+        if (alike := spelled_alike(values))
+    ]
+    if problems:
+        raise SourceError(problems)
+    return names
+
+
+def _without_value(groups: Mapping[str, NDArray[Any]], rows: NDArray[np.int64]) -> Iterator[str]:
+    for name, column in groups.items():
+        words = [value for value in column[rows].astype(str).tolist() if value.strip().casefold() in MISSING]
+        if words:
+            yield f"{len(words)} of {len(rows)} samples have no value of {name} ({words[0]!r}): a group of its own."
 
 
 def _selected(

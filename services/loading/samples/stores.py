@@ -7,7 +7,7 @@ float32 NCHW in [0, 1]. Values stay as stored (uint8) until a batch is asked for
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -35,6 +35,7 @@ class Taken:
         prints: fingerprints of the kept images, equal for copies; () where there are no images. Of sets that are too
             large to keep decoded they are those of the files, so that an image encoded twice has two.
         files: fingerprints of their files; () where there are none.
+        colours: numbers of images whose colours are not those of sRGB, by what they are (`colours.unapplied`).
     """
 
     read: Read
@@ -45,6 +46,7 @@ class Taken:
     turned: int = 0
     prints: tuple[bytes, ...] = ()
     files: tuple[bytes, ...] = ()
+    colours: Mapping[str, int] = field(default_factory=dict)
 
     def shared(self, other: Taken) -> int | None:
         """How many images are among the other's, by pixels where both were decoded, else by files; None where one has

@@ -2,6 +2,25 @@
 
 from __future__ import annotations
 
+import struct
+import zlib
+
+DAMAGE = (
+    OSError,
+    SyntaxError,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    RuntimeError,
+    ArithmeticError,
+    EOFError,
+    MemoryError,
+    struct.error,
+    zlib.error,
+)
+"""What Pillow's decoders raise of files that are no images, as each format has it."""
+
 
 class Unusable(Exception):
     """One image that cannot be used, and why."""

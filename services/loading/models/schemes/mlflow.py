@@ -42,7 +42,7 @@ def resolve_mlflow(text: str) -> str:
 
 def _resolved(uri: SourceUri, source: str) -> tuple[str, str]:
     """The address with a version for an alias, and the id of the logged model behind it."""
-    named = re.fullmatch(r"models:/([^/@]+)(?:@([^/@]+)|/(\d+))", uri.rest)
+    named = re.fullmatch(r"models:/([^/@]+)(?:@([^/@]+)|/(\d+|latest))", uri.rest)
     if source or not named:
         _check_form(uri)
         return uri.rest, source or _logged_model(uri.rest)
@@ -109,6 +109,8 @@ def _version(name: str, alias: str | None, number: str | None, where: str) -> An
         from mlflow import MlflowClient
 
         client = MlflowClient(_store())
+        if number == "latest":
+            return max(client.search_model_versions(f"name = '{name}'"), key=lambda version: int(version.version))
         return client.get_model_version_by_alias(name, alias) if alias else client.get_model_version(name, number or "")
     except Exception as error:
         expected = f"a registered model {name!r} with {'alias ' + repr(alias) if alias else 'version ' + str(number)}"

@@ -20,7 +20,7 @@ from services.loading.fingerprint import existing
 from services.loading.samples.colours import colour
 from services.loading.samples.encoded import EncodedStore, file_bytes
 from services.loading.samples.listing import class_folders, listing
-from services.loading.samples.metadata import METADATA, read_metadata
+from services.loading.samples.metadata import METADATA, other_classes, read_metadata
 from services.loading.samples.source import Source
 from services.loading.samples.splits import SPLITS, UNNAMED
 from services.loading.uris import Converter, SourceUri, extent, names, one_of
@@ -43,15 +43,17 @@ def open_imagefolder(uri: SourceUri, *, allowed_factories: tuple[str, ...]) -> S
         left_out.update(folder.left_out)
     left_out["descriptions"] -= (root / METADATA).is_file()
     files = [(path, k) for k, name in enumerate(classes) for path in listings[name].images]
+    described, remarks = _described(root, files, classes)
     return Source(
         file_store([path for path, _ in files], uri.text, options, root),
         np.array([k for _, k in files], dtype=np.int64),
         classes,
-        _nested_splits([path.relative_to(root) for path, _ in files]) | _groups(root, files),
+        _nested_splits([path.relative_to(root) for path, _ in files]) | described,
         key=lambda row: files[row][0].relative_to(root).as_posix(),
         unread=unread,
         left_out=dict(+left_out),
         split=options.get("split"),
+        remarks=remarks,
     )
 
 
@@ -120,10 +122,13 @@ def _nested_splits(paths: list[Path]) -> dict[str, NDArray[Any]]:
     return {"split": np.array(splits, dtype=np.str_)} if set(splits) - {UNNAMED} else {}
 
 
-def _groups(root: Path, files: list[tuple[Path, int]]) -> dict[str, NDArray[Any]]:
+def _described(
+    root: Path, files: list[tuple[Path, int]], classes: tuple[str, ...]
+) -> tuple[dict[str, NDArray[Any]], tuple[str, ...]]:
+    """The columns of `metadata.csv`, and a sentence on rows of it that are of no image."""
     description = root / METADATA
     if not description.is_file():
-        return {}
+        return {}, ()
     where = description.name
     rows, columns = read_metadata(description)
     wanted = [path.relative_to(root).as_posix() for path, _ in files]
@@ -131,4 +136,9 @@ def _groups(root: Path, files: list[tuple[Path, int]]) -> dict[str, NDArray[Any]
     if missing:
         actual = f"{len(missing)} of {len(wanted)} without, for example {missing[0]}"
         raise SourceError(Problem(where, "a column file_name and a row for every image", actual))
-    return {column: np.array([rows[name][column] for name in wanted], dtype=np.str_) for column in columns}
+    found = {column: np.array([rows[name][column] for name in wanted], dtype=np.str_) for column in columns}
+    if problems := other_classes(found, [classes[k] for _, k in files], wanted):
+        raise SourceError(problems)
+    surplus = sorted(rows.keys() - set(wanted))
+    example = f", for example {surplus[0]}" if surplus else ""
+    return found, (f"{len(surplus)} rows of {where} name no image that was read{example}.",) if surplus else ()

@@ -71,12 +71,38 @@ def test_two_sets_of_weights_are_a_question(tmp_path: Path, kind: str) -> None:
         assert ".".join(facts["checkpoint_keys"]) == key
 
 
+LEARNT = [name for name, _ in SOURCE.named_parameters()]
+
+
+def after_a_step(kind: type[torch.optim.Optimizer] = torch.optim.Adam, **options: Any) -> tuple[Any, Any]:
+    """Weights of the network and the state of an optimizer after a step."""
+    network = fresh()
+    optimizer = kind(network.parameters(), **options)
+    network(torch.ones(4, 3)).sum().backward()
+    optimizer.step()
+    return network.state_dict(), optimizer.state_dict()
+
+
+ADAM = after_a_step()[1]
+
+
+def beside_moments(slot: str) -> dict[str, Any]:
+    """An optimizer that keeps an average of each weight, too."""
+    kept = {place: {**own, slot: AVERAGED[LEARNT[place]]} for place, own in ADAM["state"].items()}
+    return {**ADAM, "state": kept}
+
+
 NAMELESS: dict[str, tuple[Any, str]] = {
     "torch_ema": ({"ema": {"decay": 0.9, "shadow_params": list(AVERAGED.values())}}, "ema.shadow_params"),
     "by number": ({"ema": dict(enumerate(AVERAGED.values()))}, "ema"),
     "a list of networks": ({"ensemble": [AVERAGED]}, "ensemble.0"),
     "a pair": ({"model_ema": (0.999, AVERAGED)}, "model_ema.1"),
     "another prefix": ({"ema": {f"shadow.{k}": v for k, v in AVERAGED.items()}}, "ema"),
+    "one vector": ({"ema_flat": nn.utils.parameters_to_vector(SOURCE.parameters()).detach() / 2}, "ema_flat"),
+    "an optimizer's list": ({"optimizer_states": [{**ADAM, "ema": list(AVERAGED.values())}]}, "optimizer_states.0.ema"),
+    "torchcontrib": ({"optimizer": beside_moments("swa_buffer")}, "optimizer.state.swa_buffer"),
+    "schedule-free": ({"optimizer": beside_moments("z")}, "optimizer.state.z"),
+    "lookahead": ({"optimizer": beside_moments("slow_buffer")}, "optimizer.state.slow_buffer"),
     "deep": ({"a": {"b": {"c": {"d": {"e": AVERAGED}}}}}, "a.b.c.d.e"),
 }
 
@@ -91,6 +117,28 @@ def test_weights_that_go_by_other_names_are_a_question(tmp_path: Path, kind: str
     network = fresh()
     assert load_weights(network, tmp_path / "w.pt", where="m", key="model") == {"checkpoint_keys": ["model"]}
     assert torch.equal(network[2].weight, STATE["2.weight"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        (torch.optim.AdamW, {"amsgrad": True}),
+        (torch.optim.SGD, {"lr": 0.1, "momentum": 0.9}),
+        (torch.optim.RMSprop, {"centered": True, "momentum": 0.9}),
+        (torch.optim.Adadelta, {}),
+        (torch.optim.Adagrad, {}),
+        (torch.optim.Rprop, {}),
+        (torch.optim.Adamax, {}),
+        (torch.optim.NAdam, {}),
+        (torch.optim.ASGD, {}),
+    ],
+)
+def test_averages_of_gradients_and_copies_are_no_question(tmp_path: Path, kind: Any, options: dict[str, Any]) -> None:
+    """ASGD keeps an average of the weights, which is the weights themselves until it begins."""
+    state, optimizer = after_a_step(kind, **options)
+    masters = [value.double() for value in state.values() if value.is_floating_point()]
+    torch.save({"model": state, "optimizer": optimizer, "masters": masters}, tmp_path / "w.pt")
+    assert load_weights(fresh(), tmp_path / "w.pt", where="m") == {"checkpoint_keys": ["model"]}
 
 
 def test_an_average_beside_raw_weights_at_the_top_is_a_question(tmp_path: Path) -> None:

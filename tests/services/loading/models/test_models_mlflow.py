@@ -51,6 +51,15 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any
     mlflow.set_tracking_uri(None)  # the default as a value would stay in the environment
 
 
+def test_the_latest_version_is_resolved_once(registry: dict[str, Any]) -> None:
+    """Its address stayed as it was, and the bundle had no id of the logged model."""
+    newest = max(int(each.version) for each in mlflow.MlflowClient().search_model_versions("name = 'net'"))
+    assert resolve_mlflow("mlflow:models:/net/latest") == resolve_mlflow(f"mlflow:models:/net/{newest}")
+    assert "source=m-" in resolve_mlflow("mlflow:models:/net/latest")
+    with pytest.raises(SourceError, match=r"a registered model 'absent' with version latest"):
+        resolve_mlflow("mlflow:models:/absent/latest")
+
+
 def test_an_alias_is_resolved_once(registry: dict[str, Any]) -> None:
     resolved = resolve_mlflow("mlflow:models:/net@prod")
     assert resolved.startswith("mlflow:models:/net/1?source=m-")

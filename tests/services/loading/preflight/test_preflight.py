@@ -213,6 +213,25 @@ def test_samples_that_influence_each_other() -> None:
     assert "the same logits alone and in a batch" in text(lambda x: Colours()(x) - Colours()(x).mean(dim=0))
 
 
+@pytest.mark.parametrize("batch", [100, 128, 5000])
+def test_a_batch_as_large_as_the_audits_is_tried(batch: int) -> None:
+    """Only 64 images at a time were: what went wrong from 100 on went through the audit without a word."""
+
+    def shifted(x: torch.Tensor) -> torch.Tensor:
+        return Colours()(x) if len(x) < 100 else Colours()(x).roll(1, dims=0)
+
+    facts, problems = preflight(loaded(shifted), colour_samples(), device="cpu", batch=batch)
+    assert "the same logits alone and in a batch" in str(problems[0]) and facts["batch_difference"] > 1
+    assert preflight(loaded(shifted), colour_samples(), device="cpu", batch=99)[1] == ()
+
+
+def test_a_place_in_the_batch_is_tried() -> None:
+    def other_from_the_fifth(x: torch.Tensor) -> torch.Tensor:
+        return torch.cat([Colours()(x[:4]), Colours()(x[4:]) * 1.1])
+
+    assert "the same logits alone and in a batch" in text(other_from_the_fifth)
+
+
 def test_a_batch_size_that_fails() -> None:
     def network(x: torch.Tensor) -> torch.Tensor:
         if len(x) == 1:

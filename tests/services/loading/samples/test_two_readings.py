@@ -19,6 +19,7 @@ from services.errors import SourceError
 from services.loading.samples.colours import is_deep
 from services.loading.samples.source import SelectedSamples, open_samples
 from services.records import SampleSpec
+from services.records.intake import intake_notes
 
 COLOURS = np.random.default_rng(0).integers(0, 256, (6, 8, 8, 3), dtype=np.uint8)
 
@@ -241,3 +242,50 @@ def test_two_spellings_of_a_class_are_one_class(folder: Path, tmp_path_factory: 
     np.savez(archive, images=COLOURS, labels=["\u00e9", "e\u0301", "a"] * 2)
     with pytest.raises(SourceError, match=r"distinct class names, found \['\u00e9'\] more than once"):
         open_samples(SampleSpec(f"npz:{archive}"))
+
+
+@pytest.mark.parametrize("pair", [("male", " male"), ("Male", "male"), ("1", "1.0"), ("", "NA"), ("\u00e9", "e\u0301")])
+def test_two_spellings_of_a_group_are_one_group(folder: Path, pair: tuple[str, str]) -> None:
+    rows = [f"{'ab'[index % 2]}/{index}.png,{pair[index % 2]}" for index in range(6)]
+    (folder / "metadata.csv").write_text("\n".join(["file_name,sex", *rows]) + "\n")
+    with pytest.raises(SourceError, match=r"\(groups, sex\): expected one spelling of each group, found 1 in several"):
+        opened(folder, groups=("sex",))
+    assert opened(folder).groups == {}
+
+
+def test_samples_without_a_value_are_counted(folder: Path) -> None:
+    rows = [f"{'ab'[index % 2]}/{index}.png,{['x', 'NA'][index == 3]}" for index in range(6)]
+    (folder / "metadata.csv").write_text("\n".join(["file_name,sex", *rows]) + "\n")
+    samples = opened(folder, groups=("sex",))
+    assert samples.intake.remarks == ("1 of 6 samples have no value of sex ('NA'): a group of its own.",)
+    assert opened(folder).intake.remarks == ()
+
+
+def test_rows_of_no_image_are_counted(folder: Path) -> None:
+    (folder / "metadata.csv").write_text("\n".join(["file_name,sex", *ROWS, "a/gone.png,x", "b/gone.png,x"]) + "\n")
+    remark = "2 rows of metadata.csv name no image that was read, for example a/gone.png."
+    assert opened(folder).intake.remarks == (remark,)
+    assert remark in [*intake_notes(opened(folder).intake, ("a", "b"), (3, 3))]
+
+
+@pytest.mark.parametrize(
+    ("values", "refused"),
+    [
+        ("ababab", None),
+        ("ababaa", "b/5.png: a"),
+        ("010101", None),
+        ("101010", None),
+        ("010100", "b/5.png: 0"),
+        ("x" * 6, None),
+    ],
+)
+def test_a_column_of_other_classes_than_the_folders_is_refused(folder: Path, values: str, refused: str | None) -> None:
+    rows = [f"{'ab'[index % 2]}/{index}.png,{value}" for index, value in enumerate(values)]
+    (folder / "metadata.csv").write_text("\n".join(["file_name,label", *rows]) + "\n")
+    if refused is None:
+        assert len(opened(folder)) == 6
+        return
+    with pytest.raises(
+        SourceError, match=r"metadata.csv \(label\): expected the class of the file's folder, found 1 of 6"
+    ):
+        opened(folder)
