@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,12 @@ PACKAGES = ("classwise", "torch", "torchvision", "ray", "mlflow", "robustbench",
 
 
 def installed() -> dict[str, str]:
-    """Version of Python and of each package that is installed."""
+    """Version of Python and of each package that is installed, as this process found it first."""
+    return dict(_found())
+
+
+@cache
+def _found() -> Mapping[str, str]:
     versions = {"python": platform.python_version()}
     for name in PACKAGES:
         try:

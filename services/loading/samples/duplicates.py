@@ -8,8 +8,9 @@ the same one encoded again, are counted.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,10 +43,22 @@ class Distinct:
 
 def fingerprint(pixels: NDArray[np.generic]) -> bytes:
     """16 bytes of an image (H, W, C): alike for equal pixels, uint8 or the same as floating numbers in [0, 1]."""
-    if pixels.dtype != np.uint8:
-        grid = np.rint(np.asarray(pixels, dtype=np.float64) * 255.0)
-        on_grid = np.allclose(grid / 255.0, np.asarray(pixels, dtype=np.float64), rtol=0.0, atol=1e-6)
-        pixels = grid.astype(np.uint8) if on_grid else np.asarray(pixels, dtype=np.float32)
+    return next(fingerprints(pixels[None]))
+
+
+def fingerprints(images: NDArray[Any]) -> Iterator[bytes]:
+    """Those of images (n, H, W, C)."""
+    if images.dtype == np.uint8:
+        yield from map(_digest, images)
+        return
+    exact = np.asarray(images, dtype=np.float64)
+    grid = np.rint(exact * 255.0)
+    on_grid = np.all(np.abs(grid / 255.0 - exact) <= 1e-6, axis=(1, 2, 3))
+    for row, is_on in enumerate(on_grid):
+        yield _digest(grid[row].astype(np.uint8) if is_on else np.asarray(images[row], dtype=np.float32))
+
+
+def _digest(pixels: NDArray[np.generic]) -> bytes:
     shape = f"{pixels.shape} {pixels.dtype}".encode()
     return hashlib.blake2b(np.ascontiguousarray(pixels).tobytes(), digest_size=16, key=shape[:64]).digest()
 

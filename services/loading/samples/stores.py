@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from services.errors import Problem, SourceError
-from services.loading.samples.duplicates import fingerprint
+from services.loading.samples.duplicates import CHUNK, fingerprints
 from services.records.intake import unread_sentence
 
 Shape = tuple[int, int, int]
@@ -105,8 +106,9 @@ class ArrayStore:
             return out
 
         last = pixels.transpose(0, 2, 3, 1)
-        scaled = last if pixels.dtype == np.uint8 else (image / divisor for image in last)
-        prints = tuple(map(fingerprint, scaled))
+        blocks = (last[start : start + CHUNK] for start in range(0, len(last), CHUNK))
+        scaled = blocks if pixels.dtype == np.uint8 else (block / divisor for block in blocks)
+        prints = tuple(chain.from_iterable(map(fingerprints, scaled)))
         return Taken(read, np.ones(len(rows), bool), self.shape, self.content, prints=prints)
 
     def _channels_first(self, pixels: NDArray[Any]) -> NDArray[Any]:

@@ -11,19 +11,33 @@ from numpy.typing import NDArray
 from services.numerics.arguments import Floats, fault
 from services.records import Estimate
 
+MOST_IN_PAIRS = 32
+"""Values of a row that are ranked by comparing each with each."""
+
 
 def spearman_rows(first: NDArray[Any], second: NDArray[Any]) -> Floats:
     """(R,) Spearman correlation of each row of `first` (R, n) with the row of `second` (R, n) or (n,).
 
     Pearson correlation of the ranks, tied values share their mean rank; NaN where either row is constant.
     """
-    ranks = [np.array([_mean_ranks(row) for row in np.atleast_2d(rows)]) for rows in (first, second)]
+    ranks = [_ranks_of_rows(np.atleast_2d(rows)) for rows in (first, second)]
     left, right = (rank - (rank.shape[1] + 1) / 2.0 for rank in ranks)
     scale = np.sqrt((left**2).sum(axis=1) * (right**2).sum(axis=1))
     dot = (left * right).sum(axis=1)
     out = np.full(dot.shape, np.nan)
     np.divide(dot, scale, out=out, where=scale > 0)
     return out
+
+
+def _ranks_of_rows(rows: NDArray[Any]) -> Floats:
+    """`_mean_ranks` of each row (R, n); of short ones all pairs of values at once."""
+    if rows.shape[1] > MOST_IN_PAIRS:
+        return np.array([_mean_ranks(row) for row in rows])
+    below = (rows[:, None, :] < rows[:, :, None]).sum(axis=2)
+    level = (rows[:, None, :] == rows[:, :, None]).sum(axis=2)
+    ranks: Floats = below + (level + 1) / 2.0
+    ranks[np.isnan(rows).any(axis=1)] = np.nan
+    return ranks
 
 
 def _mean_ranks(values: NDArray[Any]) -> Floats:

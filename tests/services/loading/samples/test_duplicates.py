@@ -13,7 +13,7 @@ from PIL import Image
 
 from services.errors import SourceError
 from services.loading.samples import encoded as stores_of_files
-from services.loading.samples.duplicates import fingerprint, lookalikes
+from services.loading.samples.duplicates import fingerprint, fingerprints, lookalikes
 from services.loading.samples.source import SelectedSamples, open_samples
 from services.records import SampleSpec
 from services.records.intake import intake_notes
@@ -111,6 +111,14 @@ def test_prints_tell_shape_and_values_apart() -> None:
     alike = {fingerprint(image), fingerprint(image / 255.0), fingerprint((image / 255).astype(np.float32))}
     assert len(alike) == 1
     assert len(alike | {fingerprint(moved), fingerprint(image.reshape(4, 16, 3)), fingerprint(image / 256.0)}) == 4
+
+
+@pytest.mark.parametrize("divisor", [1, 255.0, 256.0])
+def test_images_of_a_block_have_the_prints_that_each_has_alone(divisor: float) -> None:
+    block = images(5) if divisor == 1 else images(5) / divisor
+    block[3] = block[1]
+    prints = list(fingerprints(block))
+    assert prints == [fingerprint(image) for image in block] and len(set(prints)) == 4
 
 
 @pytest.mark.skipif(not PHOTOS.exists(), reason="no photographs in ../shared")

@@ -24,12 +24,15 @@ def test_equals_scipy_with_ties(pairs: list[tuple[int, int]]) -> None:
     assert spearman(a, b).value == pytest.approx(spearmanr(a, b).statistic, abs=1e-12)
 
 
-def test_rows_are_taken_one_by_one() -> None:
+@pytest.mark.parametrize("width", [9, 40])
+def test_rows_are_taken_one_by_one(width: int) -> None:
     rng = np.random.default_rng(0)
-    a, b = rng.random((6, 9)), rng.random((6, 9))
+    a, b = rng.integers(0, 9, (6, width)) / 3.0, rng.random((6, width))
     np.testing.assert_allclose(spearman_rows(a, b), [spearmanr(x, y).statistic for x, y in zip(a, b, strict=True)])
     np.testing.assert_allclose(spearman_rows(a, b[:1]), [spearmanr(x, b[0]).statistic for x in a])
     assert np.isnan(spearman_rows(np.ones((1, 4)), rng.random((1, 4)))).all()
+    a[2, 0] = np.nan
+    assert np.flatnonzero(np.isnan(spearman_rows(a, b))).tolist() == [2]
 
 
 def test_undefined_says_why() -> None:
