@@ -249,7 +249,7 @@ def _source_problems(fleet: Fleet) -> Iterator[Problem]:
 def _context(config: FleetConfig, samples: Samples) -> plan.Context:
     """What the plans of all models have in common."""
     return plan.Context(
-        config.sample_spec(),
+        replace(config.sample_spec(), digest=samples.digest),
         samples.digest,
         len(samples),
         files.join(config.storage, "cache"),

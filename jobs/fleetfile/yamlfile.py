@@ -20,14 +20,12 @@ from pydantic_core import ErrorDetails
 from services import limits
 from services.errors import ClasswiseError, ConfigError, Problem
 from services.registry import Registry, did_you_mean, nearest
+from services.storage import plainyaml
 
 MAX_BYTES = 2**20
-MAX_NODES = 50_000
-"""Values that are written, and values after aliases are expanded: reading one takes some 20 microseconds."""
-MAX_DIGITS = 400
+MAX_NODES = plainyaml.NODES
 MOST_PROBLEMS = 200
 """That are reported of one tree."""
-_NUMBERS = {"tag:yaml.org,2002:int", "tag:yaml.org,2002:float"}
 Path_ = tuple[str | int, ...]
 M = TypeVar("M", bound=BaseModel)
 _QUOTED = re.compile(r"'([^']*)'")
@@ -166,29 +164,6 @@ def _read(path: Path, kind: Kind) -> str:
         raise ConfigError(Problem(str(path), "a readable UTF-8 file", str(error))) from None
 
 
-class _TooManyError(Exception):
-    """More values than are read."""
-
-
-class _Loader(yaml.SafeLoader):
-    """Stops at too many values, and at deep brackets, for which PyYAML does the more the more are open."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self.nodes = 0
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        self.nodes += 1
-        if self.nodes > MAX_NODES:
-            raise _TooManyError
-        return super().compose_node(parent, index)
-
-    def fetch_flow_collection_start(self, token: Any) -> None:
-        if self.flow_level > limits.DEPTH:
-            raise RecursionError
-        super().fetch_flow_collection_start(token)
-
-
 def parse_yaml(text: str, where: Locator) -> tuple[Any, Locator]:
     """YAML as plain data, and where each value stands.
 
@@ -197,7 +172,7 @@ def parse_yaml(text: str, where: Locator) -> tuple[Any, Locator]:
     """
     source = where.source
     try:
-        loader = _Loader(text)
+        loader = plainyaml.Loader(text)
         root = loader.get_single_node()
         if root is None:
             raise ConfigError(Problem(source, f"a mapping with {where.kind.keys}", "an empty file"))
@@ -208,7 +183,7 @@ def parse_yaml(text: str, where: Locator) -> tuple[Any, Locator]:
         if problems:
             raise ConfigError(problems[:MOST_PROBLEMS])
         return loader.construct_document(root), locator
-    except _TooManyError:
+    except plainyaml.TooManyError:
         raise ConfigError(Problem(source, f"at most {MAX_NODES:,} values", "a document of more")) from None
     except yaml.YAMLError as error:
         raise ConfigError(Problem(source, "valid YAML", " ".join(str(error).split()))) from None
@@ -223,8 +198,6 @@ def _walk(node: Any, path: Path_, lines: dict[Path_, int], problems: list[Proble
     if len(lines) > MAX_NODES:
         raise ConfigError(Problem(where.source, f"at most {MAX_NODES:,} values", "a document that expands to more"))
     lines[path] = node.start_mark.line + 1
-    if node.tag in _NUMBERS and len(node.value) > MAX_DIGITS:  # YAML 1.1 multiplies what stands between colons
-        raise ValueError(f"a number of {len(node.value)} characters on line {lines[path]}")
     if isinstance(node, yaml.SequenceNode):
         for index, item in enumerate(node.value):
             _walk(item, (*path, index), lines, problems, where)

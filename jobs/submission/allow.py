@@ -161,7 +161,8 @@ def _first_part(where: str, uri: SourceUri, allow: AllowConfig) -> Iterator[Prob
     elif uri.scheme == "http":
         yield from _remote(where, uri, allow)
     elif uri.scheme == "mlflow":
-        if ".." in uri.rest or not uri.rest.startswith(("models:/", "runs:/")):
+        # MLflow decodes %2e and the like once more, and so leaves the run's own folder
+        if not re.fullmatch(r"(models|runs):/[^%\\?#\x00-\x1f\x7f]+", uri.rest) or ".." in uri.rest:
             yield Problem(where, "models:/NAME@ALIAS, models:/NAME/VERSION or runs:/RUN/PATH", repr(uri.rest)[:120])
     elif _looks_like_path(uri.rest):
         yield from path_refusals(where, uri.rest, allow.paths)

@@ -3,13 +3,19 @@
 An allow-list is checked where a fleet is admitted, and looks at the paths that stand in it. Whoever may write to a
 granted folder can put links into it: a description, an image, a folder of a class, a file of a table that lies
 elsewhere and that the audit's process may read. So what is opened is looked at again, when it is opened.
+
+A name can be given to another file between two looks. While files are `held`, each is opened once and judged by what is
+open; from then on its name is that of the open file (Linux: ``/proc/self/fd/N``), which no link can change: what a
+library reads and what is hashed is the file that was judged.
 """
 
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import IO
 
@@ -17,6 +23,8 @@ from services.errors import Problem, SourceError
 
 _folders: tuple[str, ...] = ()
 _trusted: set[str] = set()
+_held: ContextVar[dict[str, tuple[IO[bytes], os.stat_result, str]] | None] = ContextVar("held", default=None)
+OPEN_FILES = Path("/proc/self/fd")
 
 
 def confine(folders: Sequence[str]) -> None:
@@ -38,8 +46,60 @@ def confined_to(folders: Sequence[str]) -> Iterator[None]:
 
 
 def trust(folder: Path) -> None:
-    """A folder of the program's own: of a package, or one into which it loaded artifacts."""
-    _trusted.add(os.path.realpath(folder))
+    """A folder of the program's own: of a package, or one of artifacts; not where it leads as a link."""
+    _trusted.add(os.path.join(os.path.realpath(folder.parent), folder.name))  # noqa: PTH118
+
+
+def is_confined() -> bool:
+    """Whether only some folders are granted."""
+    return bool(_folders)
+
+
+@contextmanager
+def held() -> Iterator[None]:
+    """For the block a name is one file, however often it is looked at; inside of another such block, for that one.
+
+    Raises:
+        SourceError: a file was written meanwhile, so that what was read and what was hashed may differ.
+    """
+    if not _folders or _held.get() is not None:
+        yield
+        return
+    files: dict[str, tuple[IO[bytes], os.stat_result, str]] = {}
+    token = _held.set(files)
+    try:
+        yield
+        for name, (file, before, where) in files.items():
+            after = os.fstat(file.fileno())
+            if _state(after) != _state(before):
+                expected = "files that stay as they are while they are read"
+                raise SourceError(Problem(where, expected, f"{name}, which was written meanwhile", "audit again"))
+    finally:
+        _held.reset(token)
+        for file, _, _ in files.values():
+            file.close()
+
+
+def _state(status: os.stat_result) -> tuple[int, int, int]:
+    return status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+def pinned(path: Path, where: str) -> Path:
+    """The name by which a file is opened from now on: of the open file, while files are held.
+
+    Raises:
+        SourceError: it leads out of the folders, is no regular file or cannot be opened.
+    """
+    files, name = _held.get(), str(path.absolute())
+    if files is None or not OPEN_FILES.is_dir():
+        return within(path, where)
+    if name not in files:
+        try:
+            file = open_granted(path, where)
+        except OSError as error:
+            raise SourceError(Problem(where, "a file that can be read", str(error))) from error
+        files[name] = file, os.fstat(file.fileno()), where
+    return OPEN_FILES / str(files[name][0].fileno())
 
 
 def within(path: Path, where: str) -> Path:
@@ -72,11 +132,13 @@ def open_granted(path: Path, where: str) -> IO[bytes]:
     """The open file, when it is one of the granted: of what is open, so that no link can be changed in between.
 
     Raises:
-        SourceError: it is not.
+        SourceError: it is not, or is no regular file: a pipe would be waited for.
         OSError: it cannot be opened.
     """
-    file = path.open("rb")
+    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb")
     try:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise SourceError(Problem(where, "a regular file", f"{path}, which is none"))
         if _folders and not _is_granted(_real_path(file, path)):
             raise SourceError(_leads_out(path, where))
     except BaseException:

@@ -10,11 +10,12 @@ import hashlib
 import struct
 import zipfile
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
 from services.errors import Problem, SourceError
-from services.loading.confined import within, within_tree
+from services.loading.confined import pinned, within_tree
 from services.storage import plainjson
 
 HEAD = 512
@@ -25,24 +26,40 @@ SAFETENSORS_HEADER_LIMIT = 1 << 24
 
 
 def existing(path: Path, where: str, *, folder: bool = False) -> Path:
-    """Return `path`, or raise a SourceError: what is missing and where it was looked for, or that it is not granted."""
+    """Return `path`, or the name of the open file while files are `held`.
+
+    Raises:
+        SourceError: what is missing and where it was looked for, or that it is not granted.
+    """
     kind = "folder" if folder else "file"
     if not (path.is_dir() if folder else path.is_file()):
         actual = "a file" if path.is_file() else "a folder" if path.is_dir() else "nothing"
         remedy = f"looked in {path.absolute()}"
         raise SourceError(Problem(where, f"a {kind} at {path}", f"{actual} there", remedy))
-    return within_tree(path, where) if folder else within(path, where)
+    return within_tree(path, where) if folder else pinned(path, where)
 
 
 def sha256(path: Path) -> str:
-    """SHA-256 of the bytes of a file; an unchanged file is hashed once a process."""
+    """SHA-256 of the bytes of a file; an unchanged file is hashed once a process, whatever it is called."""
     status = path.stat()
-    return _sha256(str(path.absolute()), status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    times = status.st_mtime_ns, status.st_ctime_ns
+    return _sha256(_File(path.absolute(), status.st_dev, status.st_ino, status.st_size, times))
+
+
+@dataclass(frozen=True)
+class _File:
+    """What tells a file, and its content, from others; not its name."""
+
+    path: Path = field(compare=False)
+    device: int
+    number: int
+    size: int
+    times: tuple[int, int]
 
 
 @lru_cache(maxsize=4096)
-def _sha256(path: str, _size: int, _modified: int, _changed: int) -> str:
-    with Path(path).open("rb") as file:
+def _sha256(known: _File) -> str:
+    with known.path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

@@ -16,8 +16,11 @@ def fetch(address: str, where: str, folder: Path | None = None) -> Path:
     Into `folder`, or where MLflow puts it: artifacts in a local folder then stay where they are.
 
     Raises:
-        SourceError: it is not there, or the server cannot be reached.
+        SourceError: it is not there, is none of the run or model that it names, or the server cannot be reached.
     """
+    if address.startswith(("models:/", "runs:/")) and re.search(r"%|\\|/\.\.(/|$)", address):
+        expected = "a path below a run or model without '..' or '%', which MLflow decodes to leave its folder"
+        raise SourceError(Problem(where, expected, repr(address)[:200]))
     try:
         from mlflow import artifacts
 

@@ -110,6 +110,8 @@ class SampleSpec:
         reserve: share of the samples that no audit sees until something is to be confirmed.
         part: "audit" for the others, "reserve" for these.
         cluster: name of the column that says which samples belong together; None where all are independent.
+        digest: of the samples when the audit began; others under that name are refused: their numbers would enter the
+            cache as those of these. "" is not compared.
     """
 
     uri: str
@@ -123,3 +125,4 @@ class SampleSpec:
     cluster: str | None = None
     reserve: float = 0.0
     part: Literal["audit", "reserve"] = "audit"
+    digest: str = ""

@@ -18,7 +18,7 @@ KEY, VALUE = 1, 2
 FIELDS: dict[str, Message] = {
     "model": {7: "graph", 20: "training", 25: "function"},
     "training": {1: "graph", 2: "graph"},
-    "function": {7: "node"},
+    "function": {7: "node", 11: "attribute"},
     "graph": {1: "node", 5: "tensor", 15: "sparse"},
     "node": {5: "attribute"},
     "attribute": {5: "tensor", 6: "graph", 10: "tensor", 11: "graph", 22: "sparse", 23: "sparse"},
@@ -60,7 +60,7 @@ def _fields(data: memoryview) -> Iterator[tuple[int, memoryview]]:
                 _, place = _varint(data, place)
             elif tag & 7 in (1, 5):
                 place += 8 if tag & 7 == 1 else 4
-            else:
+            elif tag & 7 not in (3, 4):  # marks of a group, which ONNX has none of: what is in it counts as well
                 return
     except (IndexError, OverflowError):
         return

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from services.loading.confined import held
 from services.loading.factories import DEFAULT_FACTORIES
 from services.loading.protocols import LoadedModel
 from services.loading.uris import SourceUri, parse_uri
@@ -102,7 +103,8 @@ def fingerprint(spec: ModelSpec) -> str:
     """
     uri = parse_uri(spec.uri)
     scheme = SCHEMES.get(uri.scheme, where=spec.uri)
-    parts = list(scheme.ingredients(uri))
+    with held():
+        parts = list(scheme.ingredients(uri))
     if scheme.answers is not None:
         parts.append(("answers", scheme.answers(spec)))
     contract = asdict(spec.input)
@@ -123,8 +125,9 @@ def load_model(
     """
     uri = parse_uri(spec.uri)
     scheme = SCHEMES.get(uri.scheme, where=spec.uri)
-    opened = scheme.load(Request(spec, uri, device, allowed_factories))
-    digest = fingerprint(spec)
+    with held():  # what is loaded is what is fingerprinted
+        opened = scheme.load(Request(spec, uri, device, allowed_factories))
+        digest = fingerprint(spec)
     if opened.network is None:
         return LoadedModel(spec, None, digest, differentiable=False, logits=opened.logits, facts=opened.facts)
     return _wrapped(spec, opened, device, digest)

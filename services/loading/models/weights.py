@@ -56,19 +56,20 @@ def load_weights(
 
 def read_checkpoint(path: Path, *, where: str, allow_unpickling: bool, facts: dict[str, Any]) -> Any:
     """The object a checkpoint file holds."""
-    kind = file_kind(existing(path, where), where)
+    file = existing(path, where)
+    kind = file_kind(file, where)
     if kind == "safetensors":
-        return _safetensors(path, where)
+        return _safetensors(file, where)
     if kind not in {"zip", "pickle"}:
         expected = "safetensors or a PyTorch checkpoint"
         raise SourceError(Problem(where, expected, f"a file of kind {kind}", f"check {path}"))
     try:
-        return torch.load(path, map_location="cpu", weights_only=True)
+        return torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:
         if not allow_unpickling or not _needs_unpickling(error):
             raise SourceError(load_problem(error, where)) from error
     facts["unpickled"] = True
-    return torch.load(path, map_location="cpu", weights_only=False)
+    return torch.load(file, map_location="cpu", weights_only=False)
 
 
 def _safetensors(path: Path, where: str) -> Any:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.errors import Problem, SourceError, examples
+from services.loading.confined import held
 from services.loading.factories import DEFAULT_FACTORIES
 from services.loading.samples.attributes import Groups, Requested, check_shape, requested_attributes
 from services.loading.samples.duplicates import Distinct, distinct
@@ -118,9 +119,19 @@ def open_samples(spec: SampleSpec, *, allowed_factories: tuple[str, ...] = DEFAU
     """Open the samples of an audit.
 
     Raises:
-        SourceError: the source is missing or malformed, its labels are unusable, or a grouping column is not there.
+        SourceError: the source is missing or malformed, its labels are unusable, a grouping column is not there, or
+            they are others than `spec.digest` says.
         ConfigError: the scheme is unknown.
     """
+    with held():
+        samples = _opened(spec, allowed_factories)
+    if spec.digest not in ("", samples.digest):
+        remedy = "run the audit again when nothing writes there; on a cluster, bring files on the nodes up to date"
+        raise SourceError(Problem(spec.uri, "the samples that the audit began with", "others", remedy))
+    return samples
+
+
+def _opened(spec: SampleSpec, allowed_factories: tuple[str, ...]) -> SelectedSamples:
     uri, measured = requested_attributes(parse_uri(spec.uri))
     source = SCHEMES.get(uri.scheme, where=spec.uri)(uri, allowed_factories=allowed_factories)
     where = f"{spec.uri} (labels)"

@@ -62,6 +62,8 @@ def with_model(fleet: dict[str, Any], uri: str, **more: Any) -> dict[str, Any]:
         "robustbench:Standard?model_dir=models",
         "mlflow:models:/shop@champion?source=/etc",
         "mlflow:mlflow-artifacts:/../x",
+        "mlflow:runs:/0123/%2e%2e/%2e%2e/private",
+        "mlflow:models:/shop/1/%2e%2e/x",
         "no scheme",
     ],
 )

@@ -271,6 +271,28 @@ def test_groups_besides_the_class(digits_fleet: dict[str, Any], tmp_path: Path) 
     assert by_ink.aggregate == by_class.aggregate
 
 
+class Replacing(Quiet):
+    """Other pixels under the name of the samples, once the audit has looked at them."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def stage(self, name: str, shards: int, models: int) -> None:
+        with np.load(self.path) as kept:
+            arrays = dict(kept)
+        arrays["images"] = arrays["images"][::-1]
+        np.savez(self.path, **arrays)
+
+
+def test_samples_that_are_replaced_while_it_runs_enter_no_cache(digits_fleet: dict[str, Any], tmp_path: Path) -> None:
+    """The cache is everybody's: shards of other pixels under the samples' digest would be others' results."""
+    fleet = npz_fleet(digits_fleet, tmp_path)
+    path = Path(fleet["samples"]["uri"].removeprefix("npz:").partition("?")[0])
+    with pytest.raises(ClasswiseError, match="the samples that the audit began with, found others"):
+        run_audit(validate_fleet(fleet), Replacing(path))
+    assert not list(Path(fleet["storage"]).glob("cache/**/*.parquet"))
+
+
 def test_a_class_without_samples_is_undefined_and_counted(digits_fleet: dict[str, Any], tmp_path: Path) -> None:
     finished = audit(npz_fleet(digits_fleet, tmp_path, without=3))
     keys = series(finished, "good", "clean")

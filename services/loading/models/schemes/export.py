@@ -38,7 +38,7 @@ _DAMAGE = (
 def load(request: Request) -> Opened:
     """Load the graph onto the device; gradients flow through it."""
     request.uri.options()
-    return open_exported(existing(request.uri.path(), request.spec.name), request)
+    return open_exported(request.uri.path(), request)
 
 
 def open_exported(path: Path, request: Request) -> Opened:
@@ -50,10 +50,11 @@ def open_exported(path: Path, request: Request) -> Opened:
     import torch
 
     name = request.spec.name
-    if file_kind(path, name) != "zip":
+    archive = existing(path, name)
+    if file_kind(archive, name) != "zip":
         raise SourceError(Problem(name, "a .pt2 archive of torch.export.save", f"another kind of file at {path}"))
     try:
-        files = members(path)
+        files = members(archive)
         unsafe = code_in(files)
     except _DAMAGE as error:
         raise SourceError(_no_graph(name, path, error)) from error
@@ -63,8 +64,8 @@ def open_exported(path: Path, request: Request) -> Opened:
         raise SourceError(Problem(name, "an archive of tensors only", danger, remedy))
     try:
         with nullcontext() if unsafe else tensors_only():
-            program = torch.export.load(path if unsafe else archive_of(files))
-            facts = {"weights_sha256": sha256(path), **({"unpickled": True} if unsafe else {})}
+            program = torch.export.load(archive if unsafe else archive_of(files))
+            facts = {"weights_sha256": sha256(archive), **({"unpickled": True} if unsafe else {})}
             return opened_program(program, request.device, facts)
     except Exception as error:
         raise SourceError(_no_graph(name, path, error)) from error

@@ -58,7 +58,7 @@ def with_weights(network: nn.Module, weights: str, request: Request, choice: Map
     where = f"{request.spec.name} ({weights})"
     path = local_path(weights)
     facts = load_weights(network, path, where=where, allow_unpickling=request.spec.allow_unpickling, **choice)
-    return {"weights_sha256": sha256(path), **facts}
+    return {"weights_sha256": sha256(existing(path, where)), **facts}
 
 
 def weights_hash(weights: str | None, uri: SourceUri, choice: Mapping[str, str]) -> Iterator[tuple[str, str]]:

@@ -14,12 +14,18 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from services.errors import Problem, SourceError
-from services.loading.fingerprint import sha256, tree_sha256
+from pydantic import TypeAdapter
+
+from services.errors import Problem, SourceError, one_line
+from services.loading.fingerprint import existing, sha256, tree_sha256
 from services.loading.mlflow_artifacts import _message, _store, fetch
 from services.loading.models.source import ModelScheme, Opened, Request
 from services.loading.uris import SourceUri, parse_uri
 from services.records import digest_of
+from services.storage import plainyaml
+
+MOST_BYTES = 1 << 20
+"""Of a description."""
 
 
 def resolve_mlflow(text: str) -> str:
@@ -124,24 +130,37 @@ def _identity(version: Any) -> str:
 
 
 def _open(folder: Path, request: Request) -> Opened:
-    flavors = _flavors(folder, request.spec.name)
+    flavors, name = _flavors(folder, request.spec.name), request.spec.name
     if "pytorch" in flavors:
-        return _open_pytorch(folder / flavors["pytorch"].get("model_data", "data"), request)
+        return _open_pytorch(_part(folder, flavors["pytorch"].get("model_data", "data"), name), request)
     if "onnx" in flavors:
         from services.loading.models.schemes.onnx import open_onnx
 
-        return open_onnx(folder / flavors["onnx"].get("data", "model.onnx"), request)
+        return open_onnx(_part(folder, flavors["onnx"].get("data", "model.onnx"), name), request)
     actual = f"flavours {', '.join(sorted(flavors))}"
     raise SourceError(Problem(request.spec.name, "a model logged with mlflow.pytorch or mlflow.onnx", actual))
 
 
-def _flavors(folder: Path, where: str) -> dict[str, dict[str, Any]]:
-    import yaml
+def _part(folder: Path, name: object, where: str) -> Path:
+    """What a description calls a part of its model, which lies in the model's folder, also where links lead."""
+    path = folder / str(name)
+    if not isinstance(name, str) or not path.resolve().is_relative_to(folder.resolve()):
+        remedy = "log the model again with mlflow.pytorch or mlflow.onnx"
+        raise SourceError(Problem(f"{where} (MLmodel)", "parts in the model's own folder", repr(name)[:200], remedy))
+    return path
 
+
+def _flavors(folder: Path, where: str) -> dict[str, dict[str, Any]]:
     description = folder / "MLmodel"
     if not description.is_file():
         raise SourceError(Problem(where, "a logged model with a file MLmodel", f"{folder.name} without one"))
-    flavors: dict[str, dict[str, Any]] = yaml.safe_load(description.read_text())["flavors"]
+    try:
+        with existing(description, where).open("rb") as file:
+            data = plainyaml.parsed(file.read(MOST_BYTES).decode())
+        flavors = TypeAdapter(dict[str, dict[str, Any]]).validate_python(data["flavors"])
+    except (ValueError, KeyError, TypeError) as error:
+        expected, remedy = "a description MLmodel with its flavours, as MLflow writes it", "log the model again"
+        raise SourceError(Problem(f"{where} (MLmodel)", expected, one_line(error), remedy)) from error
     return flavors
 
 

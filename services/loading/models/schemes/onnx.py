@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from services.errors import Problem, SourceError, one_line
-from services.loading.confined import within
+from services.loading.confined import is_confined
 from services.loading.fingerprint import existing, file_kind, sha256
 from services.loading.models.onnx_files import external_files
 from services.loading.models.source import ModelScheme, Opened, Request
@@ -22,7 +22,7 @@ TYPES = {"tensor(float)": "float32", "tensor(float16)": "float16", "tensor(doubl
 def load(request: Request) -> Opened:
     """Open the graph; a fixed batch size is served by padding."""
     request.uri.options()
-    return open_onnx(existing(request.uri.path(), request.spec.name), request)
+    return open_onnx(request.uri.path(), request)
 
 
 def open_onnx(path: Path, request: Request) -> Opened:
@@ -33,11 +33,12 @@ def open_onnx(path: Path, request: Request) -> Opened:
     """
     from services.loading.models.fixed_batch import FixedBatch
 
-    session = _session(path, request)
+    graph = existing(path, request.spec.name)
+    session = _session(path, graph, request)
     entry = _image_input(session, request.spec.name)
     network: Any = OnnxNetwork(session, entry.name, TYPES[entry.type], request.device, request.spec.output)
-    facts: dict[str, Any] = {"weights_sha256": sha256(path), "provider": session.get_providers()[0]}
-    if train_mode := _train_mode(path):
+    facts: dict[str, Any] = {"weights_sha256": sha256(graph), "provider": session.get_providers()[0]}
+    if train_mode := _train_mode(graph):
         facts["train_mode"] = train_mode
     if isinstance(entry.shape[0], int):
         facts["fixed_batch"] = entry.shape[0]
@@ -62,9 +63,9 @@ class OnnxNetwork:
         return results[0] if len(results) == 1 and self.output is None else tuple(results)
 
 
-def _session(path: Path, request: Request) -> Any:
+def _session(path: Path, graph: Path, request: Request) -> Any:
     name = request.spec.name
-    file_kind(path, name)
+    file_kind(graph, name)
     try:
         import onnxruntime
     except ImportError as error:
@@ -77,7 +78,15 @@ def _session(path: Path, request: Request) -> Any:
     wanted = ["CUDAExecutionProvider"] if request.device.startswith("cuda") else []
     providers = [p for p in [*wanted, "CPUExecutionProvider"] if p in onnxruntime.get_available_providers()]
     try:
-        return onnxruntime.InferenceSession(str(path), options, providers=providers)
+        source: str | bytes = str(path)
+        if is_confined():  # the library is given what was judged, and opens nothing by its name
+            beside = {each: existing(path.parent / each, name).read_bytes() for each in external_files(graph)}
+            lengths = [len(data) for data in beside.values()]
+            options.add_external_initializers_from_files_in_memory([*beside], [*beside.values()], lengths)
+            source = graph.read_bytes()
+        return onnxruntime.InferenceSession(source, options, providers=providers)
+    except SourceError:
+        raise
     except Exception as error:
         actual = one_line(error)
         raise SourceError(Problem(name, f"an ONNX graph at {path}", actual)) from error
@@ -105,12 +114,13 @@ def _train_mode(path: Path) -> list[str]:
 
 def ingredients(uri: SourceUri) -> Iterator[tuple[str, str]]:
     """The bytes of the graph and of the files beside it that it reads weights from."""
-    path = existing(uri.path(), uri.text)
-    file_kind(path, uri.text)
-    yield "file", sha256(path)
-    for name in external_files(path):
+    path = uri.path()
+    graph = existing(path, uri.text)
+    file_kind(graph, uri.text)
+    yield "file", sha256(graph)
+    for name in external_files(graph):
         if (beside := path.parent / name).is_file():
-            yield name.removeprefix(path.name), sha256(within(beside, uri.text))
+            yield name.removeprefix(path.name), sha256(existing(beside, uri.text))
 
 
 SCHEME = ModelScheme(load, ingredients, gradients=False)

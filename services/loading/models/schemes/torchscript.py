@@ -24,7 +24,8 @@ def load(request: Request) -> Opened:
             network = torch.jit.load(str(path), map_location=request.device)  # type: ignore[no-untyped-call]
     except Exception as error:  # the reader's C++ errors come as a dozen kinds
         actual = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise SourceError(Problem(request.spec.name, f"a TorchScript archive at {path}", actual)) from error
+        expected = f"a TorchScript archive at {request.uri.path()}"
+        raise SourceError(Problem(request.spec.name, expected, actual)) from error
     return Opened(network, facts={"weights_sha256": sha256(path)})
 
 

@@ -47,14 +47,14 @@ def open_corrupted(uri: SourceUri) -> Source:
     if labels.ndim != 1 or len(labels) % LEVELS or not 0 < taken <= count or not chosen:
         expected = f"labels of {LEVELS} severities, at least {max(1, taken)} images each, and a corruption"
         raise SourceError(Problem(uri.text, expected, f"labels {labels.shape} and {len(known)} corruptions"))
-    images, content = [], [sha256(folder / "labels.npy")]
+    images, content = [], [sha256(existing(folder / "labels.npy", uri.text))]
     rows = np.concatenate([np.arange(taken) + (level - 1) * count for level in levels])
     for name in chosen:
         array = _array(folder / f"{name}.npy", uri.text)
         if len(array) != len(labels):
             raise SourceError(Problem(f"{uri.text} ({name})", f"{len(labels)} images", f"{len(array)}"))
         images.append(array[rows])
-        content.append(sha256(folder / f"{name}.npy"))
+        content.append(sha256(existing(folder / f"{name}.npy", uri.text)))
     store = array_store(np.concatenate(images), scale=None, content=digest_of(content), where=uri.text)
     versions = len(levels) * taken
     columns = {

@@ -85,11 +85,12 @@ def _files(uri: SourceUri, split: str | None) -> tuple[list[Path], str | None]:
     """The files to read, and the split to choose among their rows where names of files do not tell it."""
     path = uri.path()
     if path.is_dir():
-        files, split = files_of_split(within_tree(path, uri.text), "*.parquet", split, uri.text)
+        named, split = files_of_split(within_tree(path, uri.text), "*.parquet", split, uri.text)
     else:
-        files = [existing(path, uri.text)]
-    for file in files:
-        if (kind := file_kind(file, str(file.name))) != "parquet":
+        named = [path]
+    files = [existing(file, uri.text) for file in named]
+    for file, opened in zip(named, files, strict=True):
+        if (kind := file_kind(opened, file.name)) != "parquet":
             raise SourceError(Problem(uri.text, f"a Parquet file {file.name}", f"a file of kind {kind}"))
     return files, split
 

@@ -139,6 +139,16 @@ def test_samples_that_a_run_logged(registry: dict[str, Any]) -> None:
     assert np.array_equal(samples.images(1, 2).ravel() * 255, np.arange(16, 32) * 3)
 
 
+@pytest.mark.parametrize("up", ["%2e%2e", "%2E.", "%252e%252e", "..", "..%2f..", "\\.."])
+def test_no_address_leaves_the_folder_of_its_run(registry: dict[str, Any], up: str) -> None:
+    """MLflow decodes the path of an address once more: %2e%2e was any file that the audit may read."""
+    run = mlflow.get_run(registry["run"])
+    folder = Path(run.info.artifact_uri.removeprefix("file://"))
+    np.savez(folder.parent / "s.npz", images=np.zeros((4, 4, 4), np.uint8), labels=np.arange(4) % 2)
+    with pytest.raises(SourceError, match="a path below a run or model"):
+        open_samples(SampleSpec(f"mlflow:runs:/{registry['run']}/{up}/s.npz"))
+
+
 def test_the_store_that_the_environment_names_goes_before_the_one_that_the_process_set(
     registry: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -150,6 +160,41 @@ def test_the_store_that_the_environment_names_goes_before_the_one_that_the_proce
     assert (fetch("models:/net@prod/MLmodel", "m")).is_file()
     assert len(open_samples(SampleSpec(f"mlflow:runs:/{registry['run']}/data/s.npz"))) == 5
     assert not (tmp_path / "other.db").exists()
+
+
+LETTERS = "abcdefghi"
+BOMB = "a: &a [x]\n" + "\n".join(
+    f"{b}: &{b} [{', '.join([f'*{a}'] * 9)}]" for a, b in zip("abcdefgh", "bcdefghi", strict=True)
+)
+
+
+@pytest.mark.parametrize(
+    ("description", "message"),
+    [
+        ("flavors: {pytorch: {model_data: PRIVATE}}", "parts in the model's own folder"),
+        ("flavors: {pytorch: {model_data: UP/PRIVATE}}", "parts in the model's own folder"),
+        ("flavors: {onnx: {data: UP/PRIVATE/model.onnx}}", "parts in the model's own folder"),
+        ("flavors: {pytorch: {model_data: 3}}", "parts in the model's own folder"),
+        (f"{BOMB}\nflavors: {{pytorch: {{x: *i}}}}", "at most 200000 values"),
+        ("[" * 3000, "nested"),
+        ("flavors: [1]", "a description MLmodel with its flavours"),
+        ("flavors: {pytorch: 3}", "a description MLmodel with its flavours"),
+        (f"flavors: {{pytorch: {{x: {':'.join(['1'] * 9000)}}}}}", "a number of 17999 characters"),
+        ("flavors: !!python/object/apply:os.system [id]", "a description MLmodel with its flavours"),
+    ],
+    ids=["absolute", "above", "onnx", "number", "bomb", "deep", "list", "flavour", "digits", "object"],
+)
+def test_a_description_leads_nowhere_and_costs_nothing(
+    registry: dict[str, Any], tmp_path: Path, description: str, message: str
+) -> None:
+    """Who may log a model writes its MLmodel: others' models would be audited in their name."""
+    private = tmp_path / "private" / "data"
+    private.mkdir(parents=True)
+    torch.export.save(torch.export.export(network().eval(), (IMAGES,)), private / "model.pt2")
+    text = description.replace("PRIVATE", str(private)).replace("UP", "../" * 30)
+    mlflow.MlflowClient().log_text(registry["run"], text, "described/MLmodel")
+    with pytest.raises(SourceError, match=message):
+        load_model(ModelSpec("m", f"mlflow:runs:/{registry['run']}/described"))
 
 
 @pytest.mark.parametrize(
