@@ -20,8 +20,8 @@ class TooManyError(Exception):
 
 
 class Loader(yaml.SafeLoader):
-    """Stops at too many values; at deep brackets while it scans, for what PyYAML does for each grows with those that are
-    open; and at numbers of hundreds of characters before they are computed.
+    """Stops at too many values, at deep brackets while it scans, for which PyYAML does the more the more are open, and
+    at numbers of hundreds of characters before they are computed.
 
     Raises:
         TooManyError, RecursionError, ValueError: at these.
