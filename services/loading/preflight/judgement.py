@@ -22,6 +22,8 @@ ACCURACY_TOLERANCE = 0.02
 GUESSING = 1e-2
 """Level of the test against guessing, and the risk that a network twice as good as guessing is refused."""
 SHOWN = 5
+HALF = 0.5
+"""A probe whose every pixel is darker than this is noted."""
 COMPARE_ORDERS = "compare the model's class order with the samples'"
 
 Labels = NDArray[np.integer[Any]]
@@ -79,6 +81,14 @@ def image_problems(spec: ModelSpec, images: NDArray[Any]) -> list[Problem]:
             actual = f"{len(values)} for {channels} channels"
             problems.append(Problem(f"{spec.name} (input.{name})", "one value a channel", actual))
     return problems
+
+
+def note_dark_images(images: NDArray[Any], facts: dict[str, Any]) -> None:
+    """Values in [0, 63] or {0, 1} are stored as uint8 too, and divided by 255 like all others."""
+    highest = float(np.max(images))
+    if 0 < highest < HALF:
+        found = f"the largest pixel of {len(images)} samples is {highest:.3g}, where 1 is white"
+        note(facts, f"{found}: dark images, or values of another range than declared (uint8 is divided by 255)")
 
 
 def logit_problems(

@@ -42,6 +42,7 @@ def preflight(
 
         taken = _take(samples, probe)
         problems += judgement.image_problems(loaded.spec, taken.images)
+        judgement.note_dark_images(taken.images, facts)
         chunk = min(CHUNK, batch)
         wider = None if loaded.spec.remote else lambda: _take(samples, WIDER)
         problems += probing.network_problems(

@@ -172,6 +172,14 @@ def test_soft_max_twice() -> None:
     assert text(lambda x: Colours()(x).log_softmax(dim=1), outputs="log-probabilities") == ""
 
 
+def test_values_of_a_smaller_range_are_noted() -> None:
+    samples = colour_samples()
+    dark = replace(samples, read=lambda start, stop: samples.images(start, stop) / 4)
+    note = "the largest pixel of 90 samples is 0.225, where 1 is white: dark images, or values of another range"
+    assert note in preflight(loaded(Colours()), dark, device="cpu")[0]["notes"][0]
+    assert "notes" not in preflight(loaded(Colours()), samples, device="cpu")[0]
+
+
 def test_rounded_outputs_are_a_fact_of_the_model() -> None:
     def rounded(x: torch.Tensor) -> torch.Tensor:
         return Colours()(x).softmax(dim=1).mul(1000).round() / 1000
