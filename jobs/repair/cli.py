@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from jobs.repair.repair import Repaired
 
 _UNDER = "Series whose worst class is to rise: pgd20/linf-8/255. Default: of the first gate that has one, or an attack."
+_TRAIN = "Source of training samples: fine-tunes the network, where offsets are fitted without it."
+_METHOD = "Training method, by name or as YAML: {name: trades, beta: 4}. Its radius is that of the series."
+_RECIPE = "What differs from the recipe of the fine-tuning, as YAML: {epochs: 3, lr: 0.01, flip: true}."
 _LOSS = "How much of the mean may be given up for the worst class, in the series' unit."
 
 
@@ -23,28 +26,35 @@ def repair(
     under: Annotated[str, typer.Option(metavar="SERIES", help=_UNDER)] = "",
     rounds: Annotated[int, typer.Option(min=1, max=50, help="Rounds of the fit, three candidates each.")] = 6,
     most_loss: Annotated[float, typer.Option(min=0, help=_LOSS)] = 0.05,
+    train: Annotated[str, typer.Option(metavar="SAMPLES", help=_TRAIN)] = "",
+    method: Annotated[str, typer.Option(help=_METHOD)] = "weighted",
+    recipe: Annotated[str, typer.Option(help=_RECIPE)] = "{}",
     storage: FleetStorage = None,
     runner: Annotated[str | None, typer.Option(help="ray or local, instead of the fleet file's.")] = None,
     track: Annotated[bool, typer.Option("--track/--no-track", help="Whether to log to MLflow.")] = True,
     json: Json = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> None:
-    """Raise a model's worst class by class offsets. Shown on samples that took no part.
+    """Raise a model's worst class by class offsets or a fine-tuning. Shown on samples that took no part.
 
     Exit codes: 0 repaired, 1 the worst class is worse, 3 not shown, 2 error.
     """
     with console.exits(json):
         own_modules.find_here()
         from jobs.fleetfile.reading import load_fleet, overridden
-        from jobs.repair.repair import OPEN, WORSE
+        from jobs.repair.record import OPEN, WORSE
         from jobs.repair.repair import repair as run
+        from jobs.repair.tuning import asked_for
         from services.measures.parts.threats import key_as_written
 
+        tuning = asked_for(train, method, recipe)
         fleet = overridden(load_fleet(fleet_file), storage=storage, runner=runner, track=track)
         with console.reporter(quiet or json) as reporter:
-            done = run(fleet, model, reporter, under=key_as_written(under), rounds=rounds, most_loss=most_loss)
+            under = key_as_written(under)
+            done = run(fleet, model, reporter, under=under, rounds=rounds, most_loss=most_loss, tuning=tuning)
         if done is None:
-            console.say(f"{model}: no offsets did better on the samples of the fit; nothing else was audited")
+            what = "no offsets" if tuning is None else "no fine-tuning"
+            console.say(f"{model}: {what} did better on the samples of the fit; nothing else was audited")
             raise typer.Exit(3)
         _finish(done, json)
         raise typer.Exit({WORSE: 1, OPEN: 3}.get(done.repair.verdict, 0))
@@ -56,7 +66,8 @@ def _finish(done: Repaired, json: bool) -> None:
     from jobs.repair.words import repair_words
 
     if json:
-        console.print_json({**asdict(done.repair), "verdict": done.repair.verdict})
+        others = [{**asdict(each), "verdict": each.verdict} for each in done.remedies]
+        console.print_json({**asdict(done.repair), "verdict": done.repair.verdict, "remedies": others})
         return
-    for line in [*repair_words(done.repair, done.comparison), *done.published.where_to_look]:
+    for line in [*repair_words(done.repair, done.comparison, done.remedies), *done.published.where_to_look]:
         console.say(line)

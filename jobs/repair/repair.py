@@ -1,20 +1,17 @@
-"""Repair what an audit found weak: class offsets, fitted on one part of the samples and judged on the other.
+"""Repair what an audit found weak: by class offsets, or by a fine-tuning, and judge it on samples that took no part.
 
 Offsets are the cheapest remedy: numbers added to the logits, one a class, so that weak classes are predicted sooner.
-They are fitted under the measure that is to improve, attacks included, which see the offsets as part of the network:
-each round audits a few candidates side by side, on the fleet's workers and through its cache, so a run that was stopped
-goes on where it was. The network as it is and the repaired one are then audited on samples that took no part, and
-compared pair by pair. Repaired is only what these show.
+They are fitted under the measure that is to improve. A fine-tuning gives each class the weight that the audit found it
+to need. The network as it is and the repaired one are then audited on samples that took no part, and compared pair by
+pair. Repaired is only what these show.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
-from pydantic import TypeAdapter
 
 from jobs.audit.audit import run_audit
 from jobs.audit.other_samples.confirmation import use_of_reserve
@@ -24,98 +21,38 @@ from jobs.comparison.comparable import paired_rows
 from jobs.comparison.compare import Kept, compare
 from jobs.fleetfile.followups import NOTHING_FOLLOWS
 from jobs.fleetfile.reading import Fleet, validate_fleet
-from jobs.repair.offsets import Tried, best_of, front, proposals
+from jobs.repair.fitting import Entry, Remedy, Trying, fit_offsets, with_offsets
+from jobs.repair.offsets import front
+from jobs.repair.record import REPAIR_FILE, Repair
+from jobs.repair.tuning import Tuning, tuned
 from jobs.terminal.progress import Reporter
-from services.errors import ConfigError, MeasureError, Problem
+from services.errors import ConfigError, Problem
 from services.loading.uris import parse_uri
 from services.measures.measure import Measure
 from services.numerics.change import change_of_the_worst
 from services.numerics.paired import mean_difference
-from services.records import AuditResult, Estimate, Evidence, ModelResult, Overrulable, Series, SeriesResult, digest_of
+from services.records import Evidence, Series, digest_of
 from services.registry import did_you_mean
+from tracking.bundle.bundle import list_bundles
 from tracking.bundle.comparison import Comparison
-from tracking.bundle.record_file import RecordFile
 from tracking.bundle.scores import CLUSTER, read_kept_scores
 
 HALF = 0.5
 """Share of the samples that is kept apart where the fleet file reserves none."""
-FIRST_STEP = 0.1
-"""Of the range of the logits: the middle one of the first three steps."""
-FACTORS = (0.25, 0.5, 1.0)
-"""Steps tried in a round, of twice the last one that helped."""
-LEAST_STEP = 0.005
-"""Of the range of the logits; below that offsets move next to nothing."""
-REPAIRED, WORSE, OPEN = "repaired", "worse", "not shown"
-
-
-@dataclass(frozen=True)
-class Repair:
-    """``repair.json`` in the bundle of the repaired network's audit.
-
-    Attributes:
-        model, series: what was repaired, and under which series.
-        offsets: (K,) to be added to the logits.
-        before, after: audits of the network as it is and of the repaired one, on `samples` samples that took no part.
-        fitted: how many samples the offsets were fitted on.
-        tried: worst class and mean on those, of the offsets between which no other is better in both.
-        worst: change of the worst class's mean, worst after less worst before; each limit at `level`.
-        mean: change of the mean of all samples; each limit at `level`.
-        use: which use of the samples kept apart it is since the last acceptance, from 1 on. The level falls with each,
-            so that all together keep delta: by halves where the fleet file reserves no samples, else as
-            `confirmation` says.
-    """
-
-    model: str
-    series: str
-    offsets: tuple[float, ...]
-    before: str
-    after: str
-    fitted: int
-    samples: int
-    tried: tuple[tuple[float, float], ...]
-    worst_before: float
-    worst_after: float
-    worst: Estimate
-    mean: Estimate
-    use: int
-    level: float
-    schema_version: int = 1
-
-    @property
-    def verdict(self) -> str:
-        """What the fresh samples show of the worst class."""
-        if self.worst.low is not None and self.worst.low > 0:
-            return REPAIRED
-        return WORSE if self.worst.high is not None and self.worst.high < 0 else OPEN
-
-
-REPAIR_FILE = RecordFile("repair.json", TypeAdapter(Repair), "a record of a repair", "repair again", 1)
 
 
 @dataclass(frozen=True)
 class Repaired:
-    """A finished repair with the published audit of the repaired network, and its comparison with the one before."""
+    """A finished repair with the published audit of the repaired network, and its comparison with the one before.
+
+    Attributes:
+        remedies: all repairs that the same samples showed, this one among them.
+    """
 
     repair: Repair
     published: Published
     comparison: Comparison
-
-
-@dataclass
-class _Fit:
-    """What was tried on `samples` samples, the model as it is first."""
-
-    tried: list[Tried]
-    samples: int
-    most_loss: float
-
-    @property
-    def start(self) -> Tried:
-        return self.tried[0]
-
-    @property
-    def best(self) -> Tried:
-        return best_of(self.tried, self.start.mean - self.most_loss)
+    remedies: tuple[Repair, ...] = ()
 
 
 def repair(
@@ -126,18 +63,20 @@ def repair(
     under: str = "",
     rounds: int = 6,
     most_loss: float = 0.05,
+    tuning: Tuning | None = None,
     runner: RunnerFactory | None = None,
 ) -> Repaired | None:
-    """Fit offsets for one model of a fleet, and audit it with and without them on samples that took no part.
+    """Repair one model of a fleet, by offsets or by a fine-tuning, and audit both on samples that took no part.
 
     Args:
         under: key of the series whose worst class is to rise; by default that of the first gate that can say it, else
             the first attack's.
         rounds: at most; a round audits up to three candidates.
         most_loss: how much of the mean may be given up on the samples of the fit.
+        tuning: what to train; None fits offsets.
 
     Returns:
-        None where no offsets did better on the samples of the fit: nothing was audited then.
+        None where nothing did better on the samples of the fit: nothing was audited then.
 
     Raises:
         ConfigError: no such model, no such series, or one that offsets must not be fitted to.
@@ -145,23 +84,41 @@ def repair(
     """
     own = _fleet_of(fleet, model)
     measure, series = _chosen(own, under)
-    fit = _fit(own, measure, series, reporter, rounds, most_loss, runner)
-    start, best = fit.start, fit.best
-    if best is start:
+    trying = Trying(own, measure, series, most_loss, reporter, runner)
+    remedy = _offsets(trying, rounds) if tuning is None else tuned(trying, tuning)
+    if remedy is None:
         return None
-    use = use_of_reserve(fleet.config, digest_of("repair", model, series.key, best.offsets))
+    use = use_of_reserve(fleet.config, digest_of("repair", model, series.key, *remedy.identity))
     level = use.level if fleet.config.samples.reserve is not None else fleet.config.intervals.delta / 2**use.number
-    before, after = (_fresh(own, offsets, level) for offsets in (start.offsets, best.offsets))
+    before, after = (_fresh(own, entry, level) for entry in (trying.entry, remedy.entry))
     first = run_audit(before, reporter, runner=runner, publishing=True)
     publish(before, first, reporter)
     second = run_audit(after, reporter, runner=runner, publishing=True)
     then, now = Kept(first.result, first.folder), Kept(second.result, second.folder)
     comparison = compare(then, now, level=level)
-    record = _record(start, best, series, then, now, own, level)
-    points = tuple((each.worst, each.mean) for each in front(fit.tried))
-    known = Repair(**record, fitted=fit.samples, tried=points, use=use.number, level=level)
+    known = Repair(**_record(remedy, series, then, now, own, level), use=use.number, level=level)
     REPAIR_FILE.write(known, second.folder)
-    return Repaired(known, publish(after, second, reporter), comparison)
+    return Repaired(known, publish(after, second, reporter), comparison, remedies(own, known))
+
+
+def remedies(fleet: Fleet, repair: Repair) -> tuple[Repair, ...]:
+    """All repairs of a model under the same series that the same fresh samples showed, the first made first."""
+    found = []
+    for folder in list_bundles(fleet.config.storage, _of_fresh(fleet)):
+        known = REPAIR_FILE.read(folder)
+        if known and (known.model, known.series, known.content) == (repair.model, repair.series, repair.content):
+            found.append(known)
+    latest = {(each.remedy, each.offsets, each.uri): each for each in sorted(found, key=lambda each: each.use)}
+    return tuple(latest.values())
+
+
+def _offsets(trying: Trying, rounds: int) -> Remedy | None:
+    """The best offsets; None where none did better than those of the model."""
+    fit = fit_offsets(trying, rounds)
+    if fit.best is fit.start:
+        return None
+    entry, offsets = with_offsets(trying, fit.best.offsets), fit.best.offsets
+    return Remedy("offsets", entry, fit, fit.best, identity=(offsets,), facts={"offsets": offsets})
 
 
 def _fleet_of(fleet: Fleet, model: str) -> Fleet:
@@ -198,97 +155,22 @@ def _chosen(fleet: Fleet, under: str) -> tuple[Measure, Series]:
     raise ConfigError(Problem("measures", "an attack, or clean", ", ".join(known), "add clean or pgd"))
 
 
-def _fit(
-    fleet: Fleet,
-    measure: Measure,
-    series: Series,
-    reporter: Reporter,
-    rounds: int,
-    most_loss: float,
-    runner: RunnerFactory | None,
-) -> _Fit:
-    """Audit candidates round by round, until none does better or steps are small."""
-    place, start = list(fleet.measures).index(measure), fleet.config.models[0].offsets
-    first = _audited(fleet, place, [start], reporter, runner)
-    scale = float(first.models[0].facts["logits_high"]) - float(first.models[0].facts["logits_low"])
-    fit = _Fit([_tried(first.models[0], series, start)], first.samples.count, most_loss)
-    step = 2 * FIRST_STEP * scale
-    for number in range(1, rounds + 1):
-        wanted = proposals(_full(fit.best), [factor * step for factor in FACTORS])
-        known = {each.offsets for each in fit.tried}
-        if not (fresh := [offsets for offsets in dict.fromkeys(wanted) if offsets not in known]):
-            break
-        reporter.note(f"round {number} of {rounds}: worst class {fit.best.worst:.4g}, mean {fit.best.mean:.4g}")
-        models = _audited(fleet, place, fresh, reporter, runner).models
-        fit.tried += [_tried(model, series, offsets) for model, offsets in zip(models, fresh, strict=True)]
-        now = fit.best.offsets
-        step = 2 * step * FACTORS[wanted.index(now)] if now in wanted else step / 4
-        if step < LEAST_STEP * scale:
-            break
-    return fit
+def _of_fresh(fleet: Fleet) -> str:
+    """Name of the fleet of the audits that show it."""
+    return f"{fleet.config.fleet}-repair"[-100:]
 
 
-def _full(tried: Tried) -> Tried:
-    """With an offset for every class."""
-    return tried if tried.offsets else Tried((0.0,) * len(tried.scores), tried.scores, tried.mean)
-
-
-def _audited(
-    fleet: Fleet,
-    place: int,
-    candidates: Sequence[tuple[float, ...]],
-    reporter: Reporter,
-    runner: RunnerFactory | None,
-) -> AuditResult:
-    """Measure the model under each candidate, side by side."""
+def _fresh(fleet: Fleet, entry: Entry, level: float) -> Fleet:
+    """The candidate, on the samples that were kept apart."""
     data: dict[str, Any] = fleet.config.model_dump(mode="json")
-    own = data["models"][0]
-    data["fleet"] = f"{fleet.config.fleet}-repair-fit"[-100:]
-    data["models"] = [
-        _shifted(own, offsets, fleet) | {"name": f"{own['name'][:180]} try {number}"}
-        for number, offsets in enumerate(candidates, 1)
-    ]
-    data |= {"measures": (fleet.config.measures[place],), "gates": [], "groups": [], "gallery": "none", "slices": False}
-    data["tracking"]["enabled"] = False
-    return run_audit(validate_fleet(data, source="repair"), reporter, runner=runner).result
-
-
-def _shifted(model: dict[str, Any], offsets: tuple[float, ...], fleet: Fleet) -> dict[str, Any]:
-    """The model with these offsets. What preflight suspects of others than its own is a note: they alone differ."""
-    own = fleet.config.models[0].offsets
-    return {**model, "offsets": offsets, **({} if offsets == own else {"overrule": get_args(Overrulable)})}
-
-
-def _tried(result: ModelResult, series: Series, offsets: tuple[float, ...]) -> Tried:
-    measured = _by_class(result, series.key)
-    scores = [group.score.value for group in measured.groups]
-    if measured.aggregate.value is None or sum(score is not None for score in scores) < 2:
-        raise MeasureError(Problem(series.key, "scores of at least two classes", measured.aggregate.reason or "none"))
-    values = tuple(float("nan") if score is None else float(score) for score in scores)
-    return Tried(tuple(offsets), values, float(measured.aggregate.value))
-
-
-def _by_class(result: ModelResult, key: str) -> SeriesResult:
-    for measured in result.series:
-        if measured.series.key == key and measured.grouping == "class":
-            return measured
-    raise MeasureError(Problem(f"{result.spec.name} ({key})", "a measured series", "; ".join(result.reasons) or "none"))
-
-
-def _fresh(fleet: Fleet, offsets: tuple[float, ...], level: float) -> Fleet:
-    """The model with these offsets, on the samples that were kept apart."""
-    data: dict[str, Any] = fleet.config.model_dump(mode="json")
-    data["fleet"] = f"{fleet.config.fleet}-repair"[-100:]
-    data["models"] = [_shifted(data["models"][0], offsets, fleet)]
+    data["fleet"], data["models"] = _of_fresh(fleet), [entry]
     data["samples"]["part"] = "reserve"
     data["intervals"]["delta"] = level
     data["measures"] = fleet.config.measures
     return validate_fleet(data, source="repair")
 
 
-def _record(
-    start: Tried, best: Tried, series: Series, then: Kept, now: Kept, fleet: Fleet, level: float
-) -> dict[str, Any]:
+def _record(remedy: Remedy, series: Series, then: Kept, now: Kept, fleet: Fleet, level: float) -> dict[str, Any]:
     """What the two audits on the fresh samples say, pair by pair."""
     columns = ["id", "label", series.key]
     if fleet.config.samples.cluster is not None:
@@ -305,13 +187,19 @@ def _record(
         "seed": fleet.config.seed,
     }
     classes = len(now.result.samples.classes)
-    weakest = (int(np.nanargmin(start.scores)), int(np.nanargmin(best.scores)))
+    weakest = (int(np.nanargmin(remedy.fit.start.scores)), int(np.nanargmin(remedy.best.scores)))
     worst = change_of_the_worst(before, after, labels, classes, binary=series.binary, weakest=weakest, **shared)
     of_class = [labels == k for k in np.unique(labels)]
     return {
         "model": now.result.models[0].spec.name,
         "series": series.key,
-        "offsets": best.offsets,
+        "remedy": remedy.name,
+        "offsets": (),
+        **remedy.facts,
+        "fitted": remedy.fit.samples,
+        "tried": tuple((each.worst, each.mean) for each in front(remedy.fit.tried)),
+        "content": now.result.samples.digest,
+        "mean_before": float(before.mean()),
         "before": then.result.audit_id,
         "after": now.result.audit_id,
         "samples": len(labels),

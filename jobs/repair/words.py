@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from jobs.repair.repair import OPEN, REPAIRED, WORSE, Repair
+from jobs.repair.record import OPEN, REPAIRED, WORSE, Repair
 from services.records import Estimate
 from tracking.bundle.comparison import Comparison
 from tracking.names import shorten
@@ -18,7 +18,7 @@ VERDICTS = {
 }
 
 
-def repair_words(repair: Repair, comparison: Comparison) -> Iterator[str]:
+def repair_words(repair: Repair, comparison: Comparison, remedies: Sequence[Repair] = ()) -> Iterator[str]:
     """What the fresh samples show, what it cost, and the line for the fleet file."""
     name = shorten(repair.model, 60)
     shown = VERDICTS[repair.verdict]
@@ -31,11 +31,25 @@ def repair_words(repair: Repair, comparison: Comparison) -> Iterator[str]:
     )
     points = ", ".join(f"{worst:.3f} for {mean:.3f}" for worst, mean in repair.tried)
     yield f"On the {repair.fitted:,} samples of the fit, worst class for mean: {points}."
-    yield from comparison_words(comparison, earlier="the audit without offsets")
-    if len(repair.offsets) <= MOST_OFFSETS:
+    yield from comparison_words(comparison, earlier="the audit before the repair")
+    if len(remedies) > 1:
+        yield from front_words(remedies)
+    if repair.uri:
+        yield f"For the fleet file: uri: {repair.uri}"
+    elif len(repair.offsets) <= MOST_OFFSETS:
         yield f"For the fleet file: offsets: [{', '.join(f'{value:g}' for value in repair.offsets)}]"
     else:
         yield "The offsets stand in repair.json of the bundle."
+
+
+def front_words(remedies: Sequence[Repair]) -> Iterator[str]:
+    """All repairs that the same samples showed, and which of them no other is better than in worst class and mean."""
+    yield f"Repairs of {shorten(remedies[0].model, 60)} so far, on the same fresh samples (* none is better in both):"
+    points = [(each.worst_after, each.mean.value or 0.0) for each in remedies]
+    for each, point in zip(remedies, points, strict=True):
+        beaten = any(other != point and other[0] >= point[0] and other[1] >= point[1] for other in points)
+        shown = f"worst {_signed(each.worst)}, mean {_signed(each.mean)}"
+        yield f"{' ' if beaten else '*'} {each.remedy:8} {each.verdict:9} {shown}"
 
 
 def _signed(estimate: Estimate) -> str:

@@ -36,6 +36,7 @@ METHODS: Registry[type[Method]] = Registry(
         "pgd": "services.training.methods.pgd:Pgd",
         "trades": "services.training.methods.trades:Trades",
         "wat": "services.training.methods.wat:Wat",
+        "weighted": "services.training.methods.weighted:Weighted",
     },
 )
 

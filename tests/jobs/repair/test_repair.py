@@ -14,7 +14,8 @@ from typer.testing import CliRunner
 
 from jobs.cli import app
 from jobs.fleetfile.reading import validate_fleet
-from jobs.repair.repair import REPAIR_FILE, Repaired, repair
+from jobs.repair.record import REPAIR_FILE
+from jobs.repair.repair import Repaired, repair
 from jobs.terminal.progress import Quiet
 from services.errors import ConfigError
 from services.records import AuditResult

@@ -387,6 +387,26 @@ def test_wat_demands_held_out_losses(change: dict[str, Any]) -> None:
         method.next_state(method.initial_state(K), record(**change))
 
 
+@pytest.mark.parametrize("base", ["erm", "pgd", "trades"])
+def test_given_weights_of_the_classes_multiply_the_loss_of_the_base(base: str) -> None:
+    case, weights = Case(), (0.5, 2.0, 0.0, 1.5)
+    method = method_from({"name": "weighted", "base": base, "budget": BUDGET, "weights": list(weights)})
+    of_base = {
+        "erm": lambda: case.ce(case.x),
+        "pgd": lambda: case.ce(case.attacked("ce")),
+        "trades": lambda: case.ce(case.x) + 6 * case.kl(case.attacked("kl")),
+    }
+    loss = float(method.step(case.network, case.batch()).loss.detach())
+    assert loss == pytest.approx(np.mean(np.array(weights)[case.y] * of_base[base]()), rel=1e-6)
+    plain = method_from({"name": "weighted", "base": base, "budget": BUDGET})
+    assert float(plain.step(case.network, case.batch()).loss.detach()) == pytest.approx(np.mean(of_base[base]()))
+
+
+def test_weights_of_another_number_of_classes_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"\(weights\): expected 4 weights, one a class, found 3"):
+        method_from({"name": "weighted", "weights": [1, 1, 1]}).step(Case().network, Case().batch())
+
+
 def test_canonical_json_gives_the_method_back() -> None:
     for name in METHODS.names():
         method = method_from(name)
