@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 from importlib.util import find_spec
 from pathlib import Path
@@ -45,5 +46,6 @@ def digits(where: str) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         raise SourceError(Problem(where, "the package scikit-learn", "it is not installed"))
     trust(Path(spec.origin).parent)
     file = existing(Path(spec.origin).parent / "datasets" / "data" / "digits.csv.gz", where)
-    table = np.loadtxt(file, delimiter=",")
+    with gzip.open(file, "rt") as lines:
+        table = np.loadtxt(lines, delimiter=",")
     return (table[:, :64].reshape(-1, 8, 8) / 16).astype(np.float32), table[:, 64].astype(np.int64)
