@@ -275,7 +275,16 @@ def test_our_own_architectures_load(name: str, tmp_path: Path, torchvision_opera
         torch.testing.assert_close(loaded.network(images), network(images), atol=1e-4, rtol=1e-4)
 
 
-@pytest.mark.parametrize("name", ["mobilenetv3_small_050", "resnet10t", "convnext_atto", "vit_tiny_patch16_224"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "vit_tiny_patch16_224",
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("mobilenetv3_small_050", "resnet10t", "convnext_atto")
+        ),
+    ],
+)
 @pytest.mark.long
 def test_networks_of_timm_load(name: str, tmp_path: Path, torchvision_operators: None) -> None:
     side = 224 if "vit" in name else 32
