@@ -53,8 +53,9 @@ def test_modules_beside_the_fleet_file_are_found(tmp_path: Path, runner: str) ->
     body = json.loads(ran.stdout)
     assert [model["outcome"] for model in body["models"]] == ["pass"], body
     assert body["models"][0]["forwards"] >= 100
-    planned = classwise(tmp_path, "plan", "fleet.yaml", "--json")
-    assert json.loads(planned.stdout)["costs"] == [], "found by the plan as well: everything is measured"
+    if runner == "local":
+        planned = classwise(tmp_path, "plan", "fleet.yaml", "--json")
+        assert json.loads(planned.stdout)["costs"] == [], "found by the plan as well: everything is measured"
 
 
 def test_where_there_is_none_it_says_where_it_looked(tmp_path: Path) -> None:

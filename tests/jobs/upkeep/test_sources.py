@@ -16,6 +16,8 @@ from services.loading.models.source import SCHEMES as MODELS
 from services.loading.samples.source import SCHEMES as SAMPLES
 from services.registry import Registry
 
+NONE: Registry[Any] = Registry("sample scheme", "classwise.no-such-group", {})
+
 
 def test_every_source_is_listed_with_what_it_is() -> None:
     ran = CliRunner().invoke(app, ["sources", "--json"])
@@ -34,6 +36,7 @@ def test_every_source_is_listed_with_what_it_is() -> None:
 def test_people_read_what_is_missing_and_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sources, "PACKAGES", {"no_such_package": {("model", "onnx")}})
     monkeypatch.setattr(sources, "INSTALL", {"no_such_package": "classwise[onnx]"})
+    monkeypatch.setattr(sources, "SAMPLES", NONE)
     ran = CliRunner().invoke(app, ["sources"])
     lines = ran.stdout.splitlines()
     below = next(number for number, line in enumerate(lines) if line.startswith("model    onnx:")) + 1
@@ -48,6 +51,7 @@ def test_another_packages_source_that_does_not_import_says_why(tmp_path: Path, m
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{Path(__file__).resolve().parents[3]}")
     added: Registry[Any] = Registry("model scheme", "classwise.no-such-group", {"vendor": "cw_vendor:SCHEME"})
     monkeypatch.setattr(sources, "MODELS", added)
+    monkeypatch.setattr(sources, "SAMPLES", NONE)
     found = sources.installed_sources()[0]
     assert (found.scheme, found.about, found.package) == ("vendor:", "`vendor:NAME`: models of a vendor.", "cw_vendor")
     assert found.state == "RuntimeError: no licence"

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from typer.testing import CliRunner
 
 from jobs.audit.audit import forecast_audit, run_audit
 from jobs.audit.forecast.cost_words import as_json, autoattack_words, cost_words
 from jobs.audit.forecast.costs import Forecast, workers_of
+from jobs.cli import app
 from jobs.fleetfile.reading import validate_fleet
 from jobs.fleetfile.tree import ResourcesConfig
 from jobs.terminal.progress import Quiet
 from services.errors import SourceError
-from tests.conftest import ROOT
 
 PGD = {"name": "pgd", "steps": 5, "epsilons": [0.02]}
 GATES = [{"measure": "pgd5/linf-0.02000", "metric": "aggregate", "at_least": 0.6}]
@@ -128,12 +127,10 @@ def test_the_command_says_costs_and_what_samples_decide(digits_fleet: dict[str, 
     }
     file = tmp_path / "fleet.yaml"
     file.write_text(yaml.safe_dump(digits_fleet))
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
 
     def run(*arguments: str) -> str:
-        command = [sys.executable, "-m", "jobs.cli", *arguments]
-        ran = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
-        assert ran.returncode == 0, ran.stderr
+        ran = CliRunner().invoke(app, list(arguments))
+        assert ran.exit_code == 0, ran.stderr
         return ran.stdout
 
     said = json.loads(run("plan", str(file), "--json", "--price", "2", "--decide", "early"))

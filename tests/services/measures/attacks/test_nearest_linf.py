@@ -79,7 +79,7 @@ def test_the_survivors_of_a_ball_are_those_farther_than_its_radius(shared_data: 
     from services.measures.apgd import Apgd
 
     network = zoo.load(shared_data, "cifar10_resnet2b")
-    images, labels, ids = zoo.images(shared_data, "cifar10/test.npz", slice(0, 60))
+    images, labels, ids = zoo.images(shared_data, "cifar10/test.npz", slice(0, 40))
     distances = Minimal(norm="Linf").from_model(network, images, labels, ids, seed=0)["minimal/linf"]
     attack = Apgd(epsilons=(2 / 255, 4 / 255, 8 / 255))
     columns = attack.from_model(network, images, labels, ids, seed=0)
