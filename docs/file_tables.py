@@ -48,7 +48,7 @@ FLEET_MEANINGS = {
     "ModelConfig.threat_model": "Recorded; models with different threat models get a note, for ranking them misleads.",
     "ModelConfig.stochastic": "A declared randomised defence: two passes may differ.",
     "ModelConfig.allow_unpickling": "Load a checkpoint that needs pickle, which runs code. Becomes an MLflow tag.",
-    "ThreatConfig.norm": "Norm of the perturbation.",
+    "ThreatConfig.norm": "Norm of the perturbation, or common corruptions.",
     "SamplesConfig.uri": "Where the samples come from; see sources.md.",
     "SamplesConfig.per_class": "At most so many samples of each class, drawn with `seed`; left out, all.",
     "SamplesConfig.limit": "At most so many samples in all, by share of the classes, at least one of each; none: all.",

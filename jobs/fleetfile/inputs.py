@@ -67,11 +67,16 @@ class InputConfig(Part):
 class ThreatConfig(Part):
     """The perturbations a model was made to withstand."""
 
-    norm: Literal["Linf", "L2", "L1"]
-    epsilon: float = Field(gt=0, description="Radius in [0,1] pixel units: 8/255 is 0.03137.")
+    norm: Literal["Linf", "L2", "L1", "corruptions"]
+    epsilon: float = Field(
+        default=0.0, ge=0, description="Radius in [0,1] pixel units: 8/255 is 0.03137. Common corruptions have none."
+    )
 
     @model_validator(mode="after")
     def _units(self) -> ThreatConfig:
+        if (self.norm == "corruptions") != (self.epsilon == 0):
+            wanted = "no epsilon beside corruptions" if self.epsilon else f"an epsilon above 0 beside {self.norm}"
+            raise ValueError(f"{wanted}; a radius belongs to a norm")
         if self.norm == "Linf" and self.epsilon > 1:
             raise ValueError(
                 f"an Linf epsilon is in [0,1] pixel units; {self.epsilon:g} was meant as "

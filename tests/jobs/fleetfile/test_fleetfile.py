@@ -15,6 +15,7 @@ from jobs.fleetfile.reading import json_schema, load_fleet, validate_fleet
 from jobs.training.sweepfile import load_sweep
 from jobs.training.train_audit import load_template
 from services.errors import ConfigError
+from services.records import ThreatModel
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "deploy" / "examples"
 GOOD = """
@@ -182,6 +183,24 @@ def test_two_models_of_one_name(tmp_path: Path) -> None:
 )
 def test_files_that_are_not_fleets(tmp_path: Path, text: str, message: str) -> None:
     assert message in "\n".join(faults(tmp_path, text))
+
+
+@pytest.mark.parametrize(
+    ("threat", "message"),
+    [
+        ("{norm: corruptions}", ""),
+        ("{norm: corruptions, epsilon: 0.1}", "no epsilon beside corruptions"),
+        ("{norm: L2}", "an epsilon above 0 beside L2"),
+        ("{norm: L2, epsilon: 0}", "an epsilon above 0 beside L2"),
+    ],
+)
+def test_a_radius_belongs_to_a_norm_and_corruptions_have_none(tmp_path: Path, threat: str, message: str) -> None:
+    text = GOOD.replace('safetensors"', f'safetensors", threat_model: {threat}')
+    if message:
+        assert message in faults(tmp_path, text)[0]
+    else:
+        (tmp_path / "fleet.yaml").write_text(text)
+        assert load_fleet(tmp_path / "fleet.yaml").config.model_specs()[0].threat_model == ThreatModel("corruptions")
 
 
 def test_a_document_of_too_many_values_is_read_no_further(tmp_path: Path) -> None:
