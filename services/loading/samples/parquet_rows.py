@@ -1,7 +1,8 @@
-"""Parquet files of others, read in steps: a few kilobytes can hold a value a million times."""
+"""Parquet and Arrow files of others, read in steps: a few kilobytes can hold a value a million times."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -22,20 +23,32 @@ def read_parquet(path: Path, where: str) -> Any:
         SourceError: it unpacks to far more than its size.
         pyarrow.ArrowException, OSError: it is damaged.
     """
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    size, held, batches = path.stat().st_size, 0, []
     with pq.ParquetFile(path) as file:
-        for batch in file.iter_batches(batch_size=ROWS):
-            batches.append(batch)
-            held += batch.nbytes
-            if held > max(BOMB_FLOOR, BOMB_RATIO * size):
-                expected = f"a table that unpacks to at most {BOMB_RATIO} times its size"
-                raise SourceError(
-                    Problem(where, expected, f"one of {size} bytes that unpacks to more than {held} bytes")
-                )
-        return pa.Table.from_batches(batches, schema=file.schema_arrow)
+        return _table(file.iter_batches(batch_size=ROWS), file.schema_arrow, path.stat().st_size, where)
+
+
+def read_arrow(path: Path, where: str) -> Any:
+    """A stream of Arrow, as the datasets library keeps them, as a table; raises as `read_parquet`."""
+    import pyarrow as pa
+
+    with path.open("rb") as file, pa.ipc.open_stream(file) as stream:
+        return _table(stream, stream.schema, path.stat().st_size, where)
+
+
+def _table(batches: Iterable[Any], schema: Any, size: int, where: str) -> Any:
+    """Batches of a file of so many bytes as one table."""
+    import pyarrow as pa
+
+    kept, held = [], 0
+    for batch in batches:
+        kept.append(batch)
+        held += batch.nbytes
+        if held > max(BOMB_FLOOR, BOMB_RATIO * size):
+            expected = f"a table that unpacks to at most {BOMB_RATIO} times its size"
+            raise SourceError(Problem(where, expected, f"one of {size} bytes that unpacks to more than {held} bytes"))
+    return pa.Table.from_batches(kept, schema=schema)
 
 
 def matrix(column: Any) -> NDArray[np.float32]:
