@@ -32,6 +32,8 @@ from services.threads import cores, pool
 
 KEEP_BYTES = 2 << 30
 """Sets whose decoded pixels fit in this are decoded once and kept."""
+FILE_LIMIT = 1 << 28
+"""Bytes of an image's file: one of a terabyte may take no room on the disk."""
 AT_A_TIME = 64
 """Images that are decoded side by side."""
 
@@ -309,11 +311,14 @@ def file_bytes(path: Path) -> bytes:
     """The bytes of an image file.
 
     Raises:
-        CorruptImage: it cannot be read from the disk.
+        CorruptImage: it cannot be read from the disk, or has more than `FILE_LIMIT` bytes.
     """
     try:
         with open_granted(path, str(path)) as file:
-            return file.read()
+            data = file.read(FILE_LIMIT + 1)
+        if len(data) > FILE_LIMIT:
+            raise CorruptImage(f"more than {FILE_LIMIT >> 20} MiB")
+        return data
     except OSError as error:
         raise CorruptImage(error.strerror or str(error)) from error
 

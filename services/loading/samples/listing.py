@@ -24,6 +24,8 @@ SYSTEM = frozenset({"__macosx", "@eadir", "$recycle.bin", "lost+found", "system 
 SYSTEM_FILES = frozenset({"thumbs.db", "ehthumbs.db", "desktop.ini"})
 THUMBNAILS = frozenset({"thumb", "thumbs", "thumbnail", "thumbnails"})
 """Folders below a class that hold small copies of its images."""
+DEPTH = 100
+"""Of folders in a class."""
 DESCRIPTIONS = frozenset({".txt", ".json", ".jsonl", ".csv", ".tsv", ".xml", ".yaml", ".yml", ".md"})
 """Suffixes of what is written about images, and lies beside them."""
 
@@ -111,8 +113,10 @@ def is_image(path: Path) -> bool:
         return False
 
 
-def _entries(folder: Path, nested: bool, left_out: Counter[str]) -> Iterator[os.DirEntry[str]]:
+def _entries(folder: Path, nested: bool, left_out: Counter[str], depth: int = 0) -> Iterator[os.DirEntry[str]]:
     """All but folders; files in folders that hold no samples are counted."""
+    if depth > DEPTH:
+        raise SourceError(Problem(str(folder)[:200], f"folders at most {DEPTH} deep in each other", "deeper ones"))
     try:
         with os.scandir(folder) as scan:
             entries = sorted(scan, key=lambda entry: entry.name)
@@ -127,7 +131,7 @@ def _entries(folder: Path, nested: bool, left_out: Counter[str]) -> Iterator[os.
             if kind:
                 left_out[kind] += _files_below(Path(entry.path))
             else:
-                yield from _entries(Path(entry.path), nested, left_out)
+                yield from _entries(Path(entry.path), nested, left_out, depth + 1)
 
 
 def _irregular(entry: os.DirEntry[str]) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from services.loading.confined import open_granted
 METADATA = "metadata.csv"
 KEY = "file_name"
 SHOWN = 5
+FILE_LIMIT = 1 << 28
 LABELS = frozenset({"label", "labels", "class", "class_name", "classes", "target"})
 """What columns are called that say an image's class, as its folder does."""
 
@@ -31,6 +33,8 @@ def read_metadata(path: Path) -> tuple[dict[str, dict[str, str]], list[str]]:
     where = path.name
     try:
         with io.TextIOWrapper(open_granted(path, where), encoding="utf-8-sig", newline="") as file:
+            if os.fstat(file.fileno()).st_size > FILE_LIMIT:
+                raise SourceError(Problem(where, f"a table of at most {FILE_LIMIT >> 20} MiB", "more"))
             reader = csv.reader(file)
             head = next(reader, [])
             lines = [(reader.line_num, cells) for cells in reader if cells]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import pickle
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,27 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.errors import Problem, SourceError
+from services.storage import pickles
 from services.training.datasets import Dataset, Part, Split
 
 PIXELS = 3 * 32 * 32
 NAMES10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
-ALLOWED = {
-    ("numpy", "ndarray"),
-    ("numpy", "dtype"),
-    ("numpy.core.multiarray", "_reconstruct"),
-    ("numpy._core.multiarray", "_reconstruct"),
-    ("_codecs", "encode"),
-}
-"""All that an array in the authors' pickles refers to."""
-
-
-class _ArraysOnly(pickle.Unpickler):
-    """Unpickles arrays, numbers, text and containers, and nothing that runs code."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) not in ALLOWED:
-            raise pickle.UnpicklingError(f"it refers to {module}.{name}")
-        return super().find_class(module.replace("numpy.core", "numpy._core"), name)
 
 
 def read(root: Path, split: Split, size: int | None = None, *, hundred: bool = False) -> Part:
@@ -71,8 +54,8 @@ def _unpickled(path: Path, hundred: bool) -> tuple[NDArray[np.uint8], NDArray[np
 
 def _load(path: Path) -> dict[str, Any]:
     try:
-        fields = _ArraysOnly(io.BytesIO(path.read_bytes()), encoding="latin1").load()
-    except (pickle.UnpicklingError, EOFError, ValueError, AttributeError, IndexError, KeyError, TypeError) as error:
+        fields = pickles.load(io.BytesIO(path.read_bytes()))
+    except pickles.DAMAGE as error:
         actual = f"a damaged or foreign file ({error})"
         raise SourceError(Problem(str(path), "a batch of the authors' archive", actual, "fetch it again")) from error
     if not isinstance(fields, dict):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from services.errors import Problem, SourceError
-from services.loading.fingerprint import file_kind, sha256
+from services.loading.confined import is_confined
+from services.loading.fingerprint import existing, file_kind, sha256
 from services.loading.models.references import robustbench_reference
 from services.loading.models.robustbench_bridge import DATASETS, THREAT_MODELS, load_robustbench, weight_files
 from services.loading.models.source import ModelScheme, Opened, Request
@@ -23,10 +26,11 @@ def load(request: Request) -> Opened:
         remedy = "convert the checkpoint to a state dict; robustbench loads with weights only"
         raise SourceError(Problem(spec.name, "allow_unpickling: false for robustbench models", "true", remedy))
     for path in _present(uri, options):
-        file_kind(path, spec.name)
-    network = load_robustbench(uri.rest, **options, where=spec.name)
+        file_kind(existing(path, spec.name), spec.name)
+    with _judged(uri, options, spec.name) as folder:
+        network = load_robustbench(uri.rest, **{**options, "model_dir": folder}, where=spec.name)
     files = _present(uri, options)
-    facts: dict[str, Any] = {"weights_sha256": [sha256(path) for path in files]}
+    facts: dict[str, Any] = {"weights_sha256": [sha256(existing(path, spec.name)) for path in files]}
     if reference := robustbench_reference(uri.rest, options["dataset"], options["threat_model"]):
         facts["leaderboard"] = reference._asdict()
     return Opened(network, facts=facts)
@@ -40,10 +44,34 @@ def ingredients(uri: SourceUri) -> Iterator[tuple[str, str]]:
     yield from package_version("timm")
     files = _present(uri, options)
     for path in files:
-        file_kind(path, uri.text)
-        yield "weights", sha256(path)
+        file = existing(path, uri.text)
+        file_kind(file, uri.text)
+        yield "weights", sha256(file)
     if not files:
         yield "weights", "absent"
+
+
+@contextmanager
+def _judged(uri: SourceUri, options: dict[str, Any], where: str) -> Iterator[Path]:
+    """The folder that robustbench is given: where files are judged one of links to the open files, for it loads, and
+    downloads, by names.
+
+    Raises:
+        SourceError: the weights are not there; nothing is downloaded into a granted folder.
+    """
+    if not is_confined():
+        yield options["model_dir"]
+        return
+    files = _present(uri, options)
+    if not files:
+        expected, remedy = "weights in the granted folder", "fetch them where there is a network and put them there"
+        raise SourceError(Problem(where, expected, "none", remedy))
+    with TemporaryDirectory() as name:
+        folder = Path(name, options["dataset"], options["threat_model"])
+        folder.mkdir(parents=True)
+        for path in files:
+            (folder / path.name).symlink_to(existing(path, where))
+        yield Path(name)
 
 
 def _options(uri: SourceUri) -> dict[str, Any]:

@@ -36,7 +36,7 @@ def open_corrupted(uri: SourceUri) -> Source:
     options: dict[str, Any] = uri.options(data_dir=local_path, n=whole, names=listed, severities=_severities)
     folder = existing(options.get("data_dir", Path("data")) / FOLDERS[uri.rest], uri.text, folder=True)
     known = sorted(path.stem for path in folder.glob("*.npy") if path.stem != "labels")
-    chosen, levels = options.get("names", tuple(known)), options.get("severities", (LEVELS,))
+    chosen, levels = tuple(dict.fromkeys(options.get("names", known))), options.get("severities", (LEVELS,))
     for name in chosen:
         if name not in known:
             remedy = did_you_mean(name, known) if known else ""

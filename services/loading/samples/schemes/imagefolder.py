@@ -19,6 +19,7 @@ from services.errors import Problem, SourceError
 from services.loading.fingerprint import existing
 from services.loading.samples.colours import colour
 from services.loading.samples.encoded import EncodedStore, file_bytes
+from services.loading.samples.fitting import PIXEL_LIMIT
 from services.loading.samples.listing import class_folders, listing
 from services.loading.samples.metadata import METADATA, other_classes, read_metadata
 from services.loading.samples.source import Source
@@ -84,6 +85,8 @@ def height_width(text: str) -> tuple[int, int]:
     parts = extent(text)
     if len(parts) > 2:
         raise ValueError("a size such as 32 or 32x48")
+    if parts[0] * parts[-1] > PIXEL_LIMIT:
+        raise ValueError(f"a size of at most {PIXEL_LIMIT:,} pixels")
     return parts[0], parts[-1]
 
 

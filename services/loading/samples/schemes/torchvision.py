@@ -1,4 +1,8 @@
-"""`torchvision:CIFAR10?root=DIR&split=test|train`: a dataset of torchvision that is on disk; nothing is downloaded."""
+"""`torchvision:CIFAR10?root=DIR&split=test|train`: a dataset of torchvision that is on disk; nothing is downloaded.
+
+torchvision unpickles CIFAR's batches by name, after it has compared the checksum of what the name led to then; here
+arrays alone are unpickled. Other datasets of torchvision unpickle whatever lies in their folder, and are not opened.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +21,22 @@ from services.loading.samples.source import Source
 from services.loading.samples.stores import array_store
 from services.loading.uris import SourceUri, local_path
 from services.registry import did_you_mean
+from services.storage import pickles
+
+DATASETS = (
+    "CIFAR10",
+    "CIFAR100",
+    "EMNIST",
+    "FashionMNIST",
+    "KMNIST",
+    "MNIST",
+    "QMNIST",
+    "SEMEION",
+    "STL10",
+    "SVHN",
+    "USPS",
+)
+"""Those that keep their images in one array."""
 
 
 def open_torchvision(uri: SourceUri, *, allowed_factories: tuple[str, ...]) -> Source:
@@ -28,10 +48,13 @@ def open_torchvision(uri: SourceUri, *, allowed_factories: tuple[str, ...]) -> S
 def open_dataset(name: str, root: Path, split: str, where: str) -> Source:
     """Open `torchvision.datasets.NAME` and take its arrays."""
     datasets = package("torchvision.datasets", where)
-    maker = getattr(datasets, name, None)
-    if not inspect.isclass(maker):
-        remedy = did_you_mean(name, [known for known in datasets.__all__ if known[0].isupper()])
-        raise SourceError(Problem(where, "a dataset of torchvision", repr(name), remedy))
+    if name not in DATASETS:
+        remedy = did_you_mean(name, list(DATASETS)) + "; of others use imagefolder: or parquet:"
+        raise SourceError(
+            Problem(where, "a dataset of torchvision that keeps its images in one array", repr(name), remedy)
+        )
+    datasets.cifar.pickle = pickles
+    maker = getattr(datasets, name)
     dataset = _made(maker, within_tree(root, where) if root.exists() else root, split, where)
     pixels, labels = getattr(dataset, "data", None), getattr(dataset, "targets", getattr(dataset, "labels", None))
     if pixels is None or labels is None:
@@ -52,7 +75,7 @@ def _made(maker: Any, root: Path, split: str, where: str) -> Any:
     quiet = {"download": False} if "download" in parameters else {}
     try:
         return maker(root=str(root), **part, **quiet)
-    except (RuntimeError, ValueError, FileNotFoundError) as error:
+    except (RuntimeError, *pickles.DAMAGE, OSError) as error:
         actual = one_line(error)
         remedy = "download it once with torchvision (download=True) and set ?root="
         raise SourceError(Problem(where, f"the dataset in {root}", actual, remedy)) from error

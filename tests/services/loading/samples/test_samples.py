@@ -187,6 +187,36 @@ def test_torchvision_and_robustbench_sets(
     assert np.array_equal(labels.numpy(), first.labels)
 
 
+class Hostile:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (self.path,)
+
+
+@pytest.mark.parametrize("name", ["test_batch", "batches.meta"])
+def test_no_batch_of_cifar_runs_code(
+    name: str, tmp_path: Path, torchvision_operators: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its checksum is compared of what the name leads to before it is unpickled: who swaps the file then runs code."""
+    cifar_folder(tmp_path)
+    (tmp_path / "cifar-10-batches-py" / name).write_bytes(pickle.dumps(Hostile(tmp_path / "ran")))
+    monkeypatch.setattr("torchvision.datasets.cifar.CIFAR10._check_integrity", lambda self: True)
+    monkeypatch.setattr("torchvision.datasets.cifar.check_integrity", lambda *a: True)
+    for uri in (f"torchvision:CIFAR10?root={tmp_path}", f"robustbench:cifar10?data_dir={tmp_path}"):
+        with pytest.raises(SourceError, match=r"it refers to "):
+            open_samples(SampleSpec(uri))
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("name", ["LSUN", "LSUNClass", "PhotoTour", "ImageNet", "VisionDataset", "DatasetFolder"])
+def test_sets_of_torchvision_that_read_what_they_like_are_not_made(name: str, torchvision_operators: None) -> None:
+    """LSUN unpickles a file that lies in its folder."""
+    with pytest.raises(SourceError, match="a dataset of torchvision that keeps its images in one array"):
+        open_samples(SampleSpec(f"torchvision:{name}?root=/tmp"))
+
+
 def test_unknown_sets(torchvision_operators: None) -> None:
     with pytest.raises(SourceError, match="did you mean 'CIFAR10'"):
         open_samples(SampleSpec("torchvision:CIFAR1O"))

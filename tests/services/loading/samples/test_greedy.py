@@ -1,0 +1,80 @@
+"""Sources that ask for far more memory than they hold: one error, and nothing of that size is made."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from services.errors import SourceError
+from services.loading.samples.source import open_samples
+from services.records import SampleSpec
+
+TERABYTE = 1 << 40
+
+
+def folders(root: Path) -> Path:
+    """Two classes with an image each."""
+    for name in ("a", "b"):
+        (root / name).mkdir(parents=True)
+        Image.new("L", (8, 8), 40 * len(name)).save(root / name / "0.png")
+    return root
+
+
+def sparse(path: Path, begin: bytes = b"") -> None:
+    """A file of a terabyte that takes no room on the disk."""
+    with path.open("wb") as file:
+        file.write(begin)
+        file.truncate(TERABYTE)
+
+
+def size(root: Path) -> str:
+    return f"imagefolder:{folders(root)}?mode=L&size=30000"
+
+
+def huge_size(root: Path) -> str:
+    return f"imagefolder:{folders(root)}?mode=L&size=999999999x999999999"
+
+
+def huge_crop(root: Path) -> str:
+    return f"imagefolder:{folders(root)}?mode=L&resize=99999999&crop=99999999"
+
+
+def image(root: Path) -> str:
+    sparse(folders(root) / "a" / "1.png", b"\x89PNG\r\n\x1a\n")
+    return f"imagefolder:{root}?mode=L"
+
+
+def metadata(root: Path) -> str:
+    sparse(folders(root) / "metadata.csv", b"file_name\n")
+    return f"imagefolder:{root}?mode=L"
+
+
+def deep(root: Path) -> str:
+    folder = folders(root) / "a"
+    for _ in range(150):
+        folder = folder / "d"
+    folder.mkdir(parents=True)
+    return f"imagefolder:{root}?mode=L"
+
+
+@pytest.mark.parametrize("source", [size, huge_size, huge_crop, image, metadata, deep])
+def test_it_is_refused_and_costs_no_memory(source: Callable[[Path], str], tmp_path: Path) -> None:
+    uri = source(tmp_path / "set")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(SourceError, match=r"at most|more than|deeper"):
+        open_samples(SampleSpec(uri))
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1_200_000, "kB"
+
+
+def test_a_corruption_that_is_named_a_thousand_times_is_read_once(tmp_path: Path) -> None:
+    folder = tmp_path / "CIFAR-10-C"
+    folder.mkdir()
+    np.save(folder / "labels.npy", np.arange(50, dtype=np.uint8) % 10)
+    np.save(folder / "fog.npy", np.random.default_rng(0).integers(0, 255, (50, 4, 4, 3), dtype=np.uint8))
+    samples = open_samples(SampleSpec(f"robustbench:cifar10-c?data_dir={tmp_path}&names={','.join(['fog'] * 900)}"))
+    assert len(samples) == 10
