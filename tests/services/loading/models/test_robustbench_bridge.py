@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from services.errors import SourceError
+from services.loading.confined import confined_to
 from services.loading.models.robustbench_bridge import adapted_autoattack, atomic_downloads, robustbench_module
 from services.loading.models.source import fingerprint, load_model
 from services.loading.preflight.look import preflight
@@ -191,3 +192,22 @@ def test_its_autoattack_call_works_on_pyautoattack() -> None:
     assert float((adversarial - images).abs().max()) <= 0.1 + 1e-6
     assert (model(adversarial).argmax(dim=1) != labels).any()
     assert np.isfinite(adversarial.numpy()).all()
+
+
+@pytest.mark.parametrize("parts", [".pt", ".pt_m0.pt"])
+def test_a_link_to_weights_of_others_is_not_followed(tmp_path: Path, parts: str) -> None:
+    """Of a zoo in a granted folder; and nothing is downloaded there."""
+    name, threat = "Hendrycks2020AugMix_WRN", "corruptions"
+    private = place(tmp_path / "private", threat, name, architecture(name, threat).state_dict())
+    granted, spec = tmp_path / "granted", ModelSpec("m", uri(tmp_path / "granted", name, threat))
+    (granted / "cifar10" / threat).mkdir(parents=True)
+    with confined_to([str(granted)]):
+        with pytest.raises(SourceError, match="weights in the granted folder, found none"):
+            load_model(spec)
+        (granted / "cifar10" / threat / f"{name}{parts}").symlink_to(private)
+        with pytest.raises(SourceError, match="leads out of them"):
+            load_model(spec)
+        (granted / "cifar10" / threat / f"{name}{parts}").unlink()
+        private.rename(granted / "cifar10" / threat / f"{name}.pt")
+        loaded = load_model(spec)
+    assert loaded.network is not None and loaded.digest == fingerprint(spec)
