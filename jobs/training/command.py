@@ -115,11 +115,13 @@ def _say_valid(sweep: Sweep, plan: TrainPlan, json: bool) -> None:
     names = [item.task.name for item in plan.trials]
     counts = {label: sum(data.facts.train) for label, data in plan.sets.items()}
     if json:
-        console.print_json({"valid": True, "trials": names, "samples": counts})
+        console.print_json({"valid": True, "trials": names, "samples": counts, "notes": list(plan.notes)})
         return
     sets = ", ".join(f"{label} ({count} samples)" for label, count in counts.items())
     trials = f"{len(names)} trial{'s' * (len(names) > 1)}"
     console.say(f"valid: sweep {sweep.config.sweep}, {trials} on {sets}: {', '.join(names[:20])}")
+    for note in plan.notes:
+        console.say(note)
 
 
 def _finish(trained: Trained, audited: TrainedAndAudited | None, json: bool) -> None:

@@ -33,11 +33,19 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True)
 class TrainPlan:
-    """A sweep that can be trained: its folder, its trials in order, and its training sets by label."""
+    """A sweep that can be trained.
+
+    Attributes:
+        folder: of the sweep.
+        trials: in order.
+        sets: training sets by label.
+        notes: what a user should know before the first epoch.
+    """
 
     folder: str
     trials: tuple[PlannedTrial, ...]
     sets: dict[str, TrainingSet]
+    notes: tuple[str, ...] = ()
 
 
 def plan_training(sweep: Sweep) -> TrainPlan:
@@ -50,7 +58,8 @@ def plan_training(sweep: Sweep) -> TrainPlan:
     files.filesystem(config.storage)
     sets = _read_sets(config)
     problems: list[Problem] = []
-    options, probes = _probed_networks(sweep, sets, problems)
+    notes: list[str] = []
+    options, probes = _probed_networks(sweep, sets, problems, notes)
     problems += _checked_methods(sweep, sets, options, probes)
     sets = measured_sets(sweep, sets, problems)
     mapped = probed_mappers(sweep, sets, problems)
@@ -60,7 +69,7 @@ def plan_training(sweep: Sweep) -> TrainPlan:
     folder = sweep_folder(base_of(config), config.sweep)
     networks = (_planned(trial, options[_pair(trial)], sets, config) for trial in sweep.networks)
     mappers = (planned_mapper(trial, sets, config) for trial in sweep.mappers)
-    return TrainPlan(folder, (*networks, *mappers), sets)
+    return TrainPlan(folder, (*networks, *mappers), sets, tuple(notes))
 
 
 def _read_sets(config: SweepConfig) -> dict[str, TrainingSet]:
@@ -85,7 +94,7 @@ def _pair(trial: Trial) -> Pair:
 
 
 def _probed_networks(
-    sweep: Sweep, sets: dict[str, TrainingSet], problems: list[Problem]
+    sweep: Sweep, sets: dict[str, TrainingSet], problems: list[Problem], notes: list[str]
 ) -> tuple[dict[Pair, dict[str, Any]], dict[Pair, Probed]]:
     """The arguments of each network on each training set, and what its probe showed where it passed."""
     from services.training.preflight import fitted, probe_network, probe_start
@@ -102,7 +111,8 @@ def _probed_networks(
             where = f"{pair[0]} on {pair[1]}"
             probes[pair] = probe_network(name, options[pair], data, trial.recipe, where)
             if (start := _start_of(trial)) is not None:
-                probe_start(name, options[pair], start, where)
+                remark = probe_start(name, options[pair], start, data, trial.recipe, where)
+                notes += [remark] if remark else []
         except ClasswiseError as error:
             problems += error.problems
     return options, probes

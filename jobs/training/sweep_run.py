@@ -101,6 +101,8 @@ def _run(sweep: Sweep, reporter: TrainReporter, check: Callable[[TrainPlan], Non
     files.require_writable(sweep.config.storage, "storage")
     plan = plan_training(sweep)
     check(plan)
+    for note in plan.notes:
+        reporter.note(note)
     with alone(plan.folder):
         return _trained(sweep, plan, reporter, factory, started)
 

@@ -29,6 +29,8 @@ from services.training.step import Batch
 
 M = TypeVar("M")
 PROBE = 4
+KNOWN_ROWS = 128
+"""Training samples on which the network that a fine-tuning starts from is tried."""
 SLOW_SECONDS = 0.5
 """A network whose probe takes longer is not asked for a step of every method: that would take minutes on a CPU."""
 
@@ -90,13 +92,47 @@ def probe_network(name: str, options: Mapping[str, Any], data: TrainingSet, reci
     return Probed(sum(p.numel() for p in network.parameters()), saved.bytes // len(batch.labels), seconds)
 
 
-def probe_start(name: str, options: Mapping[str, Any], start: Start, where: str) -> None:
-    """Load the weights that a fine-tuning starts from into the network.
+def probe_start(
+    name: str, options: Mapping[str, Any], start: Start, data: TrainingSet, recipe: Recipe, where: str
+) -> str:
+    """Load the weights that a fine-tuning starts from into the network, and look whether it knows the images.
+
+    Returns:
+        a sentence where it knows them plainly better under another normalisation than the recipe's; else "".
 
     Raises:
         SourceError: as `start_from`.
     """
-    start_from(_built(name, options, where), start, where=f"{where} (init)")
+    from services.loading.preflight.diagnosis import KNOWN, plainly_better
+
+    network = _built(name, options, where)
+    start_from(network, start, where=f"{where} (init)")
+    network.eval()
+    rows = np.random.default_rng(0).permutation(len(data.train.labels))[:KNOWN_ROWS]
+    part = data.train.take(np.sort(rows))
+    images = Images(part.images, part.labels, torch.device("cpu"))
+    channels = data.facts.shape[0]
+    others = {"none": (None, None), **{each: pair for each, pair in KNOWN.items() if len(pair[0]) == channels}}
+
+    @torch.no_grad()
+    def right(mean: Any, std: Any) -> NDArray[np.bool_]:
+        forward = Forward(network, _on_cpu(recipe).changed(mean=mean, std=std)).eval()
+        logits = forward(images.rows(np.arange(len(part.labels))))
+        known: NDArray[np.bool_] = logits.argmax(1).numpy() == part.labels
+        return known
+
+    own = right(recipe.mean, recipe.std)
+    known = {each: right(*pair) for each, pair in others.items()}
+    best = max(known, key=lambda each: float(known[each].mean()))
+    if not plainly_better(known[best], own):
+        return ""
+    given = "none" if recipe.mean is None else "the recipe's mean and std"
+    called = "none" if best == "none" else f"that of {best}"
+    return (
+        f"{where}: the network that it starts from knows {own.mean():.0%} of {len(own)} training samples under the "
+        f"normalisation given ({given}) and {known[best].mean():.0%} under another ({called}): set mean and std as in "
+        "its audit, or it forgets first and learns again"
+    )
 
 
 def probe_method(

@@ -29,6 +29,8 @@ made for, a wrong contract explains most of its errors."""
 CIFAR10 = ((0.4914, 0.4822, 0.4465), (0.2471, 0.2435, 0.2616))
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 MNIST = ((0.1307,), (0.3081,))
+KNOWN = {"CIFAR-10": CIFAR10, "ImageNet": IMAGENET, "MNIST": MNIST}
+"""Mean and standard deviation of the channels of training sets, by which networks are usually normalised."""
 
 
 def normalisation_problems(
@@ -45,7 +47,7 @@ def normalisation_problems(
         return []
     tried = [(_right(network, other, probe, rows, device, chunk), advice) for other, advice in _others(network, probe)]
     best = max(tried, key=lambda trial: float(trial[0].mean()))
-    if not _better(best[0], right):
+    if not plainly_better(best[0], right):
         return []
     actual = f"accuracy {right.mean():.1%} with it and {best[0].mean():.1%} otherwise, on {len(rows)} samples"
     return [Problem(f"{loaded.spec.name} (input)", "the network's own normalisation", actual, best[1])]
@@ -68,7 +70,7 @@ def _others(network: ContractedNetwork, probe: Probe) -> Iterator[tuple[InputCon
             replace(contract, low=0.0, high=1.0, mean=None, std=None),
             "it seems to expect [0, 1]: leave input.range out",
         )
-    for name, (mean, std) in {"CIFAR-10": CIFAR10, "ImageNet": IMAGENET, "MNIST": MNIST}.items():
+    for name, (mean, std) in KNOWN.items():
         if len(mean) == channels and contract.mean is None:
             advice = f"normalised nowhere? with {name}'s constants it does better: set input.mean and input.std"
             yield replace(contract, mean=mean, std=std), advice
@@ -84,7 +86,8 @@ def _right(
     return predicted
 
 
-def _better(other: NDArray[np.bool_], present: NDArray[np.bool_]) -> bool:
+def plainly_better(other: NDArray[np.bool_], present: NDArray[np.bool_]) -> bool:
+    """Whether right answers (n,) are more by `GAIN`, leave few of the errors, and pass an exact McNemar test."""
     gained, lost = int(np.sum(other & ~present)), int(np.sum(present & ~other))
     if other.mean() - present.mean() < GAIN or 1 - other.mean() > MOST_ERRORS_LEFT * (1 - present.mean()):
         return False

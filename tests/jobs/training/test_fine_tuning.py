@@ -111,3 +111,33 @@ def test_any_sample_source_is_a_training_set(tmp_path: Path) -> None:
 def test_what_is_no_source_is_refused(tmp_path: Path, change: dict[str, Any], message: str) -> None:
     with pytest.raises(ClasswiseError, match=message):
         plan_training(sweep(tmp_path, methods=["erm"], datasets=[{"name": "samples", **change}]))
+
+
+def test_a_start_that_knows_the_images_under_another_normalisation_is_noted(
+    tmp_path: Path, digit_weights: dict[str, str]
+) -> None:
+    """Its first epochs went into forgetting, without a word."""
+    start = {"name": "small_cnn", "width": 8, "init": digit_weights["good"]}
+
+    def notes(**recipe: Any) -> tuple[str, ...]:
+        return plan_training(sweep(tmp_path, methods=["erm"], architectures=[start], recipe={**ONCE, **recipe})).notes
+
+    assert notes() == ()
+    (note,) = notes(mean=[0.95], std=[0.1])
+    assert "under the normalisation given (the recipe's mean and std) and " in note and "under another (" in note
+    heard = Heard()
+    run_sweep(
+        sweep(tmp_path, methods=["erm"], architectures=[start], recipe={**ONCE, "mean": [0.95], "std": [0.1]}), heard
+    )
+    assert heard.notes == [note]
+
+
+class Heard(QuietTraining):
+    """Keeps what is noted."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        """Keep it."""
+        self.notes.append(text)
