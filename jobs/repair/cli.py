@@ -17,6 +17,7 @@ _UNDER = "Series whose worst class is to rise: pgd20/linf-8/255. Default: of the
 _TRAIN = "Source of training samples: fine-tunes the network, where offsets are fitted without it."
 _METHOD = "Training method, by name or as YAML: {name: trades, beta: 4}. Its radius is that of the series."
 _RECIPE = "What differs from the recipe of the fine-tuning, as YAML: {epochs: 3, lr: 0.01, flip: true}."
+_REGISTER = "Register the network in MLflow under this name, where the fresh samples show the repair. No alias moves."
 _LOSS = "How much of the mean may be given up for the worst class, in the series' unit."
 
 
@@ -29,6 +30,7 @@ def repair(
     train: Annotated[str, typer.Option(metavar="SAMPLES", help=_TRAIN)] = "",
     method: Annotated[str, typer.Option(help=_METHOD)] = "weighted",
     recipe: Annotated[str, typer.Option(help=_RECIPE)] = "{}",
+    register: Annotated[str, typer.Option(metavar="NAME", help=_REGISTER)] = "",
     storage: FleetStorage = None,
     runner: Annotated[str | None, typer.Option(help="ray or local, instead of the fleet file's.")] = None,
     track: Annotated[bool, typer.Option("--track/--no-track", help="Whether to log to MLflow.")] = True,
@@ -43,12 +45,15 @@ def repair(
         own_modules.find_here()
         from jobs.fleetfile.reading import load_fleet, overridden
         from jobs.repair.record import OPEN, WORSE
+        from jobs.repair.registering import register as registered
+        from jobs.repair.registering import require_tracking
         from jobs.repair.repair import repair as run
         from jobs.repair.tuning import asked_for
         from services.measures.parts.threats import key_as_written
 
         tuning = asked_for(train, method, recipe)
         fleet = overridden(load_fleet(fleet_file), storage=storage, runner=runner, track=track)
+        require_tracking(fleet, register)
         with console.reporter(quiet or json) as reporter:
             under = key_as_written(under)
             done = run(fleet, model, reporter, under=under, rounds=rounds, most_loss=most_loss, tuning=tuning)
@@ -56,18 +61,24 @@ def repair(
             what = "no offsets" if tuning is None else "no fine-tuning"
             console.say(f"{model}: {what} did better on the samples of the fit; nothing else was audited")
             raise typer.Exit(3)
-        _finish(done, json)
+        _finish(done, json, [registered(fleet, done, register)] if register else [])
         raise typer.Exit({WORSE: 1, OPEN: 3}.get(done.repair.verdict, 0))
 
 
-def _finish(done: Repaired, json: bool) -> None:
+def _finish(done: Repaired, json: bool, registered: list[str]) -> None:
     from dataclasses import asdict
 
     from jobs.repair.words import repair_words
 
     if json:
         others = [{**asdict(each), "verdict": each.verdict} for each in done.remedies]
-        console.print_json({**asdict(done.repair), "verdict": done.repair.verdict, "remedies": others})
+        console.print_json(
+            {**asdict(done.repair), "verdict": done.repair.verdict, "remedies": others, "notes": registered}
+        )
         return
-    for line in [*repair_words(done.repair, done.comparison, done.remedies), *done.published.where_to_look]:
+    for line in [
+        *repair_words(done.repair, done.comparison, done.remedies),
+        *registered,
+        *done.published.where_to_look,
+    ]:
         console.say(line)

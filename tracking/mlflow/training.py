@@ -19,7 +19,7 @@ from services.records.trials import EpochPoint, SweepResult, TrialResult
 from services.storage import files
 from tracking.bundle import marker, training_bundle
 from tracking.mlflow.connection import connect
-from tracking.mlflow.graphs import log_network, register_network
+from tracking.mlflow.graphs import Graph, log_network, register_network
 from tracking.mlflow.layout import RunContent
 from tracking.mlflow.reach import CALL_SECONDS, bounded_calls, is_foreign, run_url, translated
 from tracking.mlflow.runs import COMPLETE, RunWriter, experiment_of
@@ -162,14 +162,16 @@ class TrainingLog:
     ) -> None:
         """Log and register the network. One that cannot be traced is a tag: everything else is worth having."""
         try:
-            model = log_network(runs, run_id, result, network)
+            data, step = result.data, result.selected or 0
+            graph = Graph(result.uri, data.shape, len(data.classes), lambda: network(result), step)
+            model = log_network(runs.client, runs.experiment, run_id, graph)
         except Exception as error:
             if is_foreign(error):
                 raise
             runs.client.set_tag(run_id, NO_MODEL, f"{type(error).__name__}: {error}"[:MAX_TAG])
             return
         if self._register is not None:
-            register_network(runs.client, run_id, model, self._register(result), result)
+            register_network(runs.client, run_id, model, self._register(result), result.tags)
 
 
 def sync_training(folder: str, log: TrainingLog, tracking_uri: str) -> bool:
