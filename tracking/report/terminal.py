@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -16,13 +18,20 @@ from tracking.names import shorten
 STYLES = {Outcome.PASS: "green", Outcome.FAIL: "red", Outcome.UNDECIDED: "yellow", Outcome.ERROR: "magenta"}
 LEGEND = (
     "score: mean over all samples. worst: the class with the smallest mean, that mean, and low, its lower confidence "
-    "limit. RDI (gap): best minus worst class. NRGC (Gini): inequality relative to the mean, 0 is equal."
+    "limit."
 )
+LEGENDS = {
+    "RDI": "RDI (gap): best minus worst class.",
+    "NRGC": "NRGC (Gini): inequality relative to the mean, 0 is equal.",
+}
+"""Of the columns that are left out, the last first, where names would be cut for them; the report has them."""
 NO_EVIDENCE = "!"
 NO_EVIDENCE_LEGEND = f"{NO_EVIDENCE}: by an attack that was inadequate on this model: no evidence of robustness."
 MOST_MODELS = 100
 WIDTH = 80
-HEADS = ("model", "verdict", "measure", "score", "worst", "mean", "low", "RDI", "NRGC")
+HEADS = ("model", "verdict", "measure", "score", "worst", "mean", "low", *LEGENDS)
+NAMES = (0, 2)
+"""Which of them hold names."""
 LEAST, MOST = (8, 10), (15, 22)
 """Columns for the names of models and of measures: to spare, and at most, where the table is no wider than `WIDTH`."""
 WORST, TIED = 11, 6
@@ -32,9 +41,7 @@ LONGEST = 40
 
 def verdict_table(result: AuditResult, width: int = WIDTH) -> Table:
     """One row a model and measure, no wider than asked for; the models that do not pass come first when cut."""
-    models = _shown(result)
-    rows = [row for model in models for row in _rows(model, lenses(result), _spare(width))]
-    limits = _limits(rows, width)
+    models, rows, heads, limits = _laid_out(result, width)
     table = Table(
         title=f"{shorten(result.fleet, 60)}: {result.outcome.value}",
         title_justify="left",
@@ -45,7 +52,7 @@ def verdict_table(result: AuditResult, width: int = WIDTH) -> Table:
     table.add_column("model", no_wrap=True, max_width=limits[0])
     table.add_column("verdict", no_wrap=True)
     table.add_column("measure", no_wrap=True, max_width=limits[1])
-    for name in ("score", "worst", "mean", "low", "RDI", "NRGC"):
+    for name in heads[3:]:
         text = name == "worst"
         table.add_column(name, justify="left" if text else "right", no_wrap=True, min_width=None if text else 5)
     for name, outcome, measure, *numbers in rows:
@@ -54,7 +61,7 @@ def verdict_table(result: AuditResult, width: int = WIDTH) -> Table:
             Text(head[0]),
             Text(outcome, STYLES[Outcome(outcome)] if outcome else ""),
             Text(head[1]),
-            *map(Text, numbers),
+            *map(Text, numbers[: len(heads) - 3]),
         )
     if len(models) < len(result.models):
         table.caption = f"{len(models)} of {len(result.models)} models; the report has all of them"
@@ -63,7 +70,8 @@ def verdict_table(result: AuditResult, width: int = WIDTH) -> Table:
 
 def verdict_text(result: AuditResult, width: int = WIDTH) -> RenderableType:
     """The table with the explanation and the reasons of what did not pass under it."""
-    lines = [Text(LEGEND, style="dim")]
+    heads = _laid_out(result, width)[2]
+    lines = [Text(" ".join([LEGEND, *(text for head, text in LEGENDS.items() if head in heads)]), style="dim")]
     if any(attack.adequacy == "inadequate" for model in result.models for attack in model.attacks):
         lines.append(Text(NO_EVIDENCE_LEGEND, STYLES[Outcome.UNDECIDED]))
     lines += [Text(sentence, style="dim") for sentence in early_words(result)]
@@ -72,6 +80,18 @@ def verdict_text(result: AuditResult, width: int = WIDTH) -> RenderableType:
         lines.append(Text(f"{shorten(model.spec.name, 40)} {model.outcome.value}: {reasons}", STYLES[model.outcome]))
     lines += [Text(sentence) for sentence in (verdict_words(result), *advice_words(result), *fleet_words(result))]
     return Group(verdict_table(result, width), *lines)
+
+
+def _laid_out(result: AuditResult, width: int) -> tuple[list[ModelResult], list[list[str]], Sequence[str], list[int]]:
+    """The models shown, all cells, the heads of as many columns as leave names whole, and columns for names."""
+    models = _shown(result)
+    rows = [row for model in models for row in _rows(model, lenses(result), _spare(width))]
+    widest = [max(len(head), *(len(row[place]) for row in rows), 0) for place, head in enumerate(HEADS)]
+    wanted = [min(widest[place], _most(width)[at]) for at, place in enumerate(NAMES)]
+    choices = [HEADS[: len(HEADS) - dropped] for dropped in range(len(LEGENDS) + 1)]
+    fitting = (heads for heads in choices if _limits(heads, widest, wanted, width) == wanted)
+    heads = next(fitting, HEADS)
+    return models, rows, heads, _limits(heads, widest, wanted, width)
 
 
 def _shown(result: AuditResult) -> list[ModelResult]:
@@ -109,14 +129,17 @@ def _label(result: SeriesResult) -> str:
     return result.series.key if result.grouping == "class" else f" by {result.grouping}"
 
 
-def _limits(rows: list[list[str]], width: int) -> tuple[int, int]:
+def _most(width: int) -> list[int]:
+    """Columns for the names of models and of measures, at most."""
+    return [min(usual + _spare(width), max(LONGEST, usual)) for usual in MOST]
+
+
+def _limits(heads: Sequence[str], widest: Sequence[int], wanted: Sequence[int], width: int) -> list[int]:
     """Columns for models and measures beside the numbers, which are never cut; measures give way last."""
-    widest = [max(len(head), *(len(row[place]) for row in rows), 0) for place, head in enumerate(HEADS)]
-    room = width - len(HEADS) - 1 - sum(max(5, widest[place]) for place in range(len(HEADS)) if place not in (0, 2))
-    most = [min(usual + _spare(width), max(LONGEST, usual)) for usual in MOST]
-    model, measure = min(widest[0], most[0]), min(widest[2], most[1])
-    model = max(LEAST[0], min(model, room - measure))
-    return model, max(LEAST[1], min(measure, room - model))
+    numbers = sum(max(5, widest[place]) for place in range(len(heads)) if place not in NAMES)
+    room = width - len(heads) - 1 - numbers
+    model = max(LEAST[0], min(wanted[0], room - wanted[1]))
+    return [model, max(LEAST[1], min(wanted[1], room - model))]
 
 
 def _numbers(result: SeriesResult, spare: int, *, marked: bool) -> list[str]:
@@ -130,6 +153,8 @@ def _numbers(result: SeriesResult, spare: int, *, marked: bool) -> list[str]:
 def _worst(result: SeriesResult, spare: int) -> str:
     if not result.worst:
         return "–"
+    if len(result.worst) == len(result.groups) > 1:
+        return f"all {len(result.worst)}"
     usual = WORST if len(result.worst) == 1 else TIED
     return tied(result.worst, len(result.worst), min(usual + spare, LONGEST))
 

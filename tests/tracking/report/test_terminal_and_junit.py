@@ -78,3 +78,20 @@ def test_long_names_give_way_to_the_numbers(gf_audit: AuditResult) -> None:
     wide = printed(verdict_text(replace(gf_audit, models=(named,)), 140), 140)
     assert "automobile and 2 more" in wide and named.spec.name in wide and series[0].series.key in wide
     assert max(map(len, wide.splitlines())) <= 140
+
+
+def test_columns_are_left_out_before_a_name_is_cut(gf_audit: AuditResult) -> None:
+    model = gf_audit.models[0]
+    result = model.series[0]
+    names = tuple(group.name for group in result.groups)
+    result = replace(result, series=replace(result.series, key="pgd10/linf-0.01569"), worst=names[:7])
+    named = replace(model, spec=replace(model.spec, name="wide_madry8"), series=(result,))
+    audit = replace(gf_audit, models=(named,))
+    for width, heads, said in ((80, ["mean", "low"], False), (140, ["RDI", "NRGC"], True)):
+        text = printed(verdict_text(audit, width), width)
+        row = next(line for line in text.splitlines() if "wide_madry8 " in line)
+        assert "pgd10/linf-0.01569" in row and " and 6 more" in row and len(row) <= width
+        assert next(line for line in text.splitlines() if "verdict" in line).split()[-2:] == heads
+        assert ("NRGC (Gini)" in text) is said
+    everyone = replace(audit, models=(replace(named, series=(replace(result, worst=names),)),))
+    assert f" all {len(names)} " in printed(verdict_table(everyone))
