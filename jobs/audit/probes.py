@@ -11,7 +11,7 @@ Files of a probe lie in the folder of the attack's table: they are kept, and pru
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, Literal
@@ -40,7 +40,7 @@ from services.storage import files
 from services.storage.picks import read_rows
 from services.storage.shards import read_shard, read_table
 
-PROBE_VERSION = 2
+PROBE_VERSION = 3
 """Raised when a probe would see something else for the same attack."""
 ENOUGH = 16
 """The radius of a probe is the largest at which so many of its samples stand."""
@@ -132,8 +132,11 @@ class Probe:
             return None
         return self._looks(rows, np.ones(len(rows), dtype=bool), ProbePlan(), gradients=True)
 
-    def second(self, wanted: set[Sign]) -> ShardTask | None:
-        """Looks for some signs on the samples that the attack broke; None where there is nothing to look for."""
+    def second(self, wanted: Mapping[str, int]) -> ShardTask | None:
+        """Looks for some signs on the samples that the attack broke; None where there is nothing to look for.
+
+        `wanted` is by column how many samples that a cheap attack leaves speak against its sign.
+        """
         broken = self.rows[~self.stands]
         if not wanted or not len(broken):
             return None
@@ -143,9 +146,9 @@ class Probe:
             Sign.SHORTER: ("large",),
             Sign.BLACK_BOX: ("queries",),
         }
-        names = [name for sign in wanted for name in budget.get(sign, ())]
+        names = [name for column in wanted for name in budget.get(Sign(column.partition(":")[0]), ())]
         plan = ProbePlan(**{name: getattr(self.plan, name) for name in names})
-        return self._looks(broken, np.ones(len(broken), dtype=bool), plan, gradients=False)
+        return self._task("probe", len(broken), to_json(self.guard, plan, rows=broken.tolist(), most=dict(wanted)))
 
     def transfer(self, donors: Sequence[Probe]) -> ShardTask:
         """Tries the adversarials of other models."""

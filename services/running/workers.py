@@ -194,18 +194,23 @@ class Worker:
     def _probe(self, task: ShardTask) -> tuple[dict[str, Any], dict[str, Any]]:
         import torch
 
-        from services.measures.probes.cheap_attacks import probe
+        from services.measures.probes.cheap_attacks import other_side, probe
         from services.measures.probes.probed import Probed
 
         samples, loaded, payload = self._open(task.samples), self._same_model(task), json.loads(task.payload)
         guard, plan = from_json(payload)
-        network, rows, stands = self._counted(loaded), np.array(payload["rows"]), np.array(payload["stands"])
+        network, rows, most = self._counted(loaded), np.array(payload["rows"]), payload.get("most")
         ids, labels = samples.ids[rows], samples.labels[rows]
+        stands = np.array(payload["stands"]) if most is None else np.zeros(len(rows), dtype=np.int64)
 
         def look(start: int, stop: int) -> Columns:
             images, targets = self._rows(samples, rows[start:stop]), torch.from_numpy(labels[start:stop])
             targets = targets.to(self._device)
             probed = Probed(network, images, targets, ids[start:stop], guard, task.seed)
+            if most is not None:
+                columns, more = other_side(probed, plan, most)
+                most.update(more)
+                return columns
             left = torch.from_numpy(stands[start:stop] > 0).to(self._device)
             return probe(probed, plan, left, **payload["looks"])
 

@@ -7,23 +7,28 @@ what the attack cost. Everything of a sample is a function of the network, the s
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from services.measures.attacks.autopgd import Aim
 from services.measures.attacks.balls import Ball, L2Ball, LinfBall
-from services.measures.attacks.margins import Network, ascent, gradient, margins, passes
+from services.measures.attacks.margins import Network, margins, passes
 from services.measures.attacks.square_search import SquareSearch
 from services.measures.attacks.tally import Tally
 from services.measures.measure import Columns
 from services.measures.probes.budget import ProbePlan
 from services.measures.probes.gradients import gradient_signs
 from services.measures.probes.probed import FIRST_DRAW, Probed
+from services.measures.probes.slopes import Slopes, slope_at
 from services.numerics.evidence.adequacy import Sign
 from services.records import Ascent
+
+CHUNK = 16
+"""Samples that are looked at together, where looking may stop."""
 
 
 def probe(
@@ -51,25 +56,52 @@ def probe(
 def _seen(
     probed: Probed, plan: ProbePlan, stands: torch.Tensor, *, gradients: bool, parts: Sequence[str]
 ) -> tuple[Columns, NDArray[np.float32]]:
-    count, points = len(probed.images), probed.images.clone()
+    count, points, slopes = len(probed.images), probed.images.clone(), Slopes(probed)
     signs = {}
     if gradients and probed.guard.losses:
-        signs = gradient_signs(probed, shared=bool(plan.parts), parts=parts)
-    losses = others_of(probed)
-    names = [*planned(plan), *(f"{Sign.OTHER_LOSS}:{loss}" for loss, _ in tried(losses, plan))]
+        signs = gradient_signs(probed, slopes, shared=bool(plan.parts), parts=parts)
+    losses = others_of(probed, slopes)
+    names = [*planned(plan), *(_of_loss(loss) for loss, _ in tried(losses, plan))]
     signs |= {name: torch.full((count,), -1, dtype=torch.int8, device=stands.device) for name in names}
     if plan.given and losses and len(broken := (~stands).nonzero().squeeze(1)):
-        points[broken] = climb(probed.select(broken), losses[0], plan.given)[1]
+        part = probed.select(broken)
+        points[broken] = climb(part, losses[0], plan.given, slopes=slopes.select(part, broken))[1]
     if len(standing := stands.nonzero().squeeze(1)):
         part = probed.select(standing)
-        seen = weaker(part, plan)
+        begun = slopes.select(part, standing)
+        seen = {name: attempt() for name, attempt in attempts(part, replace(plan, steps=0, more=0), begun).items()}
+        if plan.unbounded:
+            seen[Sign.UNBOUNDED] = unbounded(part, plan.unbounded, begun)
         for loss, steps in tried(losses, plan):
-            seen[f"{Sign.OTHER_LOSS}:{loss}"], led = climb(part, loss, steps)
+            seen[_of_loss(loss)], led = climb(part, loss, steps, slopes=begun)
             points[standing] = led if loss == losses[0] else points[standing]
         for name, values in seen.items():
             signs[name][standing] = values.to(torch.int8)
     columns = {name: values.cpu().numpy().astype(np.int8) for name, values in signs.items()}
     return columns, points.flatten(1).cpu().numpy()
+
+
+def other_side(probed: Probed, plan: ProbePlan, most: Mapping[str, int]) -> tuple[Columns, dict[str, int]]:
+    """What cheap attacks do to samples that the guarded attack broke: 1 where one breaks them, 0 where it leaves them.
+
+    `most` is by column how many may be left before its sign is none: the samples after one more are -1, not looked at.
+    With the columns comes how many more may be left, below 0 where a sign is none.
+    """
+    count, more = len(probed.images), dict(most)
+    columns = {name: np.full(count, -1, dtype=np.int8) for name in most}
+    for rows in torch.split(torch.arange(count, device=probed.images.device), CHUNK):
+        part, place = probed.select(rows), rows.cpu().numpy()
+        tries = attempts(part, plan, Slopes(part))
+        for name in (name for name, left in more.items() if left >= 0):
+            broken = tries[name]().cpu().numpy()
+            left_before = np.cumsum(~broken) - ~broken
+            columns[name][place] = np.where(left_before <= more[name], broken, -1)
+            more[name] -= int((~broken).sum())
+    return columns, more
+
+
+def _of_loss(loss: Ascent) -> str:
+    return f"{Sign.OTHER_LOSS}:{loss}"
 
 
 def tried(losses: tuple[Ascent, ...], plan: ProbePlan) -> list[tuple[Ascent, int]]:
@@ -88,75 +120,82 @@ def planned(plan: ProbePlan) -> list[str]:
     return [sign.value for sign, amount in amounts.items() if amount]
 
 
-def weaker(probed: Probed, plan: ProbePlan) -> dict[str, torch.Tensor]:
-    """Whether noise, a few large steps and scores alone break each sample, and an unbounded ball does not, (m,)."""
-    found: dict[str, torch.Tensor] = {}
+def attempts(probed: Probed, plan: ProbePlan, slopes: Slopes) -> dict[str, Callable[[], torch.Tensor]]:
+    """By column what tells whether noise, few large steps, other losses and scores alone break each sample, (m,)."""
+    found: dict[str, Callable[[], torch.Tensor]] = {}
     if plan.draws:
-        found[Sign.NOISE] = noise(probed, plan.draws)
+        found[Sign.NOISE] = lambda: noise(probed, plan.draws)
     if plan.large:
-        found[Sign.SHORTER] = climb(probed, probed.guard.losses[0], plan.large)[0]
-    if plan.unbounded:
-        found[Sign.UNBOUNDED] = unbounded(probed, plan.unbounded)
+        found[Sign.SHORTER] = lambda: climb(probed, probed.guard.losses[0], plan.large, slopes=slopes)[0]
     if plan.queries:
-        found[Sign.BLACK_BOX] = square(probed, plan.queries)
+        found[Sign.BLACK_BOX] = lambda: square(probed, plan.queries)
+    for loss, steps in tried(others_of(probed, slopes), plan) if plan.steps or plan.more else ():
+        found[_of_loss(loss)] = partial(_falls, probed, loss, steps, slopes)
     return found
 
 
-def others_of(probed: Probed) -> tuple[Ascent, ...]:
+def others_of(probed: Probed, slopes: Slopes) -> tuple[Ascent, ...]:
     """The losses that the attack does not climb and the number of classes defines."""
-    with torch.no_grad():
-        classes = passes(probed.network, probed.images[:1]).shape[1]
-    return tuple(loss for loss in probed.guard.others if loss != "dlr" or classes >= 3)
+    others = probed.guard.others
+    return others if "dlr" not in others or slopes.classes >= 3 else tuple(loss for loss in others if loss != "dlr")
+
+
+def _falls(probed: Probed, loss: Ascent, steps: int, slopes: Slopes) -> torch.Tensor:
+    return climb(probed, loss, steps, slopes=slopes)[0]
 
 
 def noise(probed: Probed, draws: int) -> torch.Tensor:
     """Whether any of some random points breaks each sample, (m,): in the ball and, every other one, at its corners."""
     fell = torch.zeros(len(probed.images), dtype=torch.bool, device=probed.images.device)
-    ball = probed.ball
     for draw in range(FIRST_DRAW + 1, FIRST_DRAW + 1 + draws):
-        points = ball.start(probed.ids, seed=probed.seed, draw=draw)
+        rows = (~fell).nonzero().squeeze(1)
+        if not len(rows):
+            break
+        ids, ball, images = probed.ids[rows.cpu().numpy()], probed.ball.select(rows), probed.images[rows]
+        points = ball.start(ids, seed=probed.seed, draw=draw)
         if draw % 2:
-            points = ball.step(probed.images, points - probed.images, probed.guard.epsilon)
+            points = ball.step(images, points - images, probed.guard.epsilon)
         with torch.no_grad():
-            fell |= ~(margins(passes(probed.network, points), probed.labels) > 0)
+            fell[rows] = ~(margins(passes(probed.network, points), probed.labels[rows]) > 0)
     return fell
 
 
 def climb(
-    probed: Probed, loss: Ascent, steps: int, *, ball: Ball | None = None, epsilon: float = 0.0
+    probed: Probed,
+    loss: Ascent,
+    steps: int,
+    *,
+    slopes: Slopes | None = None,
+    ball: Ball | None = None,
+    epsilon: float = 0.0,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """A few steps up a loss from the image itself: which samples fall (m,), and where they were led."""
+    """A few steps up a loss from the image itself: which samples fall (m,), and where they were led.
+
+    The gradients there are taken from `slopes`, if given.
+    """
     within, radius = ball or probed.ball, epsilon or probed.guard.epsilon
-    points, labels = probed.images.clone(), probed.labels
-    fell = torch.zeros(len(points), dtype=torch.bool, device=points.device)
+    points = probed.images.clone()
+    slope, logits = (slopes or Slopes(probed)).of(loss)
     alive = torch.arange(len(points), device=points.device)
-    for number in range(steps + 1):
-        last = number == steps
-        leaf = points[alive].requires_grad_(not last)
-        with torch.set_grad_enabled(not last):
-            logits = passes(probed.network, leaf)
-        down = ~(margins(logits.detach(), labels[alive]) > 0)
+    fell = torch.zeros(len(points), dtype=torch.bool, device=points.device)
+    for number in range(1, steps + 1):
+        down = ~(margins(logits, probed.labels[alive]) > 0)
         fell[alive[down]] = True
-        if last:
-            break
-        slope = gradient(logits, leaf, _weights(logits.detach(), labels[alive], loss))
-        points[alive] = within.select(alive).step(leaf.detach(), slope, radius * min(1.0, 2.5 / steps))
-        alive = alive[~down]
+        points[alive] = within.select(alive).step(points[alive], slope.clone(), radius * min(1.0, 2.5 / steps))
+        slope, alive = slope[~down], alive[~down]
         if not len(alive):
-            break
+            return fell, points
+        part = probed.select(alive)
+        if number < steps:
+            slope, logits = slope_at(part, points[alive], loss)
+        else:
+            with torch.no_grad():
+                logits = passes(part.network, points[alive])
+    fell[alive] = ~(margins(logits, probed.labels[alive]) > 0)
     return fell, points
 
 
-def _weights(logits: torch.Tensor, labels: torch.Tensor, loss: Ascent) -> torch.Tensor:
-    """The gradient of the loss by the logits, (m, K)."""
-    if loss != "dlr":
-        return ascent(logits, labels, loss)
-    ones = torch.ones(len(labels), device=labels.device)
-    weights: torch.Tensor = torch.nan_to_num(Aim("dlr", labels, labels, ones).rise(logits)[1])
-    return weights
-
-
-def unbounded(probed: Probed, steps: int) -> torch.Tensor:
+def unbounded(probed: Probed, steps: int, slopes: Slopes | None = None) -> torch.Tensor:
     """Survival of the attack's loss in a ball that holds the grey image, (m,); -1 for samples labelled as grey is."""
     grey = torch.full_like(probed.images[:1], 0.5)
     with torch.no_grad():
@@ -164,7 +203,7 @@ def unbounded(probed: Probed, steps: int) -> torch.Tensor:
     linf = probed.guard.norm == "Linf"
     radius = 0.5 if linf else math.sqrt(probed.images[0].numel()) / 2
     ball: Ball = LinfBall.around(probed.images, radius) if linf else L2Ball.around(probed.images, radius)
-    fell, _ = climb(probed, probed.guard.losses[0], steps, ball=ball, epsilon=radius)
+    fell, _ = climb(probed, probed.guard.losses[0], steps, slopes=slopes, ball=ball, epsilon=radius)
     return torch.where(probed.labels == label, -1, (~fell).to(torch.int8))
 
 

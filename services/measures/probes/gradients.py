@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from services.measures.attacks.margins import ascent, margins, passes
 from services.measures.attacks.starts import start_noise
 from services.measures.probes.probed import FIRST_DRAW, Probed
+from services.measures.probes.slopes import Slopes
 from services.numerics.evidence.adequacy import Sign
 
 RESOLUTION = 2.0**-22
@@ -31,13 +32,16 @@ MOST_CHANNELS = 8
 """More are taken together."""
 
 
-def gradient_signs(probed: Probed, *, shared: bool = False, parts: Sequence[str] = ()) -> dict[str, torch.Tensor]:
+def gradient_signs(
+    probed: Probed, slopes: Slopes | None = None, *, shared: bool = False, parts: Sequence[str] = ()
+) -> dict[str, torch.Tensor]:
     """One gradient of the margin a sample, and one step along it and along the same entries in another order.
 
     A gradient that means something lowers the margin more than its entries do at random places. In a part of the input
     both steps move that part alone; a sample whose margin the random one does not change there says nothing of it (-1).
 
     Args:
+        slopes: keeps the gradient that is taken here, for attacks that begin with it.
         shared: half of the samples are looked at in one part each, drawn by their ids: two forward passes of these.
         parts: names of parts in which every sample is looked at: two more for each.
     """
@@ -48,6 +52,8 @@ def gradient_signs(probed: Probed, *, shared: bool = False, parts: Sequence[str]
     (slope,) = torch.autograd.grad(logits, leaf, weights)
     real = slope.isfinite().flatten(1).all(dim=1)
     slope = torch.where(slope.isfinite(), slope, 0.0)
+    if slopes is not None:
+        slopes.keep("margin", slope, logits.detach())
     zero = slope.flatten(1).abs().amax(dim=1) == 0
     dual = slope.double().flatten(1).norm(p=1 if probed.guard.norm == "Linf" else 2, dim=1)
     lost = RESOLUTION * logits.detach().abs().amax(dim=1)
@@ -141,6 +147,12 @@ def _after(probed: Probed, direction: torch.Tensor) -> torch.Tensor:
 
 def _shuffled(slope: torch.Tensor, probed: Probed) -> torch.Tensor:
     """The entries of each sample's gradient at other places, an order a sample."""
-    keys = start_noise(probed.ids, tuple(slope.shape[1:]), seed=probed.seed, draw=FIRST_DRAW)
-    order = torch.from_numpy(keys).to(slope.device).flatten(1).argsort(dim=1)
+    order = torch.from_numpy(orders(probed.ids, tuple(slope.shape[1:]), probed.seed)).to(slope.device)
     return slope.flatten(1).gather(1, order).view_as(slope)
+
+
+def orders(ids: NDArray[np.int64], shape: tuple[int, ...], seed: int) -> NDArray[np.int64]:
+    """A random order of the entries of each sample, (n, d): a function of its id and the seed, whatever sorts."""
+    keys = ((start_noise(ids, shape, seed=seed, draw=FIRST_DRAW).reshape(len(ids), -1) + 1) * 2.0**23).astype(np.int64)
+    places = np.arange(keys.shape[1])
+    return np.sort(keys << 32 | places, axis=1) & 0xFFFFFFFF

@@ -99,8 +99,8 @@ class SignCount:
         sign: which.
         against: samples that show it; of a paired sign, those that the attack left and the weaker one broke.
         counted: samples looked at.
-        favour: of a paired sign, samples that the attack broke and the weaker one left; None where these were not
-            counted, because so small an `against` is no sign whatever they are.
+        favour: of a paired sign, samples that the attack broke and the weaker one left; None where not all of
+            these were counted, because it is no sign whatever the rest are.
         probe: on the probe's samples, and not on all of the audit.
         part: of the input ("channel 1") or of the samples ("class 3"); "" for all of both.
         label: of the class, where `part` is one.
@@ -258,9 +258,18 @@ def adjusted(counts: Sequence[SignCount]) -> Iterator[tuple[SignCount, float]]:
             yield count, 1.0 if p_value is None else p_value
 
 
-def undecidable(against: int, looked_for: int, delta: float = DELTA) -> bool:
-    """Whether a paired sign of so many that are paired is none, however few samples the attack alone broke."""
-    return bool(0.5**against > PAIRED_LEVEL * delta / max(1, looked_for))
+def most_favour(against: int, counted: int, delta: float = DELTA) -> int:
+    """The most samples that the attack alone may break where the weaker one alone breaks `against` of `counted`.
+
+    With more it is no sign, however many are looked for beside it; -1 where it is none in any case.
+    """
+    most = -1
+    for favour in range(counted - against + 1):
+        count = SignCount(Sign.NOISE, against, counted, favour)
+        if not count.material or count.p_value > PAIRED_LEVEL * delta:
+            break
+        most = favour
+    return most
 
 
 def adequacy(seen: Sequence[AttackObservations], *, gradients: bool = False) -> Judgement:

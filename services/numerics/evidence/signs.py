@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from services.errors import MeasureError, Problem
-from services.numerics.evidence.adequacy import DELTA, RATES, Sign, SignCount, undecidable
+from services.numerics.evidence.adequacy import DELTA, RATES, Sign, SignCount, most_favour
 
 OF_GRADIENT = (Sign.ZERO_GRADIENT, Sign.NON_FINITE, Sign.SATURATED, Sign.UNPREDICTIVE)
 """Signs of a single gradient, which are counted by class as well."""
@@ -144,16 +144,16 @@ def _named(sign: Sign, detail: str) -> str:
     return f"{sign}:{detail}" if detail else sign.value
 
 
-def unsettled(columns: Columns, delta: float = DELTA) -> set[Sign]:
-    """Paired signs that may show, once it is known how often the attack alone broke a sample."""
+def unsettled(columns: Columns, delta: float = DELTA) -> dict[str, int]:
+    """Columns of paired signs that may show, and how many samples the attack alone may have broken for that."""
     stands = columns["stands"] > 0
-    return {
-        sign
-        for sign, _, values in _signs(columns)
-        if sign not in RATES
-        and (values[~stands] < 0).any()
-        and not undecidable(int((stands & (values == 1)).sum()), 1, delta)
-    }
+    found: dict[str, int] = {}
+    for sign, detail, values in _signs(columns):
+        if sign not in RATES and (values[~stands] < 0).any():
+            most = most_favour(int((stands & (values == 1)).sum()), len(values), delta)
+            if most >= 0:
+                found[_named(sign, detail)] = most
+    return found
 
 
 def _signs(columns: Columns) -> Iterator[tuple[Sign, str, NDArray[Any]]]:

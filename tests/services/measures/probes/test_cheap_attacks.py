@@ -12,8 +12,9 @@ import torch
 from benchmarks.defences import turned
 from services.measures.attacks.margins import Network
 from services.measures.probes.budget import PARTS, Guard, ProbePlan
-from services.measures.probes.cheap_attacks import climb, noise, probe, square, transferred, unbounded
+from services.measures.probes.cheap_attacks import climb, noise, other_side, probe, square, transferred, unbounded
 from services.measures.probes.probed import Probed
+from services.measures.probes.slopes import Slopes
 
 WHOLE = ProbePlan(steps=6, parts=PARTS, unbounded=4, draws=6, given=2, large=2, more=4, queries=60)
 PAIRED = ("weaker-than-noise", "weaker-than-shorter", "weaker-than-black-box", "weaker-than-other-loss:margin")
@@ -108,6 +109,50 @@ def test_a_sample_does_not_depend_on_its_batch(plane: Any) -> None:
     for name, column in whole.items():
         joined = np.concatenate([part[name] for part in parts])
         assert np.array_equal(column, joined), name
+
+
+def test_attacks_that_begin_at_the_image_share_its_gradient(plane: Any) -> None:
+    """The same answers, and a pass less of every sample for each attack after the first of its loss."""
+    network, images, labels, ids = plane(4)
+    case = probed(network, images, labels, ids, 0.03)
+    slopes, alone = Slopes(case), []
+    for loss in ("margin", "margin", "dlr", "ce", "ce"):
+        network.seen.clear()
+        expected = climb(case, loss, 3)
+        alone.append(sum(map(len, network.seen)))
+        network.seen.clear()
+        shared = climb(case, loss, 3, slopes=slopes)
+        alone[-1] -= sum(map(len, network.seen))
+        assert all(torch.equal(*pair) for pair in zip(expected, shared, strict=True))
+    assert alone == [0, 24, 0, 0, 24]
+
+
+def test_the_other_side_is_looked_at_until_it_has_said_enough(plane: Any) -> None:
+    """Whatever the batches; what comes after is not looked at."""
+    network, images, labels, ids = plane(4)
+    plan = ProbePlan(steps=6, draws=4)
+    margin = network.distances(images, labels, 1)
+    case = probed(network, images, labels, ids, float(np.median(margin)))
+    names = ("weaker-than-noise", "weaker-than-other-loss:margin")
+    whole = probe(case, plan, torch.ones(24, dtype=torch.bool), gradients=False)
+    assert 5 < (whole[names[1]] == 0).sum() < 19
+    for most in (0, 3, 5, 30):
+        columns, more = other_side(case, plan, dict.fromkeys(names, most))
+        for name in names:
+            left_before = np.cumsum(whole[name] == 0) - (whole[name] == 0)
+            assert np.array_equal(columns[name], np.where(left_before <= most, whole[name], -1))
+            assert (more[name] < 0) is bool((whole[name] == 0).sum() > most)
+        parts, left = [], dict.fromkeys(names, most)
+        for rows in (slice(0, 7), slice(7, 24)):
+            some, left = other_side(
+                probed(network, images[rows], labels[rows], ids[rows], case.guard.epsilon), plan, left
+            )
+            parts.append(some)
+        for name in names:
+            assert np.array_equal(np.concatenate([part[name] for part in parts]), columns[name])
+    network.seen.clear()
+    other_side(case, plan, dict.fromkeys(names, 0))
+    assert sum(map(len, network.seen)) < 0.8 * 24 * (4 + 7)
 
 
 @pytest.mark.parametrize("norm", ["Linf", "L2"])

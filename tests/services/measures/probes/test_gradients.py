@@ -10,7 +10,7 @@ import torch
 
 from services.measures.attacks.margins import Network
 from services.measures.probes.budget import Guard
-from services.measures.probes.gradients import gradient_signs, part_masks, parts_drawn
+from services.measures.probes.gradients import gradient_signs, orders, part_masks, parts_drawn
 from services.measures.probes.probed import Probed
 
 SHAPE = (3, 6, 6)
@@ -99,3 +99,12 @@ def test_parts_cover_the_input_twice_and_none_is_empty(shape: tuple[int, ...], f
     assert next(iter(masks)) == first and len(masks) == count
     assert (sum(masks.values()) == (2.0 if shape[0] > 1 else 1.0)).all()
     assert all(mask.any() for mask in masks.values())
+
+
+def test_entries_are_put_in_an_order_of_their_own_in_every_sample() -> None:
+    ids = np.arange(40)
+    found = orders(ids, SHAPE, seed=1)
+    assert (np.sort(found, axis=1) == np.arange(108)).all()
+    assert np.array_equal(found[7:9], orders(ids[7:9], SHAPE, seed=1))
+    assert len({row.tobytes() for row in found}) == 40 and (found != orders(ids, SHAPE, seed=2)).mean() > 0.9
+    assert abs(found[:, :54].mean() - 53.5) < 3, "no place draws the first entries"

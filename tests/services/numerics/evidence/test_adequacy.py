@@ -20,8 +20,8 @@ from services.numerics.evidence.adequacy import (
     SignCount,
     adequacy,
     class_undercut,
+    most_favour,
     signs,
-    undecidable,
     undercut,
 )
 
@@ -93,10 +93,15 @@ def test_a_few_points_between_attacks_are_no_sign_however_many_samples_show_them
     assert signs([SignCount(Sign.OTHER_LOSS, 700, 10_000, 50)])
 
 
-def test_what_cannot_be_a_sign_is_known_before_the_other_side_is() -> None:
-    for against in range(12):
-        best = SignCount(Sign.NOISE, against, 64, 0)
-        assert undecidable(against, 3) is (best.p_value > 0.04 / 3)
+def test_what_cannot_be_a_sign_is_known_before_all_of_the_other_side_is() -> None:
+    """No smaller count of the attack's own would make a sign of what is none with one more than the most."""
+    for against in range(31):
+        most = most_favour(against, 64)
+        shown = [bool(signs([SignCount(Sign.NOISE, against, 64, favour)])) for favour in range(64 - against + 1)]
+        assert shown == [favour <= most for favour in range(64 - against + 1)]
+        beside = [SignCount(sign, 1, 64, 30) for sign in (Sign.SHORTER, Sign.TRANSFER)]
+        assert not signs([SignCount(Sign.NOISE, against, 64, most + 1), *beside])
+    assert most_favour(4, 64) == -1 and most_favour(64, 64) == 0
 
 
 def test_sentences_have_counts() -> None:

@@ -59,14 +59,24 @@ def test_counts_of_a_probe() -> None:
 
 
 def test_the_other_side_is_looked_for_only_where_it_may_matter() -> None:
-    assert unsettled(FIRST) == set(), "two samples of any number are no sign"
+    assert unsettled(FIRST) == {}, "two samples of any number are no sign"
     many = {
         "stands": np.array([1] * 9 + [0]),
         "weaker-than-noise": np.array([1] * 9 + [-1]),
         "weaker-than-shorter": np.array([1] * 9 + [0]),
         "weaker-than-black-box": np.array([1] * 3 + [0] * 6 + [-1]),
     }
-    assert unsettled(many) == {Sign.NOISE}
+    assert unsettled(many) == {"weaker-than-noise": 1}, "nine against two are none"
+    assert unsettled({"stands": many["stands"], "weaker-than-other-loss:dlr": many["weaker-than-noise"]}) == {
+        "weaker-than-other-loss:dlr": 1
+    }
+
+
+def test_another_side_that_was_left_when_it_said_enough_counts_as_unknown() -> None:
+    first = {"stands": np.array([1] * 9 + [0] * 4), "weaker-than-noise": np.array([1] * 9 + [-1] * 4)}
+    second = {"stands": np.zeros(4), "weaker-than-noise": np.array([0, 0, -1, -1])}
+    (count,) = probe_counts(first, second)
+    assert count == SignCount(Sign.NOISE, 9, 13, None, probe=True) and count.p_value == 1.0
 
 
 def test_a_probe_of_which_all_stand_has_no_other_side() -> None:
