@@ -14,7 +14,7 @@ from enum import StrEnum
 
 from services.errors import MeasureError, Problem
 from services.numerics.paired import holm
-from services.numerics.tails import at_least
+from services.numerics.tails import at_least, gained_beyond, gained_by_chance
 
 REMEDY = "measure square, which needs no gradients, or apgd or autoattack, or declare what the model's outputs are"
 DELTA = 0.05
@@ -125,12 +125,27 @@ class SignCount:
 
     @property
     def p_value(self) -> float:
-        """Of the hypothesis that the attack is sound: exact McNemar, one-sided, for a paired sign; else binomial."""
+        """Of the hypothesis that the attack is sound: exact McNemar, one-sided, for a paired sign; else binomial.
+
+        Of two attacks that cost the same either may be the better by `tolerated`, and that is the hypothesis then.
+        """
         if not self.paired:
             return float(at_least(self.against, self.counted, self.rate)) if self.against else 1.0
         if self.favour is None:
             return 1.0
-        return float(at_least(self.against, self.against + self.favour, 0.5))
+        if self.alike:
+            return gained_beyond(self.against, self.favour, self.counted, self.tolerated)
+        return gained_by_chance(self.against, self.favour)
+
+    @property
+    def alike(self) -> bool:
+        """Whether the other attack costs as much: another loss in as many steps, as a measure of the audit."""
+        return self.sign is Sign.OTHER_LOSS and not self.probe
+
+    @property
+    def tolerated(self) -> float:
+        """The net share of samples that a paired sign has to exceed."""
+        return MATERIAL_PART if self.part else MATERIAL
 
     @property
     def rate(self) -> float:
@@ -140,8 +155,7 @@ class SignCount:
     @property
     def material(self) -> bool:
         """Whether it matters for the number, and not only for the test."""
-        least = MATERIAL_PART if self.part else MATERIAL
-        return not self.paired or self.against - (self.favour or 0) > least * self.counted
+        return not self.paired or self.against - (self.favour or 0) > self.tolerated * self.counted
 
     @property
     def share(self) -> float:
@@ -237,8 +251,9 @@ def signs(counts: Sequence[SignCount], delta: float = DELTA) -> tuple[Finding, .
     """The signs that are seen: `PAIRED_LEVEL` of delta is for the paired ones, the rest for the others (`LEVELS`).
 
     Guarantee: an attack that is sound in every respect shows any sign with probability at most `delta`: of a paired
-    sign, where it is as likely that only the attack breaks a sample as that only the weaker one does; of the others,
-    where samples show it independently at their rate. That is so however many classes and parts are looked at.
+    sign, where it is as likely that only the attack breaks a sample as that only the weaker one does (by `MATERIAL`
+    less likely, where the other is no weaker: `gained_beyond`); of the others, where samples show it independently at
+    their rate. That is so however many classes and parts are looked at.
     """
     shown = [Finding(count, p_value) for count, p_value in adjusted(counts) if p_value <= delta and count.material]
     whole = [finding for finding in shown if not finding.count.part]
