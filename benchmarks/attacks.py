@@ -222,8 +222,18 @@ STANDING = {
     "cifar10_wide_madry8": "8/255",
     "cifar10_wide_kw": "8/255",
     "cifar10_resnet2b": "4/255",
+    "cifar10_base_kw": "8/255",
+    "cifar10_cnn_a_adv": "8/255",
+    "cifar10_cnn_a_mix": "8/255",
+    "cifar10_cnn_a_mix4": "8/255",
+    "cifar10_conv_small_pgd": "8/255",
+    "cifar10_wide_std": "1/255",
+    "cifar10_resnet20": "1/255",
+    "cifar10_resnet32": "1/255",
+    "cifar10_resnet44": "1/255",
+    "cifar10_resnet56": "1/255",
 }
-"""Networks of which something stands, and radii: three trained against attacks, one certified."""
+"""All networks for CIFAR-10, and radii at which something stands: trained against attacks, certified, undefended."""
 
 
 def compare_strongest(data: Path, count: int, names: list[str]) -> None:

@@ -23,16 +23,20 @@ UNKNOWN = 1e-3
 
 @dataclass(frozen=True)
 class Speed:
-    """Seconds an image: of a forward pass, and of one with the gradient of the image; None where not measured."""
+    """Seconds an image: of a forward pass, of one with the gradient of the image, and of a sort of its values.
+
+    None where not measured.
+    """
 
     forward: float | None = None
     gradient: float | None = None
+    sort: float | None = None
 
     @classmethod
     def of(cls, known: Any) -> Speed:
         """From the facts of a preflight."""
         known = known if isinstance(known, dict) else {}
-        return cls(known.get("forward"), known.get("gradient"))
+        return cls(known.get("forward"), known.get("gradient"), known.get("sort"))
 
     def seconds(self, measure: Measure | None) -> float:
         """Seconds a sample that no attack breaks; of the logits themselves for None."""
@@ -42,7 +46,7 @@ class Speed:
         if measure.needs == "logits":
             return SMALL
         unit = self.gradient / BACKWARD if measure.gradients and self.gradient else forward
-        return measure.most_passes * unit
+        return measure.most_passes * unit + measure.most_sorts * (self.sort or 0.0)
 
 
 def predicted(task: ShardTask, speeds: Mapping[str, Speed]) -> float:

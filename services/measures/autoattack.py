@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from services.errors import MeasureError, Problem
-from services.measures.measure import BACKWARD
+from services.measures.measure import BACKWARD, SORTS, SORTS_FAB
 from services.measures.parts.ball_attack import BallAttack, survival_extras, survival_series
 from services.measures.parts.threats import Norm, Radii, check_radii
 from services.records import Ascent, Column, Series
@@ -72,6 +72,11 @@ class AutoAttackSurvival(BallAttack):
     @property
     def most_passes(self) -> float:
         return sum(PASSES[name] for name in self.attacks)
+
+    @property
+    def most_sorts(self) -> float:
+        fab = PASSES["fab-t"] / BACKWARD if "fab-t" in self.attacks else 0.0
+        return super().most_sorts + (SORTS_FAB - SORTS) * fab
 
     def series(self) -> tuple[Series, ...]:
         whole = len(self.attacks) == 4

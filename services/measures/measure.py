@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 BACKWARD = 3.0
 """Forward passes that one and the backward pass through it are worth."""
+SORTS, SORTS_FAB = 0.5, 4.0
+"""What a step of an attack, and one of FAB, costs beside the network, in sorts of an image's values, on a CPU."""
 
 Columns = dict[str, NDArray[Any]]
 """Columns of a score table, each of length n: one a series key, in [0, bound], and extras under other names."""
@@ -97,6 +99,12 @@ class Measure(BaseModel):
         A sample that breaks earlier costs less, so what an audit takes lies below it. 1 for a measure of logits.
         """
         return 1.0 if self.needs == "logits" else 100 * BACKWARD
+
+    @property
+    def most_sorts(self) -> float:
+        """What a sample that no attack breaks costs besides the network, in sorts of its values."""
+        steps = self.most_passes / (BACKWARD if self.gradients else 1.0)
+        return SORTS * steps if self.needs == "model" else 0.0
 
     def one_series(self, key: str, title: str, bound: float = 1.0, **attributes: Any) -> Series:
         """A series of this measure: its family and version are the measure's."""

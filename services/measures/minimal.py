@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, field_validator, model_validator
 
-from services.measures.measure import BACKWARD, Columns, Measure
+from services.measures.measure import BACKWARD, SORTS, SORTS_FAB, Columns, Measure
 from services.measures.parts.threats import Norm, Radius, check_pixel_units
 from services.records import (
     ATTACKED,
@@ -125,6 +125,12 @@ class Minimal(Measure):
             "fab": self.fab_targets * self.fab_steps,
         }
         return float(BACKWARD * sum(steps[name] for name in self.attacks))
+
+    @property
+    def most_sorts(self) -> float:
+        return super().most_sorts + (
+            (SORTS_FAB - SORTS) * self.fab_targets * self.fab_steps if "fab" in self.attacks else 0.0
+        )
 
     def series(self) -> tuple[Series, ...]:
         title = f"Smallest adversarial perturbation found ({self.norm})"

@@ -1,4 +1,8 @@
-"""How fast a network is here: seconds an image of a forward pass, and of one with the gradient of the image."""
+"""How fast a network is here: seconds an image of a forward pass, and of one with the gradient of the image.
+
+Beside them what it takes to sort an image's values: the unit of what attacks compute besides running the network, which
+is most of what FAB costs on a small one.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +24,7 @@ GRADIENT = 32
 def measured_speed(
     network: Any, images: NDArray[np.float32], *, device: str, batch: int, gradients: bool
 ) -> dict[str, float | None]:
-    """`forward` and `gradient`, seconds an image; None where there are no gradients, or no memory for them."""
+    """`forward`, `gradient` and `sort`, seconds an image; None where there are no gradients, or no memory for them."""
     most = batch if device.startswith("cuda") else TIMED
     chunk = torch.from_numpy(images[: min(most, batch)]).to(device)
 
@@ -35,7 +39,14 @@ def measured_speed(
             x = part.clone().requires_grad_(True)
             (torch.autograd.grad(network(x).float().sum(), x)[0]).cpu()
 
-    found = {"forward": _fastest(forward, len(chunk), device), "gradient": None}
+    def sort() -> None:
+        part.flatten(1).sort(dim=1).values[:, 0].cpu()
+
+    found = {
+        "forward": _fastest(forward, len(chunk), device),
+        "gradient": None,
+        "sort": _fastest(sort, len(part), device),
+    }
     return {**found, "gradient": _fastest(gradient, len(part), device)} if gradients else found
 
 

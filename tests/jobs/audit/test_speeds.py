@@ -42,6 +42,9 @@ def test_the_price_of_a_sample() -> None:
     assert SPEEDS["robust"].seconds(CLEAN) < 1e-4
     assert Speed.of({"forward": 0.5, "gradient": None}).seconds(PGD) == pytest.approx(0.5 * PGD.most_passes)
     assert Speed.of(None).seconds(PGD) > 0
+    assert Speed.of({"forward": 0.001, "gradient": 0.003, "sort": 0.002}).seconds(PGD) == pytest.approx(
+        20 * (0.003 + 0.5 * 0.002)
+    )
     assert predicted(task("robust", PGD, 0), SPEEDS) == pytest.approx(100 * 20 * 0.003, rel=1e-3)
 
 

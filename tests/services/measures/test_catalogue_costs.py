@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
+import time
 
+import numpy as np
+import pytest
+import torch
+
+from jobs.audit.speeds import Speed
+from services.loading.preflight.speed import measured_speed
 from services.measures.catalogue import MEASURES
 
 NAMES = [name for name in MEASURES.names() if name != "projection"]
@@ -20,3 +26,23 @@ def test_more_work_costs_more() -> None:
     pgd, apgd, whole = (MEASURES.get(name) for name in ("pgd", "apgd", "autoattack"))
     assert pgd(steps=40).most_passes == 2 * pgd(steps=20).most_passes
     assert pgd().most_passes < apgd().most_passes < whole().most_passes
+
+
+@pytest.mark.parametrize("norm", ["Linf", "L2"])
+def test_what_attacks_compute_beside_a_small_network_is_in_their_price(norm: str) -> None:
+    """FAB's projections take many times what a small network does: an audit of ten minutes was to take one."""
+    draw = np.random.default_rng(0)
+    images = draw.random((16, 3, 32, 32), dtype=np.float32)
+    weights = torch.from_numpy(draw.standard_normal((3072, 4)).astype(np.float32))
+
+    def network(x: torch.Tensor) -> torch.Tensor:
+        return (x - 0.5).flatten(1) @ weights
+
+    speed = Speed.of(measured_speed(network, images, device="cpu", batch=16, gradients=True))
+    measure = MEASURES.get("minimal")(attacks=("fab",), norm=norm, fab_targets=2, fab_steps=30)
+    x = torch.from_numpy(images)
+    started = time.process_time()
+    measure.from_model(network, x, network(x).argmax(1), np.arange(16), seed=0)
+    assert 16 * speed.seconds(measure) > 0.4 * (time.process_time() - started)
+    cheap = MEASURES.get("minimal")(attacks=("fmn",), norm=norm)
+    assert cheap.most_sorts < cheap.most_passes and not MEASURES.get("clean")().most_sorts
