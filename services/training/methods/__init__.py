@@ -31,6 +31,7 @@ METHODS: Registry[type[Method]] = Registry(
         "evar": "services.training.methods.tail_risk:Evar",
         "faal": "services.training.methods.faal:Faal",
         "filtered-trades": "services.training.methods.filtered:Filtered",
+        "frl": "services.training.methods.frl:Frl",
         "kl-pgd": "services.training.methods.kl_pgd:KlPgd",
         "mart": "services.training.methods.mart:Mart",
         "pgd": "services.training.methods.pgd:Pgd",
