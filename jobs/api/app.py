@@ -28,7 +28,7 @@ from jobs.api.hooks import CALLER as HOOK_CALLER
 from jobs.api.hooks import PATH, Receiver, Replayed, Unsigned, hook_routes
 from jobs.api.prometheus import PATH as METRICS
 from jobs.api.prometheus import Measured, add_metrics
-from jobs.api.routes import Service, TooMany, audit_routes
+from jobs.api.routes import Service, audit_routes, share_of
 from jobs.api.settings import Settings
 from jobs.dashboard.page import PAGE_PATHS, page_routes
 from jobs.dashboard.places import tracking_of
@@ -40,6 +40,7 @@ from jobs.terminal.remembered import Remembered
 from jobs.web.access_log import AccessLog
 from jobs.web.guard import Guard, Rates
 from jobs.web.problems import error_body, refused
+from jobs.web.shares import TooMany
 from jobs.web.signed_in import Identity
 from services.errors import (
     ClasswiseError,
@@ -114,7 +115,7 @@ def create_app(settings: Settings, digests: Mapping[str, bytes], client: AuditCl
     if hook is not None:
         app.include_router(hook_routes(Receiver(hook, hook_secret, service)))
     places = places_in(settings)
-    app.include_router(dashboard_routes(Stores(places, client)))
+    app.include_router(dashboard_routes(Stores(places, client), share_of(settings)))
     app.include_router(page_routes())
     _add_health(app, client)
     metrics = add_metrics(app, client, places.schedules, Backlog(settings.storage, tracked=settings.tracking.enabled))

@@ -33,8 +33,8 @@ from jobs.submission.status import AuditStatus, State
 from jobs.submission.submission import ID_FORM, KEY_FORM, fleet_in, submission_of
 from jobs.web.access import Caller, Right, Who, unknown_audit
 from jobs.web.problems import refused
-from jobs.web.shares import Places, Turns, UntilSent
-from services.errors import ClasswiseError, Problem, ServiceError, StorageError, UnknownAudit
+from jobs.web.shares import Places, TooMany, Turns, UntilSent
+from services.errors import ClasswiseError, Problem, StorageError, UnknownAudit
 from services.records import AuditResult
 from services.storage import files
 from tracking.bundle.bundle import BUNDLE, fleet_folder, read_bundle
@@ -47,8 +47,8 @@ PACKERS = 2
 """Results, reports and archives that are read and packed at the same time: megabytes each, and all of them compute."""
 UNSENT = 4
 """Of these, ones of a caller that are packed and not sent yet: they lie in memory or on disk while a caller reads."""
-UNPACKED = 100
-"""Requests of a caller for more of them, which wait."""
+LOOKERS = 16
+"""Requests for how audits stand, which wait for the storage."""
 ASKERS = 16
 """Requests that wait for the job server (logs, stopping), in threads of their own: reading results has others."""
 
@@ -70,10 +70,6 @@ def share_of(settings: Settings) -> Callable[[int], int]:
     """How many of what there are so many one caller may hold: half, and all where nobody else calls."""
     alone = len(settings.tokens) == 1 and settings.identity is None
     return lambda most: most if alone else (most + 1) // 2
-
-
-class TooMany(ServiceError):
-    """The server has as many audits or streams as its settings allow."""
 
 
 class Service:
@@ -99,6 +95,7 @@ class Service:
         self.packing, self.unsent = Turns(share(PACKERS)), Turns(UNSENT)
         self.readers, self.submitters = CapacityLimiter(READERS), CapacityLimiter(SUBMITTERS)
         self.askers, self.packers = CapacityLimiter(ASKERS), CapacityLimiter(PACKERS)
+        self.lookers = CapacityLimiter(LOOKERS)
         self._submitting: dict[str, str] = {}
         self._changed = threading.Condition()
 
@@ -189,8 +186,6 @@ class Service:
 
     async def packed(self, caller: Caller, make: Callable[[], Response]) -> Response:
         """An answer of megabytes: made by few threads, in turn, and of one caller only so many that are not sent."""
-        if self.unsent.waiting(caller.name) >= UNPACKED:
-            raise TooMany(Problem("downloads", f"at most {UNPACKED} that wait", "more", "read those that were sent"))
         sent = await self.unsent.begin(caller.name)
         try:
             packed = await self.packing.begin(caller.name)
@@ -272,22 +267,32 @@ def _add_submission(router: APIRouter, service: Service) -> None:
 
 
 def _add_watching(router: APIRouter, service: Service) -> None:
-    @router.get("/audits", summary="Submitted audits, the latest first", responses=refused(403, 422, 503))
-    def audits(
+    @router.get(
+        "/audits",
+        summary="Submitted audits, the latest first",
+        response_model=AuditList,
+        responses=refused(403, 422, 503),
+    )
+    async def audits(
         caller: Who,
         fleet: Annotated[str, Query(max_length=100)] = "",
         state: Annotated[State | None, Query()] = None,
         limit: Annotated[int, Query(ge=1, le=1000)] = 100,
-    ) -> AuditList:
+    ) -> Response:
         caller.require(Right.READ)
-        known = [status for status in service.client.list(fleet) if caller.sees(fleet_in(status.id))]
-        statuses = [status for status in known if state in (None, status.state)]
-        return AuditList(audits=[audit_body(status) for status in statuses[:limit]])
+
+        def look() -> Response:
+            known = [status for status in service.client.list(fleet) if caller.sees(fleet_in(status.id))]
+            statuses = [status for status in known if state in (None, status.state)]
+            body = AuditList(audits=[audit_body(status) for status in statuses[:limit]])
+            return Response(body.model_dump_json(), media_type="application/json")
+
+        return await to_thread.run_sync(look, limiter=service.lookers)
 
     @router.get("/audits/{id}", summary="How an audit stands", responses=refused(403, 404, 422, 503))
-    def audit(name: AuditId, caller: Who) -> AuditBody:
+    async def audit(name: AuditId, caller: Who) -> AuditBody:
         caller.require_audit(name, Right.READ)
-        return audit_body(service.status(name))
+        return audit_body(await to_thread.run_sync(service.status, name, limiter=service.lookers))
 
     @router.post(
         "/audits/{id}/cancel",

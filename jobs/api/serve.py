@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from ray.serve import Application
 
 NAME = "classwise"
+HEADERS = 1 << 16
+"""Bytes of a request's line and headers."""
 
 
 def build(data: Mapping[str, Any], tokens: Mapping[str, bytes]) -> FastAPI:
@@ -72,6 +74,7 @@ def serve_here(settings: Settings, host: str, port: int) -> None:
     app = build(plain(settings), digests(settings, os.environ))
     own: dict[str, Any] = {"log_config": None, "access_log": False}  # lines of our own have callers, and no query
     own |= {"proxy_headers": False, "server_header": False}  # `trusted_proxies` says whose headers are believed
+    own |= {"http": "h11", "h11_max_incomplete_event_size": HEADERS}  # uvicorn's other parser has no limit
     uvicorn.run(app, host=host, port=port, log_level="info", timeout_graceful_shutdown=5, **own)
 
 

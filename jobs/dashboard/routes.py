@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from functools import wraps
 from typing import Annotated, Any
 
@@ -51,6 +51,7 @@ from jobs.dashboard.views import (
 )
 from jobs.web.access import Right, Who, caller_of
 from jobs.web.problems import refused
+from jobs.web.shares import Turns
 from services.errors import Problem, StorageError, UnknownAudit
 from tracking.bundle.classes import GroupRow
 from tracking.bundle.marker import uploads
@@ -61,7 +62,7 @@ MOST_BRACKETS = 40
 COMPUTING = 2
 """Threads that read bundles and make answers of them."""
 WAITING = 2
-"""Threads that wait for MLflow, and as many for the database of schedules."""
+"""Threads that wait for MLflow, as many for the database of schedules, and as many for how audits stand."""
 NAME = r"^[A-Za-z0-9_.\-]{1,120}$"
 
 Wrap = Callable[[Callable[..., BaseModel]], Callable[..., Any]]
@@ -71,18 +72,37 @@ Lens = Annotated[str, Query(alias="series", max_length=300, description="A `lens
 Offset = Annotated[int, Query(ge=0, le=1_000_000)]
 
 
-def dashboard_routes(stores: Stores) -> APIRouter:
-    """All routes of the dashboard's data; they need a token."""
+def dashboard_routes(stores: Stores, share: Callable[[int], int] = lambda most: most) -> APIRouter:
+    """All routes of the dashboard's data; they need a token.
+
+    Args:
+        share: how many of what there are so many one caller may hold.
+    """
     token = HTTPBearer(auto_error=False, description="As for submissions.")
     router = APIRouter(
         prefix="/v1", dependencies=[Depends(token), Depends(own)], responses=refused(401, 403, 413, 422, 429, 503)
     )
+    computing = APIRouter(dependencies=[Depends(in_turn(Turns(share(COMPUTING))))])
     pages, few = Pages(stores), in_few_threads(CapacityLimiter(COMPUTING))
-    _add_lists(router, pages, few)
-    _add_audit(router, pages, few)
-    _add_comparison(router, pages, few)
+    _add_lists(computing, pages, few)
+    _add_audit(computing, pages, few)
+    _add_comparison(computing, pages, few)
+    router.include_router(computing)
     _add_now(router, stores)
     return router
+
+
+def in_turn(turns: Turns) -> Callable[[Request], AsyncIterator[None]]:
+    """A dependency of routes, which wait behind requests of the same caller alone."""
+
+    async def turn(request: Request) -> AsyncIterator[None]:
+        end = await turns.begin(caller_of(request).name)
+        try:
+            yield
+        finally:
+            end()
+
+    return turn
 
 
 def in_few_threads(limiter: CapacityLimiter) -> Wrap:
@@ -262,19 +282,21 @@ def _add_comparison(router: APIRouter, pages: Pages, few: Wrap) -> None:
 
 
 def _add_now(router: APIRouter, stores: Stores) -> None:
+    # The storage, MLflow and the database may hang: threads of their own wait for each.
+    of_storage, of_database, of_mlflow = (in_few_threads(CapacityLimiter(WAITING)) for _ in range(3))
+
     @router.get("/progress", summary="Audits that wait or run, with how far they are")
+    @of_storage
     def progress(caller: Who) -> Running:
         known = stores.running()
         return known.model_copy(update={"running": [each for each in known.running if caller.sees(each.fleet)]})
 
     @router.get("/failures", summary="Submitted audits that ended without a result, of ten seconds ago at most")
+    @of_storage
     def failures(caller: Who) -> Failures:
         known = stores.failures()
         mine = [each for each in known.failures if caller.sees(each.fleet)]
         return known.model_copy(update={"failures": mine[:FAILURES]})
-
-    # MLflow and the database may hang: threads of their own wait for each.
-    of_database, of_mlflow = (in_few_threads(CapacityLimiter(WAITING)) for _ in range(2))
 
     @router.get("/schedules", summary="Schedules with their next firings")
     @of_database

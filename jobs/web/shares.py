@@ -10,6 +10,14 @@ from anyio import CapacityLimiter
 from fastapi import Response
 
 from jobs.web.guard import Receive, Scope, Send
+from services.errors import Problem, ServiceError
+
+WAITING = 100
+"""Requests of one caller that wait for a turn."""
+
+
+class TooMany(ServiceError):
+    """The server has as many audits, streams or requests as its settings allow."""
 
 
 class Places:
@@ -53,7 +61,13 @@ class Turns:
         return known.statistics().tasks_waiting if known is not None else 0
 
     async def begin(self, caller: str) -> Callable[[], None]:
-        """Wait for a turn; what is returned ends it, from any task."""
+        """Wait for a turn; what is returned ends it, from any task.
+
+        Raises:
+            TooMany: `WAITING` of the caller's requests wait already.
+        """
+        if self.waiting(caller) >= WAITING:
+            raise TooMany(Problem("requests", f"at most {WAITING} that wait", "more", "read those that were answered"))
         known = self._known.setdefault(caller, CapacityLimiter(self._of_one))
         turn = object()
         await known.acquire_on_behalf_of(turn)

@@ -55,8 +55,8 @@ class Identity:
 
     def _caller(self, name: bytes) -> Caller | None:
         text = name.decode("ascii", "replace").strip()
-        if not text or len(text) > 200 or not text.isprintable() or not text.isascii():
-            return None
+        if not text or len(text) > 200 or "," in text or not text.isprintable() or not text.isascii():
+            return None  # a proxy may join by a comma what was there twice (RFC 9110, 5.3)
         if text.casefold() in self._taken:
             return None
         known = next((caller for caller in self._callers if fnmatchcase(text, caller.name)), None)
@@ -64,10 +64,14 @@ class Identity:
 
 
 def _is_forged(method: str, headers: Sequence[tuple[bytes, bytes]]) -> bool:
-    """A change that another site's page asked a signed-in browser for: a proxy's cookie goes along with it."""
-    return method not in ("GET", "HEAD") and any(
-        key == b"sec-fetch-site" and value.lower() in CROSS_SITE for key, value in headers
-    )
+    """A change that another site's page asked a signed-in browser for: a proxy's cookie goes along with it.
+
+    Browsers say Sec-Fetch-Site to https alone, and Origin with every change.
+    """
+    given = dict(headers)
+    origin = given.get(b"origin")
+    elsewhere = origin is not None and origin.lower().partition(b"://")[2] != given.get(b"host", b"").lower()
+    return method not in ("GET", "HEAD") and (elsewhere or given.get(b"sec-fetch-site", b"").lower() in CROSS_SITE)
 
 
 def _is_in(address: str, networks: Sequence[IPv4Network | IPv6Network]) -> bool:

@@ -19,7 +19,7 @@ from starlette.testclient import TestClient
 
 from jobs.api import hooks
 from jobs.api.hooks import PATH, Event, Receiver, Replayed, event_of, secret_of
-from jobs.api.routes import Service, TooMany
+from jobs.api.routes import Service
 from jobs.api.serve import build
 from jobs.api.settings import MlflowHookSettings, Settings, digests, plain
 from jobs.fleetfile.reading import Fleet
@@ -27,6 +27,7 @@ from jobs.submission.client import AuditClient
 from jobs.submission.local_jobs import LocalJobs
 from jobs.submission.status import AuditStatus
 from jobs.submission.submission import submission_of
+from jobs.web.shares import TooMany
 from services.errors import ConfigError, Problem, ServiceError
 
 from .conftest import TOKEN

@@ -44,6 +44,44 @@ def api(stopped: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]
         yield root
 
 
+@pytest.fixture(scope="module")
+def without_storage(stopped: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The API whose storage, an object store, takes connections and never answers."""
+    pytest.importorskip("s3fs")
+    tmp_path = tmp_path_factory.mktemp("hung")
+    secrets = {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x", "AWS_DEFAULT_REGION": "x"}
+    settings: dict[str, Any] = {
+        "address": f"http://127.0.0.1:{stopped}",
+        "storage": "s3://bucket/runs",
+        "tokens": [{"name": "ci", "env": "CI_TOKEN"}],
+        "limits": {"per_minute": 100_000},
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {**secrets, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{stopped}"}.items():
+            patch.setenv(name, value)
+        with serving(settings, tmp_path) as root:
+            yield root
+
+
+LOOKS = ["/v1/audits", f"/v1/audits/a-{'0' * 16}", "/v1/progress", "/v1/failures", "/v1/fleets"]
+
+
+@pytest.mark.parametrize("path", LOOKS)
+def test_a_storage_that_hangs_holds_no_thread_of_what_needs_none(without_storage: str, path: str) -> None:
+    headers = {"authorization": f"Bearer {TOKEN}"}
+    with ThreadPoolExecutor(POOL + 10) as pool:
+        asked = f"{without_storage}{path}"
+        hung = [pool.submit(requests.get, asked, headers=headers, timeout=4) for _ in range(POOL + 10)]
+        time.sleep(1)
+        waits = []
+        for other in ("/", "/ui/common.js", "/v1/schema", "/v1/schedules", "/health"):
+            began = time.monotonic()
+            assert requests.get(f"{without_storage}{other}", headers=headers, timeout=20).status_code == 200, other
+            waits.append(time.monotonic() - began)
+        assert any(each.exception() for each in hung), "it did not hang"
+    assert max(waits) < 3, waits
+
+
 @pytest.mark.parametrize("path", ["/v1/leaderboard", "/v1/schedules", "/ready", "/metrics"])
 def test_what_hangs_holds_no_thread_of_what_does_not(api: str, path: str) -> None:
     headers = {"authorization": f"Bearer {TOKEN}"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import subprocess
 import sys
 import time
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import requests
@@ -90,3 +92,15 @@ def test_a_silent_stream_sends_empty_lines_and_what_an_audit_logs_has_times_and_
     assert stages
     for line in stages:
         assert re.match(r"\d{4}-\d\d-\d\dT", line) and f"submission={sent.json()['id']}" in line and "caller=ci" in line
+
+
+@pytest.mark.parametrize("begin", ["GET /health HTTP/1.1\r\nHost: x\r\nX: ", "GET /?", "GET /health HTTP/1.1\r\nX"])
+def test_headers_without_an_end_are_not_collected(served: Served, begin: str) -> None:
+    """Anyone who reaches the port could fill the memory of the API with one request, and needed no token."""
+    at = urlsplit(served.root)
+    with socket.create_connection((str(at.hostname), int(at.port or 80)), timeout=20) as connection:
+        connection.sendall(begin.encode())
+        with pytest.raises(OSError):  # the server answers, and closes; what is sent then is refused
+            for _ in range(1000):
+                connection.sendall(b"a" * 65_536)
+    assert requests.get(f"{served.root}/health", timeout=20).status_code == 200

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +14,11 @@ from urllib.parse import urlsplit
 
 import pytest
 import requests
+from starlette.testclient import TestClient
+
+from jobs.api.serve import build
+from jobs.api.settings import Settings, digests, plain
+from jobs.dashboard.bundles import Bundles
 
 from .conftest import TOKEN
 from .test_liveness import serving
@@ -100,3 +107,33 @@ def test_bodies_that_take_long_to_read_keep_only_their_own_caller_waiting(api: s
         assert post(OTHER, "fleet: 1") == 422
         assert sum(each.done() for each in many) < 5
         assert {each.result() for each in many} == {422}
+
+
+def test_who_asks_for_many_pages_that_compute_keeps_only_their_own_requests_waiting(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pages that read whole bundles take seconds each; few are made at the same time."""
+    slow, begun, done = Bundles.home, threading.Semaphore(0), threading.Event()
+
+    def home(self: Bundles, fleet: str) -> Any:
+        if fleet == "large":
+            begun.release()
+            done.wait(30)
+        return slow(self, fleet)
+
+    monkeypatch.setattr(Bundles, "home", home)
+    monkeypatch.setenv("OTHER_TOKEN", OTHER)
+    data = plain(settings) | {"tokens": [{"name": "ci", "env": "CI_TOKEN"}, {"name": "other", "env": "OTHER_TOKEN"}]}
+    app = build(data, digests(Settings.model_validate(data), os.environ))
+    mine, others = ({"authorization": f"Bearer {token}"} for token in (TOKEN, OTHER))
+    with TestClient(app, raise_server_exceptions=False) as client, ThreadPoolExecutor(8) as pool:
+        asked = [pool.submit(client.get, "/v1/fleets/large/audits", headers=mine) for _ in range(8)]
+        try:
+            assert begun.acquire(timeout=20)
+            began = time.monotonic()
+            answer = client.get("/v1/fleets", headers=others)
+            assert answer.status_code == 200 and time.monotonic() - began < 10
+            assert not begun.acquire(timeout=0.5), "one at a time of one caller"
+        finally:
+            done.set()
+        assert {each.result().status_code for each in asked} == {404}
