@@ -19,6 +19,10 @@ TEXT = 10_000
 WHOLE = 2**63
 """Whole numbers are below it, and above its negative: what a column or a file format can hold."""
 SHOWN = 20
+FILE = 1 << 30
+"""Bytes of a file of results that is read whole by a process that serves others."""
+NOTE = 1 << 20
+"""Bytes of a file that holds a few fields."""
 
 Path = tuple[str | int, ...]
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3})?", re.ASCII)

@@ -9,6 +9,7 @@ from typing import Any
 from jobs.submission.queue import Queue
 from jobs.submission.status import AuditStatus, State
 from jobs.submission.submission import read_ending
+from services import limits
 from services.errors import StorageError
 from services.storage import files, plainjson
 from tracking.bundle.bundle import BUNDLE
@@ -82,7 +83,10 @@ class Backlog:
 def _wants(folder: str) -> bool:
     """Whether a bundle's fleet was to be logged."""
     try:
-        tracking = plainjson.parsed(files.read_bytes(files.join(folder, BUNDLE)))["config"].get("tracking") or {}
+        tracking = (
+            plainjson.parsed(files.read_bytes(files.join(folder, BUNDLE), most=limits.FILE))["config"].get("tracking")
+            or {}
+        )
     except (ValueError, KeyError, AttributeError, TypeError):
         return False
     return bool(tracking.get("enabled", True))
@@ -90,7 +94,7 @@ def _wants(folder: str) -> bool:
 
 def _deadline(folder: str) -> float | None:
     try:
-        body: Any = plainjson.parsed(files.read_bytes(files.join(folder, "fleet.json")))
+        body: Any = plainjson.parsed(files.read_bytes(files.join(folder, "fleet.json"), most=limits.FILE))
         return float(body["fleet"]["resources"]["deadline"])
     except (StorageError, ValueError, KeyError, TypeError):
         return None

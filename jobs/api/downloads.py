@@ -6,6 +6,7 @@ the name of this server: opened from disk it works as ever.
 
 from __future__ import annotations
 
+import re
 import tempfile
 import zipfile
 from collections.abc import Iterator
@@ -16,11 +17,14 @@ from fastapi.responses import StreamingResponse
 
 from jobs.submission.status import AuditStatus
 from jobs.web.shares import UntilSent
-from services.errors import NotFinished, Problem
+from services import limits
+from services.errors import NotFinished, Problem, StorageError
 from services.storage import files
 
 REPORT = "report.html"
 CHUNK = 1 << 20
+MOST = 4 << 30
+"""Bytes of a bundle that is packed."""
 IN_MEMORY = 8 << 20
 """Bytes of an archive that are not put on disk."""
 SAFE = {
@@ -40,7 +44,9 @@ def report(status: AuditStatus) -> Response:
     url = files.join(status.bundle, REPORT)
     if not files.exists(url):
         raise NotFinished(Problem(status.id, "an audit with a report", "one without", "download its bundle"))
-    return Response(files.read_bytes(url), media_type="text/html", headers=_as_file(f"{status.id}.html"))
+    return Response(
+        files.read_bytes(url, most=limits.FILE), media_type="text/html", headers=_as_file(f"{status.id}.html")
+    )
 
 
 def bundle(status: AuditStatus) -> Response:
@@ -49,14 +55,17 @@ def bundle(status: AuditStatus) -> Response:
     Raises:
         StorageError: they cannot be read.
     """
+    whole = (each for each in files.walk(status.bundle) if not re.search(r"(^|/)\.", each.path))  # not half written
+    entries = list(whole)
+    if (size := sum(entry.size for entry in entries)) > MOST:
+        remedy = "copy it from the storage"
+        raise StorageError(Problem(status.id, f"a bundle of at most {MOST:,} bytes", f"{size:,}", remedy))
     archive = tempfile.SpooledTemporaryFile(max_size=IN_MEMORY)  # noqa: SIM115 closed once it is sent
     try:
         with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as packed:
-            for entry in files.walk(status.bundle):
-                if not any(part.startswith(".") for part in entry.path.split("/")):  # half written
-                    packed.writestr(
-                        f"{status.id}/{entry.path}", files.read_bytes(files.join(status.bundle, entry.path))
-                    )
+            for entry in entries:
+                data = files.read_bytes(files.join(status.bundle, entry.path), most=limits.FILE)
+                packed.writestr(f"{status.id}/{entry.path}", data)
         size = archive.tell()
         archive.seek(0)
     except BaseException:

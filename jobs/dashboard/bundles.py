@@ -16,6 +16,7 @@ from typing import Any, Generic, TypeVar
 from jobs.comparison.accepted import ACCEPTED_FILE
 from jobs.dashboard.answers import AuditHead, Hardest, SliceBody, WhyBody
 from jobs.dashboard.views import Scores, head
+from services import limits
 from services.errors import ClasswiseError, Problem, StorageError, UnknownAudit, one_line
 from services.storage import files, plainjson
 from tracking.bundle.bundle import BUNDLE, read_bundle
@@ -202,7 +203,7 @@ class Bundles:
             if not files.exists(path):
                 return None
             try:
-                body = plainjson.parsed(files.read_bytes(path), constant=lambda name: None)
+                body = plainjson.parsed(files.read_bytes(path, most=limits.FILE), constant=lambda name: None)
             except ValueError:
                 return None
         return body if isinstance(body, dict) else None
@@ -223,7 +224,7 @@ def _read(folder: str, size: int) -> tuple[int, Overview]:
     """The overview, and its length on disk; made from the bundle itself where there is none, or none of this bundle."""
     path = files.join(folder, OVERVIEW)
     if files.exists(path):
-        data = files.read_bytes(path)
+        data = files.read_bytes(path, most=limits.FILE)
         overview = parsed_overview(data)
         if overview is not None and overview.size == size:
             return len(data), overview

@@ -15,6 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from jobs.terminal import stop
 from jobs.terminal.progress import Rate, Reporter
+from services import limits
 from services.errors import StorageError
 from services.records import SCHEMA_VERSION, Receipt
 from services.storage import files
@@ -57,7 +58,7 @@ def read_progress(folder: str, attempt: str) -> Progress | None:
     """How far that attempt is; None when it has not said, or what is there cannot be read."""
     path = files.join(folder, PROGRESS)
     try:
-        progress = _PROGRESS.validate_json(files.read_bytes(path)) if files.exists(path) else None
+        progress = _PROGRESS.validate_json(files.read_bytes(path, most=limits.NOTE)) if files.exists(path) else None
     except (ValidationError, StorageError):
         return None
     return progress if progress is not None and progress.attempt == attempt else None

@@ -21,6 +21,7 @@ from datetime import UTC, datetime
 
 from jobs.submission.backend import ATTEMPT
 from jobs.submission.submission import ID_FORM, Submission, fleet_in
+from services import limits
 from services.errors import StorageError
 from services.records import SCHEMA_VERSION
 from services.storage import files, plainjson
@@ -112,7 +113,9 @@ class Queue:
         """An entry; None for one that has gone, or was not written by this program."""
         if name not in self._known:
             try:
-                waiting = _waiting(name, plainjson.parsed(files.read_bytes(files.join(self._home, name))))
+                waiting = _waiting(
+                    name, plainjson.parsed(files.read_bytes(files.join(self._home, name), most=limits.NOTE))
+                )
             except (StorageError, ValueError, TypeError):
                 return None
             while len(self._known) >= KEPT:

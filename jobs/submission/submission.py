@@ -28,6 +28,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from jobs.fleetfile.reading import Fleet, validate_fleet
 from jobs.submission.signing import require_signed, signed
+from services import limits
 from services.errors import ConfigError, Problem, StorageError, UnknownAudit
 from services.records import SCHEMA_VERSION, Outcome, digest_of
 from services.storage import files, plainjson
@@ -233,7 +234,7 @@ def _read(path: str) -> dict[str, Any] | None:
     if not files.exists(path):
         return None
     try:
-        body = plainjson.parsed(files.read_bytes(path))
+        body = plainjson.parsed(files.read_bytes(path, most=limits.FILE))
     except ValueError:
         return {}
     return body if isinstance(body, dict) else {}

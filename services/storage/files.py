@@ -361,13 +361,18 @@ def write_bytes(url: str, data: bytes) -> None:
     write(url, lambda file: file.write(data))
 
 
-def read_bytes(url: str, start: int | None = None, stop: int | None = None) -> bytes:
+def read_bytes(url: str, start: int | None = None, stop: int | None = None, *, most: int | None = None) -> bytes:
     """The content of `url`, or its bytes [start, stop).
 
+    Args:
+        most: bytes that the file may have; None for any number. One of a terabyte may take no room on a disk.
+
     Raises:
-        StorageError: it is not there or cannot be read.
+        StorageError: it is not there, cannot be read, or has more.
     """
     fs, path = filesystem(url)
+    if most is not None and (size := stamp(url)[0]) > most:
+        raise StorageError(Problem(url, f"a file of at most {most:,} bytes", f"{size:,}", "look who put it there"))
     with _reaching(url):
         if _is_here(fs) and rooted.base_of(path) is not None:
             return rooted.read(path, url, start, stop)

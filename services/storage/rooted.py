@@ -9,6 +9,7 @@ link can be changed in between. The folder itself may be a link, and so may the 
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 from typing import IO
 
@@ -52,11 +53,13 @@ def read(path: str, url: str, start: int | None, stop: int | None) -> bytes:
         OSError: it cannot be opened.
     """
     base = base_of(path)
-    with Path(path).open("rb") as file:
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
         if base is not None and not _is_in(real_path(file, path), base):
             raise _leads_out(url)
-        size = os.fstat(file.fileno()).st_size
-        first, last, _ = slice(start, stop).indices(size)
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise StorageError(Problem(url, "a regular file", "a pipe or device, which is waited for"))
+        first, last, _ = slice(start, stop).indices(status.st_size)
         file.seek(first)
         return file.read(max(0, last - first))
 

@@ -28,6 +28,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from services import limits
 from services.errors import Problem, StorageError
 from services.records import AUDIT_VERSION, AuditResult
 from services.records.upgrade import from_version_1
@@ -85,7 +86,7 @@ def read_bundle(folder: str) -> AuditResult:
     path = files.join(folder, BUNDLE)
     if not files.exists(path):
         raise StorageError(Problem(folder, "a finished audit or sweep", "neither bundle.json nor sweep.json", FOLDERS))
-    raw = _upgraded(path, _parsed(path, files.read_bytes(path)))
+    raw = _upgraded(path, _parsed(path, files.read_bytes(path, most=limits.FILE)))
     try:
         return _ADAPTER.validate_python(raw, strict=False)
     except ValidationError as error:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from services import limits
 from services.errors import Problem, StorageError
 from services.records import Estimate, GroupScore
 from services.storage import files
@@ -48,7 +49,7 @@ def read_scores(path: str, key: str, grouping: str) -> dict[int, tuple[str, floa
 
 def _read(path: str, key: str, grouping: str, columns: Sequence[str]) -> pa.Table:
     try:
-        data = files.read_bytes(path)
+        data = files.read_bytes(path, most=limits.FILE)
         table = pq.ParquetFile(pa.BufferReader(data)).read(columns=[*columns, "series", "grouping"])
         wanted = pc.and_(pc.equal(table.column("series"), key), pc.equal(table.column("grouping"), grouping))
         return table.filter(wanted).select(list(columns))

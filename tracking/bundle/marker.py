@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
+from services import limits
 from services.records import SCHEMA_VERSION
 from services.storage import files, plainjson
 from services.telemetry.redaction import redacted
@@ -29,7 +30,7 @@ def uploads(folder: str) -> list[dict[str, Any]]:
     if not files.exists(path):
         return []
     try:
-        entries = plainjson.parsed(files.read_bytes(path)).get("uploads", [])
+        entries = plainjson.parsed(files.read_bytes(path, most=limits.FILE)).get("uploads", [])
     except (ValueError, AttributeError):
         return []
     return [entry for entry in entries if isinstance(entry, dict)]

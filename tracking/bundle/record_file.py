@@ -7,6 +7,7 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
+from services import limits
 from services.errors import Problem, StorageError
 from services.storage import files
 
@@ -49,7 +50,7 @@ class RecordFile(Generic[T]):
         if not files.exists(path):
             return None
         try:
-            record = self.adapter.validate_json(files.read_bytes(path))
+            record = self.adapter.validate_json(files.read_bytes(path, most=limits.FILE))
         except ValidationError as error:
             message = str(error.errors()[0]["msg"])
             raise StorageError(Problem(path, self.what, message, self.remedy)) from error

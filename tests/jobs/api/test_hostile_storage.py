@@ -120,7 +120,23 @@ def test_a_list_shows_no_folder_behind_a_link(reader: TestClient, bundle: Path, 
     assert [fleet["id"] for fleet in reader.get("/v1/fleets").json()["fleets"]] == ["digits"]
 
 
-@pytest.mark.parametrize("planted", ["ending: a link", "ending: a terabyte", "fleet: a link", "queue: a link"])
+PLANTED = {
+    "ending: a pipe": f"submissions/other-{'b' * 16}/ending.json",
+    "fleet.json: a terabyte": f"submissions/other-{'b' * 16}/fleet.json",
+    "fleet.json: a pipe": f"submissions/other-{'b' * 16}/fleet.json",
+    "progress: a terabyte": f"submissions/other-{'b' * 16}/progress.json",
+    "queue: a terabyte": f"queue/0100-{0:013d}-{'a' * 12}-other-{'b' * 16}.json",
+    "queue: a pipe": f"queue/0100-{0:013d}-{'a' * 12}-other-{'b' * 16}.json",
+    "bundle: a terabyte": "audits/other/x/bundle.json",
+    "bundle: a pipe": "audits/other/x/bundle.json",
+    "overview: a terabyte": "audits/other/x/overview.json",
+    "upload: a terabyte": "audits/other/x/tracking.json",
+}
+
+
+@pytest.mark.parametrize(
+    "planted", ["ending: a link", "ending: a terabyte", "fleet: a link", "queue: a link", *PLANTED]
+)
 def test_what_one_worker_plants_hides_no_other_audit(
     reader: TestClient, bundle: Path, settings: Settings, key: Path, planted: str
 ) -> None:
@@ -132,6 +148,15 @@ def test_what_one_worker_plants_hides_no_other_audit(
     elif planted == "ending: a terabyte":
         with (other / "ending.json").open("wb") as file:
             file.truncate(1 << 40)
+    elif planted in PLANTED:
+        path = Path(settings.storage) / PLANTED[planted]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        if planted.endswith("pipe"):
+            os.mkfifo(path)
+        else:
+            with path.open("wb") as file:
+                file.truncate(1 << 40)
     elif planted == "fleet: a link":
         (Path(settings.storage) / "audits" / "other").symlink_to(key.parent)
     else:

@@ -76,17 +76,19 @@ def test_what_is_open_counts_and_not_what_stood_there_before(
     base: Path, outside: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever changes a file into a link between a look and the opening has the open file judged."""
-    real_open = Path.open
+    real_open, swapped = os.open, []
 
-    def late(path: Path, *arguments: object, **options: object) -> object:
-        if path.name == "own":
-            path.unlink()
-            path.symlink_to(outside / "inner" / "secret")
-        return real_open(path, *arguments, **options)  # type: ignore[call-overload]
+    def late(path: str, *arguments: int, **options: int) -> int:
+        if Path(path).name == "own":
+            swapped.append(path)
+            Path(path).unlink()
+            Path(path).symlink_to(outside / "inner" / "secret")
+        return real_open(path, *arguments, **options)
 
-    monkeypatch.setattr(Path, "open", late)
+    monkeypatch.setattr(os, "open", late)
     with pytest.raises(StorageError, match=LEADS_OUT):
         files.read_bytes(f"{base}/audits/own")
+    assert swapped
 
 
 def test_other_folders_are_read_as_ever(base: Path, tmp_path: Path, outside: Path) -> None:

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from services import limits
 from services.errors import Problem, StorageError
 from services.records import SCHEMA_VERSION, ModelSpec
 from services.storage import files
@@ -113,7 +114,7 @@ def read_confusions(folder: str, index: int, spec: ModelSpec) -> list[Cells]:
     if not files.exists(path):
         return []
     try:
-        return list(_parts(pq.read_table(pa.BufferReader(files.read_bytes(path)))))
+        return list(_parts(pq.read_table(pa.BufferReader(files.read_bytes(path, most=limits.FILE)))))
     except (OSError, pa.ArrowException, LookupError, ValueError) as error:
         raise StorageError(Problem(path, "a table of confusions", " ".join(str(error).split())[:300])) from error
 
