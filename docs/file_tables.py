@@ -104,7 +104,8 @@ SWEEP_MEANINGS = {
     "RecipeConfig.flip": "Random horizontal flips.",
     "RecipeConfig.mean": "Normalisation before the network, one value a channel; goes into the audit's input contract.",
     "RecipeConfig.std": "Goes with `mean`.",
-    "RecipeConfig.select": "Which epoch's weights are kept, judged on what is held out.",
+    "RecipeConfig.select": "Which epoch's weights are kept, judged on what is held out; with a `holdout` the default "
+    "is `robust`, of plain training `clean`.",
     "RecipeConfig.patience": "Stop after so many epochs without a better held-out score.",
     "RecipeConfig.attack": "How held-out samples are attacked; left out, by the method's own budget. Also the threat "
     "model of a method that has none.",

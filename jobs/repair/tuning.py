@@ -34,7 +34,7 @@ from services.training.networks import ARCHITECTURES
 WEIGHTED = "weighted"
 STEPS = 10
 """Of the attack that is trained against; a step is a quarter of the radius, as in PRB B.2."""
-RECIPE = {"epochs": 5, "lr": 0.005, "batch": 128, "weight_decay": 5e-4, "schedule": "cosine", "select": "robust"}
+RECIPE = {"epochs": 5, "lr": 0.005, "batch": 128, "weight_decay": 5e-4, "schedule": "cosine"}
 HELD_OUT = 0.1
 """Share of the training samples by which the epoch is chosen."""
 LEAST_WEIGHT = 0.05
@@ -186,7 +186,7 @@ def _sweep(trying: Trying, tuning: Tuning, start: Tried) -> dict[str, Any]:
         "architectures": [{"name": name, **arguments, "init": weights, **({"init_key": key} if key else {})}],
         "datasets": [{"name": "samples", "root": tuning.train, "holdout": HELD_OUT, "recipe": normalisation}],
         "seeds": [config.seed],
-        "recipe": {**RECIPE, **({"select": "clean"} if trying.series.threat is None else {}), **tuning.recipe},
+        "recipe": {**RECIPE, **tuning.recipe},
         "resources": shared,
         "storage": config.storage,
         "tracking": {"enabled": False},

@@ -285,7 +285,8 @@ def _trials(config: SweepConfig, methods: Sequence[MethodEntry]) -> Iterator[Tri
             "precision": resources.precision,
             "channels_last": resources.channels_last,
         }
-        recipe = Recipe().changed(**{**base, **own, **fixed})
+        judged = {"select": method.method.selected_by()} if dataset.holdout else {}
+        recipe = Recipe().changed(**{**judged, **base, **own, **fixed})
         yield Trial("-".join((*names, f"s{seed}")), method, architecture, dataset, seed, recipe)
 
 

@@ -16,6 +16,9 @@ class Erm(Method):
 
     name: Literal["erm"] = "erm"
 
+    def selected_by(self) -> Literal["clean", "robust"]:
+        return "clean"
+
     def step(self, network: torch.nn.Module, batch: Batch) -> StepResult:
         from torch.nn.functional import cross_entropy
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import ConfigDict
 
@@ -52,6 +52,10 @@ class Method(Fields):
     def attack(self) -> Budget:
         """The attack by which the held-out split is judged when the recipe names none."""
         return getattr(self, "budget", Budget())
+
+    def selected_by(self) -> Literal["clean", "robust"]:
+        """By which held-out accuracy a sweep chooses the epoch when its recipe does not say."""
+        return "robust"
 
     def initial_state(self, classes: int) -> State:
         """State before the first epoch."""

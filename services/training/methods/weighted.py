@@ -30,6 +30,9 @@ class Weighted(Method):
     beta: float = Field(default=6.0, ge=0)
     weights: tuple[Annotated[float, Field(ge=0, le=1e6)], ...] = ()
 
+    def selected_by(self) -> Literal["clean", "robust"]:
+        return "clean" if self.base == "erm" else "robust"
+
     def step(self, network: torch.nn.Module, batch: Batch) -> StepResult:
         from services.training.losses.pairs import base_terms
         from services.training.losses.terms import cross_entropies, of_class

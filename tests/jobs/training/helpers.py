@@ -17,7 +17,7 @@ def sweep(storage: Path | str, **changes: Any) -> Sweep:
         "methods": ["erm", {"name": "pgd", "budget": BUDGET}],
         "architectures": [{"name": "small_cnn", "width": 4}],
         "datasets": [{"name": "digits", "limit": 300, "holdout": 0.2, "seed": 3}],
-        "recipe": {"epochs": 3, "batch": 32, "lr": 0.1, "weight_decay": 0.0},
+        "recipe": {"epochs": 3, "batch": 32, "lr": 0.1, "weight_decay": 0.0, "select": "last"},
         "storage": str(storage),
         "tracking": {"enabled": False},
         "resources": {"runner": "local", "threads": 1},

@@ -258,3 +258,22 @@ def test_an_unknown_field_of_a_recipe_is_answered_with_fields_that_a_sweep_takes
         )
     (told,) = [str(problem) for problem in caught.value.problems if "epochz" in str(problem)]
     assert "epochs" in told and not re.search(r"\b(seed|device|precision|channels_last|holdout)\b", told), told
+
+
+def test_with_a_held_out_split_the_best_robust_epoch_is_kept_unless_the_file_says_otherwise() -> None:
+    """The last one was, robust overfitting and all."""
+
+    def selected(holdout: float, **recipe: Any) -> dict[str, str]:
+        methods = ["erm", "pgd", {"name": "weighted", "base": "erm"}, {"name": "trades", "recipe": {"select": "last"}}]
+        data = {
+            "sweep": "s",
+            "methods": methods,
+            "architectures": ["small_cnn"],
+            "datasets": [{"name": "digits", "holdout": holdout}],
+            "recipe": recipe,
+        }
+        return {trial.method.label: trial.recipe.select for trial in validate_sweep(data).networks}
+
+    assert set(selected(0.0).values()) == {"last"}
+    assert selected(0.1) == {"erm": "clean", "pgd": "robust", "weighted": "clean", "trades": "last"}
+    assert selected(0.1, select="worst-class")["pgd"] == "worst-class"
