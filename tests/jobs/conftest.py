@@ -57,7 +57,7 @@ def _train_mapper(folder: Path) -> None:
 
 @pytest.fixture
 def digits_fleet(digit_weights: dict[str, str], tmp_path: Path) -> dict[str, Any]:
-    """A fleet file as plain data; tests change it."""
+    """A fleet file as plain data, which draws no figures; tests change it."""
     return {
         "fleet": "digits",
         "samples": {"uri": "sklearn:digits?split=test"},
@@ -67,6 +67,6 @@ def digits_fleet(digit_weights: dict[str, str], tmp_path: Path) -> dict[str, Any
         ],
         "measures": ["clean", {"name": "great", "activation": "softmax"}],
         "storage": str(tmp_path / "runs"),
-        "tracking": {"enabled": False},
+        "tracking": {"enabled": False, "figures": False},
         "resources": {"runner": "local", "workers": 1, "shard": 300, "batch": 100},
     }

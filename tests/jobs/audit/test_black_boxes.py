@@ -191,7 +191,11 @@ def test_the_example_of_the_docs(score: Score, tmp_path: Path, monkeypatch: pyte
         block = block.replace("127.0.0.1:8080", f"127.0.0.1:{served.port}").replace("rate=20&", "rate=2000&")
         data = yaml.safe_load(block)
         data["samples"]["limit"] = 60
-        own = {"storage": str(tmp_path), "tracking": {"enabled": False}, "resources": {"runner": "local"}}
+        own = {
+            "storage": str(tmp_path),
+            "tracking": {"enabled": False, "figures": False},
+            "resources": {"runner": "local"},
+        }
         finished = audit({**data, **own})
     assert finished.result.outcome is Outcome.PASS
     kept = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]

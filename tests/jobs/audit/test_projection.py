@@ -114,7 +114,7 @@ def _columns(path: Path) -> list[str]:
 
 
 def test_every_model_has_its_traversal_in_bundle_and_report_drawn_once(fleet: dict[str, Any]) -> None:
-    fleet["measures"][1]["names"] = {3: "tilt"}
+    fleet["measures"][1]["names"], fleet["tracking"]["figures"] = {3: "tilt"}, True
     first = audit_and_publish(validate_fleet(fleet), Quiet())
     page = (Path(first.folder) / "report.html").read_text()
     assert "Tolerance to attributes (projection/tol)" in page and "tilt" in page

@@ -80,7 +80,7 @@ def fleet(registry: str, tmp_path: Path) -> dict[str, Any]:
         "gates": GATES,
         "promote": {"alias": "champion"},
         "storage": str(tmp_path / "runs"),
-        "tracking": {"uri": registry},
+        "tracking": {"uri": registry, "figures": False},
         "resources": {"runner": "local", "workers": 1, "shard": 900, "batch": 300},
     }
 
@@ -153,7 +153,7 @@ def test_an_audit_reads_the_store_that_its_fleet_names_whatever_the_process_set(
 ) -> None:
     monkeypatch.setattr("mlflow.tracking._tracking_service.utils._tracking_uri", f"sqlite:///{tmp_path / 'other.db'}")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'other.db'}")
-    loaded = validate_fleet({**fleet, "tracking": {"uri": registry}, "promote": None})
+    loaded = validate_fleet({**fleet, "tracking": {"uri": registry, "figures": False}, "promote": None})
     assert run_audit(loaded, Quiet()).result.models[0].outcome.value == "pass"
     assert os.environ["MLFLOW_TRACKING_URI"] == f"sqlite:///{tmp_path / 'other.db'}"
 
@@ -162,7 +162,7 @@ def test_an_audit_reads_the_store_that_its_fleet_names_whatever_the_process_set(
 def test_of_two_audits_at_once_the_first_to_end_leaves_the_store_to_the_other(
     fleet: dict[str, Any], registry: str
 ) -> None:
-    config = validate_fleet({**fleet, "tracking": {"uri": registry}}).config
+    config = validate_fleet({**fleet, "tracking": {"uri": registry, "figures": False}}).config
     first, second = ExitStack(), ExitStack()
     first.enter_context(mlflow_sources(config))
     second.enter_context(mlflow_sources(config))
@@ -203,7 +203,9 @@ def test_an_alias_that_somebody_moved_meanwhile_stays(fleet: dict[str, Any], cli
 def test_without_mlflow_nothing_moves_and_the_command_does_it_later(
     fleet: dict[str, Any], registry: str, client: MlflowClient
 ) -> None:
-    published = audit_and_publish(validate_fleet({**fleet, "tracking": {"uri": registry, "enabled": False}}), Notes())
+    published = audit_and_publish(
+        validate_fleet({**fleet, "tracking": {"uri": registry, "enabled": False, "figures": False}}), Notes()
+    )
     assert champion(client) == "1" and read_promotions(published.folder) == ()
     ran = CliRunner().invoke(app, ["promote", published.folder])
     assert ran.exit_code == 0 and ran.stdout.strip() == "digits@champion moved from version 1 to version 2", ran.output

@@ -62,7 +62,7 @@ def test_one_submission_many_submitters_and_an_mlflow_run_at_its_end(
     client: AuditClient, ray_head: Cluster, quick_fleet: dict[str, Any], migrated_store: Any, tmp_path: Path
 ) -> None:
     fleet = gated(quick_fleet, 0.9999)
-    fleet["tracking"] = {"enabled": True, "uri": migrated_store(tmp_path)}
+    fleet["tracking"] = {"enabled": True, "figures": False, "uri": migrated_store(tmp_path)}
     with ThreadPoolExecutor(3) as pool:
         ids = {status.id for status in pool.map(lambda _: client.submit(fleet, key="night"), range(3))}
     (name,) = ids

@@ -28,7 +28,7 @@ def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
 
 def test_an_audit_logs_json_with_its_id_and_no_secret(digits_fleet: dict[str, Any], tmp_path: Path) -> None:
     digits_fleet["models"] = digits_fleet["models"][:1]
-    digits_fleet["tracking"] = {"enabled": True}
+    digits_fleet["tracking"] = {"enabled": True, "figures": False}
     file = tmp_path / "fleet.yaml"
     file.write_text(yaml.safe_dump(digits_fleet))
     server = f"http://classwise:{SECRET}@127.0.0.1:9"  # nobody listens on the discard port
