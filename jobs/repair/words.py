@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from jobs.repair.record import OPEN, REPAIRED, WORSE, Repair
 from services.records import Estimate
@@ -11,6 +12,8 @@ from tracking.names import shorten
 from tracking.report.comparison_words import comparison_words
 
 MOST_OFFSETS = 100
+THE_REPAIR = ("model", "declaration")
+"""What a repaired network differs in by itself."""
 VERDICTS = {
     REPAIRED: "the worst class gained",
     WORSE: "the worst class lost",
@@ -31,7 +34,8 @@ def repair_words(repair: Repair, comparison: Comparison, remedies: Sequence[Repa
     )
     points = ", ".join(f"{worst:.3f} for {mean:.3f}" for worst, mean in repair.tried)
     yield f"On the {repair.fitted:,} samples of the fit, worst class for mean: {points}."
-    yield from comparison_words(comparison, earlier="the audit before the repair")
+    others = tuple(each for each in comparison.drift if each.kind not in THE_REPAIR)
+    yield from comparison_words(replace(comparison, drift=others), earlier="the audit before the repair")
     if len(remedies) > 1:
         yield from front_words(remedies)
     if repair.uri:

@@ -128,6 +128,7 @@ def test_the_command_says_what_was_gained_and_gives_the_line_for_the_fleet_file(
     done = CliRunner().invoke(app, ["repair", str(file), "--model", "m", "--rounds", "2", "-q"])
     assert done.exit_code == 0, done.output
     assert "m under clean: repaired; the worst class gained" in done.output and "offsets: [" in done.output
+    assert "changed under a name" not in done.output
     body = json.loads(CliRunner().invoke(app, ["repair", str(file), "--model", "m", "--rounds", "2", "--json"]).stdout)
     assert body["verdict"] == "repaired" and len(body["offsets"]) == 10
     weak["models"][0]["offsets"] = body["offsets"]
