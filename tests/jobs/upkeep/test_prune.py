@@ -211,9 +211,9 @@ def test_a_storage_is_listed_once_and_each_bundle_costs_the_same(base: str, monk
     def counted(name: str) -> Callable[..., Any]:
         real = getattr(files, name)
 
-        def count(*arguments: Any) -> Any:
+        def count(*arguments: Any, **options: Any) -> Any:
             requested[name] += 1
-            return real(*arguments)
+            return real(*arguments, **options)
 
         return count
 

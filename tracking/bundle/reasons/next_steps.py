@@ -67,7 +67,8 @@ def _look(audit: AuditResult, model: ModelResult) -> Iterator[str]:
 def _repair(model: ModelResult) -> Iterator[str]:
     """The cheapest remedy, where a worst class failed."""
     worst = [gate.threshold for gate in deciding_gates(model.gates) if gate.threshold is not None]
-    able = [limit for limit in worst if limit.grouping == "class" and METRICS[limit.metric].weakest is not None]
+    weakest = {metric.name for metric in METRICS.values() if metric.weakest is not None}
+    able = [limit for limit in worst if limit.grouping == "class" and limit.metric in weakest]
     series = next((find(model, series_key(limit.measure, "class")) for limit in able), None)
     if series is not None and series.series.can_be_fitted:
         name = model.spec.name
