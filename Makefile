@@ -10,13 +10,14 @@ export RAY_USAGE_STATS_ENABLED := 0
 # uv looks where pip was told to look.
 export UV_FIND_LINKS := $(PIP_FIND_LINKS)
 
-.PHONY: help install demo check test test-all tests-of-check tests-of-test tests-of-test-all torture lint types contracts bench fuzz mutants lock licences advisories clean
+.PHONY: help install demo check test test-outer test-all tests-of-check tests-of-test tests-of-test-all torture lint types contracts bench fuzz mutants lock licences advisories clean
 
 help:
 	@echo "make demo      install, train three small models, audit them, print the verdict"
 	@echo "make check     install, then lint, types, import contracts and the tests of units: a minute and a half"
-	@echo "make test      the same with Ray, servers, browsers and whole audits: eight minutes on two idle cores"
-	@echo "make test-all  the same with the slow statistical and end-to-end tests, and more examples of each property"
+	@echo "make test      the same with servers, browsers and whole audits: eight minutes on two idle cores"
+	@echo "make test-outer  the rest of what CI runs: deployments, clusters, attacks and outages, five minutes"
+	@echo "make test-all  all of these, the slow statistical and end-to-end tests, and more examples of each property"
 	@echo "make torture   200 audits disturbed at a random point each, then servers, Ray and settings; COUNT=n, SEED=n"
 	@echo "make mutants   changes every line of the mathematics and sees whether the tests notice: a quarter of an hour"
 	@echo "make bench     speed and memory against a peer measured in the same run"
@@ -49,7 +50,11 @@ tests-of-check: install
 	$(PYTEST) -m "$(UNITS)"
 
 tests-of-test: install
-	$(PYTEST) -m "not slow and not gpu"
+	$(PYTEST) -m "not outer and not slow and not gpu"
+
+test-outer: export OMP_NUM_THREADS := 1
+test-outer: install
+	$(PYTEST) -m "outer and not slow and not gpu"
 
 tests-of-test-all: install
 	HYPOTHESIS_PROFILE=thorough $(PYTEST) -m "not gpu"

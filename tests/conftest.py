@@ -69,9 +69,27 @@ FOLDERS = {
         "torture",
         "tracking/mlflow",
         "upgrade",
-    )
+    ),
+    "outer": (
+        "deploy/test_dashboards",
+        "deploy/test_monitoring",
+        "deploy/test_stack",
+        "hostile",
+        "jobs/api/test_backlog",
+        "jobs/api/test_hostile_links",
+        "jobs/api/test_liveness",
+        "jobs/api/test_pools",
+        "jobs/api/test_shares",
+        "jobs/audit/test_ray_operations",
+        "jobs/submission/test_ray_jobs",
+        "jobs/test_own_modules",
+        "services/running",
+        "torture",
+        "tracking/mlflow/test_kill",
+        "tracking/mlflow/test_server",
+    ),
 }
-"""Marks of all tests below a folder."""
+"""Marks of all tests below a folder, or of a file."""
 
 
 # While modules are imported every collection is in vain, and takes as long as half of the collecting of tests.
