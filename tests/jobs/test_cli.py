@@ -255,7 +255,11 @@ def test_an_override_is_validated_too(fleet_file: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("stop", "runner"), [pytest.param(signal.SIGINT, "local", marks=pytest.mark.slow), (signal.SIGTERM, "ray")]
+    ("stop", "runner"),
+    [
+        pytest.param(signal.SIGINT, "local", marks=pytest.mark.slow),
+        pytest.param(signal.SIGTERM, "ray", marks=pytest.mark.outer),
+    ],
 )
 def test_a_signal_stops_cleanly_and_the_next_run_goes_on(
     fleet_file: Path, tmp_path: Path, stop: int, runner: str

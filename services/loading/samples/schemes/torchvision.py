@@ -1,7 +1,8 @@
 """`torchvision:CIFAR10?root=DIR&split=test|train`: a dataset of torchvision that is on disk; nothing is downloaded.
 
-torchvision unpickles CIFAR's batches by name, after it has compared the checksum of what the name led to then; here
-arrays alone are unpickled. Other datasets of torchvision unpickle whatever lies in their folder, and are not opened.
+torchvision opens files by name, and unpickles CIFAR's batches after it has compared the checksum of what the name led
+to then. So where only some folders are granted it is given a copy, and arrays alone are unpickled. Other datasets of
+torchvision unpickle whatever lies in their folder, and are not opened.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.errors import Problem, SourceError, one_line
-from services.loading.confined import within_tree
+from services.loading.confined import copied
 from services.loading.packages import package
 from services.loading.samples.source import Source
 from services.loading.samples.stores import array_store
@@ -55,7 +56,11 @@ def open_dataset(name: str, root: Path, split: str, where: str) -> Source:
         )
     datasets.cifar.pickle = pickles
     maker = getattr(datasets, name)
-    dataset = _made(maker, within_tree(root, where) if root.exists() else root, split, where)
+    if root.exists():
+        with copied(root, where) as folder:
+            dataset = _made(maker, folder, split, where)
+    else:
+        dataset = _made(maker, root, split, where)
     pixels, labels = getattr(dataset, "data", None), getattr(dataset, "targets", getattr(dataset, "labels", None))
     if pixels is None or labels is None:
         remedy = "use imagefolder: or parquet:"

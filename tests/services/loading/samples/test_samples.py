@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from services.errors import ConfigError, SourceError
+from services.loading.confined import confined_to
 from services.loading.samples.source import open_samples
 from services.records import SampleSpec
 
@@ -185,6 +186,31 @@ def test_torchvision_and_robustbench_sets(
     theirs, labels = robustbench_module("robustbench.data").load_cifar10(7, str(tmp_path))
     assert np.array_equal(theirs.numpy(), first.images(0, 7))
     assert np.array_equal(labels.numpy(), first.labels)
+
+
+@pytest.mark.parametrize("scheme", ["torchvision:CIFAR10?root=", "robustbench:cifar10?data_dir="])
+def test_a_batch_that_is_given_to_another_file_after_the_look_is_not_read(
+    scheme: str, tmp_path: Path, torchvision_operators: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the worst moment: when its checksum was compared, and before torchvision opens it by its name."""
+    for name in ("mine", "others"):
+        cifar_folder(tmp_path / name)
+    monkeypatch.setattr("torchvision.datasets.cifar.check_integrity", lambda *a: True)
+    monkeypatch.setattr("torchvision.datasets.cifar.CIFAR10._check_integrity", lambda self: True)
+    mine = open_samples(SampleSpec(f"{scheme}{tmp_path}/mine")).images(0, 20)
+    batch = tmp_path / "mine" / "cifar-10-batches-py" / "test_batch"
+
+    def swap(self: Any) -> bool:
+        batch.unlink()
+        batch.symlink_to(tmp_path / "others" / "cifar-10-batches-py" / "test_batch")
+        return True
+
+    monkeypatch.setattr("torchvision.datasets.cifar.CIFAR10._check_integrity", swap)
+    with confined_to([str(tmp_path / "mine")]):
+        samples = open_samples(SampleSpec(f"{scheme}{tmp_path}/mine"))
+        assert np.array_equal(samples.images(0, 20), mine)
+        with pytest.raises(SourceError, match=r"test_batch, which leads out of them"):
+            open_samples(SampleSpec(f"{scheme}{tmp_path}/mine"))
 
 
 class Hostile:
