@@ -36,7 +36,7 @@ demo: install
 
 # A file of tests stays with one worker, so that it starts its servers once; tests/conftest.py puts long files first.
 WORKERS ?= 2
-PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 UNITS := not (slow or long or gpu or ray or server or browser or process or fleet)
 
 # The types take as long as a third of the units and one core: side by side.
@@ -52,9 +52,7 @@ tests-of-check: install
 tests-of-test: install
 	$(PYTEST) -m "not outer and not slow and not gpu"
 
-# These wait for servers and clusters more than they compute.
 test-outer: export OMP_NUM_THREADS := 1
-test-outer: WORKERS := 3
 test-outer: install
 	$(PYTEST) -m "outer and not slow and not gpu"
 
