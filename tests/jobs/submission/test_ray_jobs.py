@@ -125,6 +125,8 @@ def _kill_driver(folder: Path) -> None:
 def test_the_command_line_submits_follows_and_stops(
     ray_head: Cluster, slow_fleet: dict[str, Any], tmp_path: Path
 ) -> None:
+    """The attack would take minutes: it is stopped, however long the commands take to start."""
+    slow_fleet["measures"][0]["steps"] = 1500
     file = tmp_path / "fleet.yaml"
     file.write_text(yaml.safe_dump(slow_fleet))
     words, variables = command("submit", str(file), "--address", ray_head.address, "--json")
