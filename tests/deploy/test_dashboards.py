@@ -14,7 +14,9 @@ from tests.ports import free_port
 pytestmark = pytest.mark.filterwarnings("default::DeprecationWarning", "default::FutureWarning")
 
 
-@pytest.mark.parametrize("name", STARTS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in {"systemd", "rayservice"} else ()) for name in STARTS]
+)
 def test_its_dashboard_reads_schedules_and_the_leaderboard(name: str, backends: Layout, tmp_path: Path) -> None:
     port = free_port()
     with serving(STARTS[name](backends, tmp_path, port), tmp_path, port, cwd=tmp_path) as address:
