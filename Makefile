@@ -44,7 +44,7 @@ check test test-all: install
 	@$(MAKE) --no-print-directory --jobs 2 lint types contracts tests-of-$@
 
 # Libraries read it when they are loaded, before any test.
-tests-of-check tests-of-test tests-of-test-all: export OMP_NUM_THREADS := 1
+tests-of-check tests-of-test tests-of-test-all test-outer: export OMP_NUM_THREADS := 1
 
 tests-of-check: install
 	$(PYTEST) -m "$(UNITS)"
@@ -52,7 +52,6 @@ tests-of-check: install
 tests-of-test: install
 	$(PYTEST) -m "not outer and not slow and not gpu"
 
-test-outer: export OMP_NUM_THREADS := 1
 test-outer: install
 	$(PYTEST) -m "outer and not slow and not gpu"
 

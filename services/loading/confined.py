@@ -13,11 +13,10 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from shutil import copyfileobj
 from tempfile import TemporaryDirectory
 from typing import IO
 
@@ -27,7 +26,6 @@ _folders: tuple[str, ...] = ()
 _trusted: set[str] = set()
 _held: ContextVar[dict[str, tuple[IO[bytes], os.stat_result, str]] | None] = ContextVar("held", default=None)
 OPEN_FILES = Path("/proc/self/fd")
-MOST_COPIED, MOST_FILES = 4 * 2**30, 10_000
 
 
 def confine(folders: Sequence[str]) -> None:
@@ -132,36 +130,27 @@ def within_tree(folder: Path, where: str) -> Path:
 
 
 @contextmanager
-def copied(folder: Path, where: str) -> Iterator[Path]:
-    """The folder; where only some are granted, a copy of its files for the block, each judged by what was open.
-
-    For libraries that open files by names of their own: whoever may write to the folder could give these to others.
-
-    Raises:
-        SourceError: something in it leads out of the granted folders, or it holds more than `MOST_COPIED`.
-    """
-    if not _folders:
-        yield folder
-        return
-    within(folder, where)
-    left = MOST_COPIED
-    with TemporaryDirectory(prefix="classwise-copy-") as home:
-        for number, path in enumerate(_files(folder)):
-            with open_granted(path, where) as file:
-                left -= os.fstat(file.fileno()).st_size
-                if left < 0 or number >= MOST_FILES:
-                    expected = f"a folder of at most {MOST_COPIED // 2**30} GiB in {MOST_FILES:,} files"
-                    raise SourceError(Problem(where, expected, f"more in {folder}", "give the data set its own"))
-                target = Path(home, path.relative_to(folder))
-                target.parent.mkdir(parents=True, exist_ok=True)
-                with target.open("wb") as copy:
-                    copyfileobj(file, copy)
+def linked(files: Mapping[Path, Path]) -> Iterator[Path]:
+    """A folder of links, by their paths in it, for libraries that open files by names of their own."""
+    with TemporaryDirectory(prefix="classwise-") as home:
+        for place, target in files.items():
+            link = Path(home, place)
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(target.absolute())
         yield Path(home)
 
 
-def _files(folder: Path) -> Iterator[Path]:
-    for root, _, names in os.walk(folder, followlinks=True):
-        yield from (Path(root, name) for name in names)
+@contextmanager
+def pinned_files(files: Sequence[Path], where: str) -> Iterator[list[Path]]:
+    """Names of the open files for the block, each judged by what is open; their own where the system has no others.
+
+    Raises:
+        SourceError: one leads out of the granted folders, or is no regular file.
+        OSError: one cannot be opened.
+    """
+    with ExitStack() as stack:
+        held = [stack.enter_context(open_granted(path, where)) for path in files]
+        yield [OPEN_FILES / str(file.fileno()) for file in held] if OPEN_FILES.is_dir() else list(files)
 
 
 def open_granted(path: Path, where: str) -> IO[bytes]:

@@ -70,7 +70,8 @@ def verdict_table(result: AuditResult, width: int = WIDTH) -> Table:
 
 def verdict_text(result: AuditResult, width: int = WIDTH) -> RenderableType:
     """The table with the explanation and the reasons of what did not pass under it."""
-    heads = _laid_out(result, width)[2]
+    table = verdict_table(result, width)
+    heads = [column.header for column in table.columns]
     lines = [Text(" ".join([LEGEND, *(text for head, text in LEGENDS.items() if head in heads)]), style="dim")]
     if any(attack.adequacy == "inadequate" for model in result.models for attack in model.attacks):
         lines.append(Text(NO_EVIDENCE_LEGEND, STYLES[Outcome.UNDECIDED]))
@@ -79,7 +80,7 @@ def verdict_text(result: AuditResult, width: int = WIDTH) -> RenderableType:
         reasons = "; ".join(model.reasons) or "no reason given"
         lines.append(Text(f"{shorten(model.spec.name, 40)} {model.outcome.value}: {reasons}", STYLES[model.outcome]))
     lines += [Text(sentence) for sentence in (verdict_words(result), *advice_words(result), *fleet_words(result))]
-    return Group(verdict_table(result, width), *lines)
+    return Group(table, *lines)
 
 
 def _laid_out(result: AuditResult, width: int) -> tuple[list[ModelResult], list[list[str]], Sequence[str], list[int]]:

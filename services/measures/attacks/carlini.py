@@ -17,7 +17,7 @@ import torch
 
 from services.measures.attacks.balls import lengths_of
 from services.measures.attacks.margins import Network, ascent, gradient, margins, passes
-from services.measures.attacks.tally import Tally
+from services.measures.attacks.tally import Tally, margin_and_slope
 
 MARGIN = 0.001
 """How far from its ends the range of w starts. At the usual 1e-6 a black pixel needs hundreds of steps to move."""
@@ -135,11 +135,5 @@ def _linear(
     network: Network, images: torch.Tensor, labels: torch.Tensor, tally: Tally, rows: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The margin and the length of its gradient at the images, (n,) each, both finite, the length above 0."""
-    points = images.detach().requires_grad_()
-    with torch.enable_grad():
-        logits = passes(network, points)
-    margin = margins(logits.detach(), labels)
-    tally.saw(rows, margin)
-    slope = gradient(logits, points, ascent(logits.detach(), labels, "margin"))
-    tally.sloped(rows, slope)
+    margin, slope = margin_and_slope(network, images, labels, tally, rows)
     return torch.nan_to_num(margin).clamp(min=0.0), lengths_of(slope).flatten().clamp(min=1e-6)

@@ -16,22 +16,8 @@ from dataclasses import dataclass
 import torch
 
 from services.measures.attacks.balls import inwards, lengths_of, unit
-from services.measures.attacks.margins import Network, ascent, gradient, margins, passes
-from services.measures.attacks.tally import Tally
-
-
-def margin_and_slope(
-    network: Network, points: torch.Tensor, labels: torch.Tensor, tally: Tally, rows: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Margins (m,) at the points (m, C, H, W), and the part of their descent that stays in [0, 1]; counted."""
-    points = points.detach().requires_grad_()
-    with torch.enable_grad():
-        logits = passes(network, points)
-    margin = margins(logits.detach(), labels)
-    tally.saw(rows, margin)
-    slope = gradient(logits, points, ascent(logits.detach(), labels, "margin"))
-    tally.sloped(rows, slope)
-    return margin, inwards(slope, points.detach())
+from services.measures.attacks.margins import Network
+from services.measures.attacks.tally import Tally, margin_and_slope
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +48,7 @@ class FastMinimumNorm:
             gamma = 0.001 + (self.gamma - 0.001) * warmth
             points = images + shift
             margin, slope = margin_and_slope(network, points, labels, tally, rows)
+            slope = inwards(slope, points)
 
             length, fell = lengths_of(shift), ~(margin > 0).view(-1, 1, 1, 1)
             closer = fell & (length < nearest)

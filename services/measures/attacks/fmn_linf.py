@@ -14,10 +14,9 @@ from dataclasses import dataclass
 
 import torch
 
-from services.measures.attacks.balls import lengths_of
-from services.measures.attacks.fmn import margin_and_slope
+from services.measures.attacks.balls import inwards, lengths_of
 from services.measures.attacks.margins import Network
-from services.measures.attacks.tally import Tally
+from services.measures.attacks.tally import Tally, margin_and_slope
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +49,7 @@ class FastMinimumLinf:
             gamma = 0.002 + (self.gamma - 0.002) * warmth
             points = images + shift
             margin, slope = margin_and_slope(network, points, labels, tally, rows)
+            slope = inwards(slope, points)
 
             length, fell = lengths_of(shift, "Linf"), ~(margin > 0).view(-1, 1, 1, 1)
             closer = fell & (length < nearest)

@@ -6,6 +6,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from services.measures.attacks.margins import Network, ascent, gradient, margins, passes
+
 
 class Tally:
     """Counters of n samples, on the device of the attack; `rows` says which samples a batch of numbers belongs to.
@@ -62,3 +64,17 @@ class Tally:
         margin = torch.where(self.margin.isfinite(), self.margin, 0.0).double()
         by_name = {"queries": self.queries, "zero_gradient": share, "margin": margin, "non_finite": self.unreal}
         return {name: values.cpu().numpy().astype(np.float64) for name, values in by_name.items()}
+
+
+def margin_and_slope(
+    network: Network, points: torch.Tensor, labels: torch.Tensor, tally: Tally, rows: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Margins (m,) at the points (m, C, H, W), and the gradient of their descent there; counted."""
+    points = points.detach().requires_grad_()
+    with torch.enable_grad():
+        logits = passes(network, points)
+    margin = margins(logits.detach(), labels)
+    tally.saw(rows, margin)
+    slope = gradient(logits, points, ascent(logits.detach(), labels, "margin"))
+    tally.sloped(rows, slope)
+    return margin, slope

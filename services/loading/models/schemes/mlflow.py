@@ -16,6 +16,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from services import limits
 from services.errors import Problem, SourceError, one_line
 from services.loading.fingerprint import existing, sha256, tree_sha256
 from services.loading.mlflow_artifacts import _message, _store, fetch
@@ -23,9 +24,6 @@ from services.loading.models.source import ModelScheme, Opened, Request
 from services.loading.uris import SourceUri, parse_uri
 from services.records import digest_of
 from services.storage import plainyaml
-
-MOST_BYTES = 1 << 20
-"""Of a description."""
 
 
 def resolve_mlflow(text: str) -> str:
@@ -156,7 +154,7 @@ def _flavors(folder: Path, where: str) -> dict[str, dict[str, Any]]:
         raise SourceError(Problem(where, "a logged model with a file MLmodel", f"{folder.name} without one"))
     try:
         with existing(description, where).open("rb") as file:
-            data = plainyaml.parsed(file.read(MOST_BYTES).decode())
+            data = plainyaml.parsed(file.read(limits.NOTE).decode())
         flavors = TypeAdapter(dict[str, dict[str, Any]]).validate_python(data["flavors"])
     except (ValueError, KeyError, TypeError) as error:
         expected, remedy = "a description MLmodel with its flavours, as MLflow writes it", "log the model again"

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from services.errors import Problem, SourceError
-from services.loading.confined import is_confined
+from services.loading.confined import is_confined, linked
 from services.loading.fingerprint import existing, file_kind, sha256
 from services.loading.models.references import robustbench_reference
 from services.loading.models.robustbench_bridge import DATASETS, THREAT_MODELS, load_robustbench, weight_files
@@ -66,12 +65,9 @@ def _judged(uri: SourceUri, options: dict[str, Any], where: str) -> Iterator[Pat
     if not files:
         expected, remedy = "weights in the granted folder", "fetch them where there is a network and put them there"
         raise SourceError(Problem(where, expected, "none", remedy))
-    with TemporaryDirectory() as name:
-        folder = Path(name, options["dataset"], options["threat_model"])
-        folder.mkdir(parents=True)
-        for path in files:
-            (folder / path.name).symlink_to(existing(path, where))
-        yield Path(name)
+    place = Path(options["dataset"], options["threat_model"])
+    with linked({place / path.name: existing(path, where) for path in files}) as folder:
+        yield folder
 
 
 def _options(uri: SourceUri) -> dict[str, Any]:

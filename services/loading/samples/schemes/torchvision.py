@@ -1,14 +1,18 @@
 """`torchvision:CIFAR10?root=DIR&split=test|train`: a dataset of torchvision that is on disk; nothing is downloaded.
 
 torchvision opens files by name, and unpickles CIFAR's batches after it has compared the checksum of what the name led
-to then. So where only some folders are granted it is given a copy, and arrays alone are unpickled. Other datasets of
-torchvision unpickle whatever lies in their folder, and are not opened.
+to then. So where only some folders are granted it is given links to open files, and arrays alone are unpickled. Other
+datasets of torchvision unpickle whatever lies in their folder, and are not opened.
 """
 
 from __future__ import annotations
 
 import hashlib
 import inspect
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.errors import Problem, SourceError, one_line
-from services.loading.confined import copied
+from services.loading.confined import is_confined, linked, pinned_files, within, within_tree
 from services.loading.packages import package
 from services.loading.samples.source import Source
 from services.loading.samples.stores import array_store
@@ -38,6 +42,8 @@ DATASETS = (
     "USPS",
 )
 """Those that keep their images in one array."""
+MOST_FILES = 200
+"""Of a data set; all are open at once."""
 
 
 def open_torchvision(uri: SourceUri, *, allowed_factories: tuple[str, ...]) -> Source:
@@ -56,11 +62,8 @@ def open_dataset(name: str, root: Path, split: str, where: str) -> Source:
         )
     datasets.cifar.pickle = pickles
     maker = getattr(datasets, name)
-    if root.exists():
-        with copied(root, where) as folder:
-            dataset = _made(maker, folder, split, where)
-    else:
-        dataset = _made(maker, root, split, where)
+    with _judged(root, getattr(maker, "base_folder", name), where) as folder:
+        dataset = _made(maker, folder, split, where)
     pixels, labels = getattr(dataset, "data", None), getattr(dataset, "targets", getattr(dataset, "labels", None))
     if pixels is None or labels is None:
         remedy = "use imagefolder: or parquet:"
@@ -70,6 +73,37 @@ def open_dataset(name: str, root: Path, split: str, where: str) -> Source:
     classes = getattr(dataset, "classes", None)
     names = tuple(str(label) for label in classes) if classes else None
     return Source(array_store(images, scale=None, content=content, where=where), _whole(labels), names)
+
+
+@contextmanager
+def _judged(root: Path, name: str, where: str) -> Iterator[Path]:
+    """The folder that torchvision is given: where files are judged, one of links to the open files of the data set.
+
+    They lie in the folder itself or in that of the set.
+
+    Raises:
+        SourceError: one leads out of the granted folders, or there are more than `MOST_FILES`.
+    """
+    if not is_confined() or not root.is_dir():
+        yield root
+        return
+    below = (
+        Path(folder, file)
+        for folder, _, names in os.walk(within_tree(root / name, where), followlinks=True)
+        for file in names
+    )
+    beside = (path for path in within(root, where).iterdir() if path.is_file())
+    files = list(islice(chain(beside, below), MOST_FILES + 1))
+    if len(files) > MOST_FILES:
+        remedy = "give the data set a folder of its own"
+        raise SourceError(Problem(where, f"at most {MOST_FILES} files", f"more in {root}", remedy))
+    try:
+        with pinned_files(files, where) as targets:
+            places = [path.relative_to(root) for path in files]
+            with linked(dict(zip(places, targets, strict=True))) as folder:
+                yield folder
+    except OSError as error:
+        raise SourceError(Problem(where, f"the dataset in {root}", one_line(error))) from error
 
 
 def _made(maker: Any, root: Path, split: str, where: str) -> Any:

@@ -211,6 +211,9 @@ def test_a_batch_that_is_given_to_another_file_after_the_look_is_not_read(
         assert np.array_equal(samples.images(0, 20), mine)
         with pytest.raises(SourceError, match=r"test_batch, which leads out of them"):
             open_samples(SampleSpec(f"{scheme}{tmp_path}/mine"))
+        (tmp_path / "mine" / "link").symlink_to(tmp_path / "others")
+        with pytest.raises(SourceError, match=r"mine/link, which leads out of them"):
+            open_samples(SampleSpec(f"{scheme}{tmp_path}/mine/link"))
 
 
 class Hostile:
