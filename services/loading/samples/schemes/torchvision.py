@@ -87,12 +87,9 @@ def _judged(root: Path, name: str, where: str) -> Iterator[Path]:
     if not is_confined() or not root.is_dir():
         yield root
         return
-    below = (
-        Path(folder, file)
-        for folder, _, names in os.walk(within_tree(root / name, where), followlinks=True)
-        for file in names
-    )
     beside = (path for path in within(root, where).iterdir() if path.is_file())
+    tree = os.walk(within_tree(root / name, where), followlinks=True)
+    below = (Path(folder, file) for folder, _, names in tree for file in names)
     files = list(islice(chain(beside, below), MOST_FILES + 1))
     if len(files) > MOST_FILES:
         remedy = "give the data set a folder of its own"
