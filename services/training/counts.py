@@ -7,19 +7,22 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ClassCounts:
-    """What happened to the samples of each class; every tuple has K entries.
+    """What happened to the samples of each class; every tuple but the last has K entries.
 
     Attributes:
         total: samples seen.
         clean: classified correctly without perturbation; None where the method never computed it.
         robust: classified correctly under the perturbation; None likewise.
         robust_loss: sum of cross-entropies under the perturbation; None on the training stream.
+        confidence: sums of the soft-max of the perturbed images, K of each class, class by class; None where the method
+            does not ask for them. They steer the next epoch and are kept in no record.
     """
 
     total: tuple[int, ...]
     clean: tuple[int, ...] | None = None
     robust: tuple[int, ...] | None = None
     robust_loss: tuple[float, ...] | None = None
+    confidence: tuple[float, ...] | None = None
 
     def accuracy(self, kind: str) -> float | None:
         """Share over all samples of "clean" or "robust"; for "worst-class" the smallest robust share of a class."""

@@ -52,6 +52,7 @@ class Batch:
         generator: source of all noise of this step, on the images' device; keyed by (seed, epoch, step).
         state: the method's class-wise state of this epoch.
         strength: share of an attack's radius and step in force, in (0, 1]; below 1 while the recipe ramps up.
+        totals: training samples of each class; empty where they are not known.
     """
 
     images: Tensor
@@ -60,6 +61,7 @@ class Batch:
     generator: torch.Generator
     state: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     strength: float = 1.0
+    totals: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -33,12 +33,13 @@ class Held(Protocol):
 class Tally:
     """Values per sample, kept on the device and added up by class at the end, so that no step waits for a transfer."""
 
-    def __init__(self, classes: int) -> None:
-        self._classes = classes
+    def __init__(self, classes: int, *, confidence: bool = False) -> None:
+        self._classes, self._confidence = classes, confidence
         self._labels: list[Tensor] = []
         self._clean: list[Tensor] = []
         self._robust: list[Tensor] = []
         self._losses: list[Tensor] = []
+        self._confident: Tensor | None = None
 
     def step(self, labels: Tensor, clean: Tensor | None, robust: Tensor | None, *, losses: bool = False) -> None:
         """Take down a batch by its logits; `losses` asks for the robust cross-entropies as well."""
@@ -49,13 +50,22 @@ class Tally:
             self._robust.append(correct(robust, labels))
             if losses:
                 self._losses.append(F.cross_entropy(robust, labels, reduction="none"))
+            if self._confidence:
+                self._add_confidence(labels, robust)
 
     def counts(self) -> ClassCounts:
         """What was taken down. A count that not every batch had is None."""
         labels = torch.cat(self._labels)
         total = tuple(torch.bincount(labels, minlength=self._classes).tolist())
         clean, robust = self._sums(labels, self._clean), self._sums(labels, self._robust)
-        return ClassCounts(total, whole(clean), whole(robust), self._sums(labels, self._losses))
+        confident = None if self._confident is None else tuple(self._confident.flatten().tolist())
+        return ClassCounts(total, whole(clean), whole(robust), self._sums(labels, self._losses), confident)
+
+    def _add_confidence(self, labels: Tensor, robust: Tensor) -> None:
+        shares = robust.detach().softmax(1).to(torch.float64)
+        if self._confident is None:
+            self._confident = shares.new_zeros(self._classes, self._classes)
+        self._confident.index_add_(0, labels, shares)
 
     def _sums(self, labels: Tensor, values: list[Tensor]) -> tuple[float, ...] | None:
         if len(values) < len(self._labels):

@@ -122,6 +122,7 @@ def added(parts: Sequence[ClassCounts]) -> ClassCounts:
         _sums([part.clean for part in parts]),
         _sums([part.robust for part in parts]),
         _sums([part.robust_loss for part in parts]),
+        _sums([part.confidence for part in parts]),
     )
 
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -65,6 +66,7 @@ class Run:
         self.forward = Forward(self.network, recipe)
         self.data = Images(data.images, data.labels, self.device)
         self.held = None if held is None else Images(held.images, held.labels, self.device)
+        self.totals = tuple(np.bincount(data.labels, minlength=data.classes).tolist())
         self.optimizer = Sgd(
             network, momentum=recipe.momentum, weight_decay=recipe.weight_decay, nesterov=recipe.nesterov
         )
@@ -144,9 +146,10 @@ class Run:
         if self.peers.rank == 0:
             record, average = self._judged(record, weights, before)
         record = self.peers.agree(record)
+        state = self.method.next_state(before.state, record)
+        record = replace(record, train=replace(record.train, confidence=None))
         records = (*before.records, record)
         stopped, reason = self._stop(records)
-        state = self.method.next_state(before.state, record)
         if best_epoch(records, self.recipe.select) == record.epoch:
             self._keep(average or weights, record.epoch)
         self._save(Progress(before.identity, weights, self._momentum(), state, records, stopped, reason, average))
@@ -199,7 +202,8 @@ class Run:
 
     def _epoch(self, epoch: int, progress: Progress) -> EpochRecord:
         began, rate = time.perf_counter(), self.recipe.rate(epoch)
-        tally, total = Tally(self.classes), torch.zeros((), dtype=torch.float64, device=self.device)
+        tally = Tally(self.classes, confidence=self.method.steers_by_confidence(epoch, self.recipe.epochs))
+        total = torch.zeros((), dtype=torch.float64, device=self.device)
         self.network.train()
         r, part = self.recipe, (self.peers.rank, self.peers.size)
         batches = Epoch(self.data, batch=r.batch, seed=r.seed, epoch=epoch, crop=r.crop, flip=r.flip, part=part)
@@ -208,7 +212,7 @@ class Run:
             strength = r.strength(epoch, step, len(sizes))
             source = torch.Generator(self.device).manual_seed(self._key(Purpose.NOISE, epoch, step))
             seed_layers(self.device, self._key(Purpose.LAYERS, epoch, step))
-            batch = Batch(images, labels, self.classes, source, progress.state, strength)
+            batch = Batch(images, labels, self.classes, source, progress.state, strength, self.totals)
             result = self._step(batch, rate, len(labels) / sizes[step])
             total += result.loss.detach() * len(labels)
             tally.step(labels, result.clean, result.robust)

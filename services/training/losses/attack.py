@@ -48,6 +48,7 @@ def craft(
     generator: torch.Generator,
     *,
     epsilon: Tensor | None = None,
+    step: Tensor | None = None,
 ) -> Tensor:
     """Perturbed images that make `objective` large, crafted in evaluation mode.
 
@@ -56,7 +57,7 @@ def craft(
         objective: of the logits, summed over samples.
         budget: radius, step, steps, start.
         generator: of the random start, on the images' device.
-        epsilon: (n,) radii that replace the budget's, for class-wise budgets.
+        epsilon, step: (n,) radii and steps that replace the budget's, for class-wise budgets.
 
     Returns:
         (n, C, H, W), detached, within the Linf ball of each image and within [0, 1].
@@ -64,7 +65,8 @@ def craft(
     radius = budget.epsilon if epsilon is None else epsilon.view(-1, 1, 1, 1)
     low, high = box(images, radius)
     perturbed = started(images, radius, low, high, generator) if budget.random_start else images.clone()
-    return ascended(network, perturbed, objective, budget.step, budget.steps, low, high)
+    length = budget.step if step is None else step.view(-1, 1, 1, 1)
+    return ascended(network, perturbed, objective, length, budget.steps, low, high)
 
 
 def box(images: Tensor, radius: float | Tensor) -> tuple[Tensor, Tensor]:
@@ -79,7 +81,7 @@ def started(images: Tensor, radius: float | Tensor, low: Tensor, high: Tensor, g
 
 
 def ascended(
-    network: nn.Module, at: Tensor, objective: Objective, step: float, steps: int, low: Tensor, high: Tensor
+    network: nn.Module, at: Tensor, objective: Objective, step: float | Tensor, steps: int, low: Tensor, high: Tensor
 ) -> Tensor:
     """`steps` of `x <- clip(x + step * sign(gradient), low, high)` in evaluation mode."""
     with evaluating(network):
@@ -89,11 +91,11 @@ def ascended(
 
 
 def ascend(
-    network: nn.Module, at: Tensor, objective: Objective, step: float, low: Tensor, high: Tensor
+    network: nn.Module, at: Tensor, objective: Objective, step: float | Tensor, low: Tensor, high: Tensor
 ) -> tuple[Tensor, Tensor]:
     """One such step in the network's present mode: the images it leads to, and the logits of those it starts from."""
     at = at.detach().requires_grad_()
     with torch.enable_grad():
         logits = network(at)
         (gradient,) = torch.autograd.grad(objective(logits), at)
-    return torch.add(at.detach(), gradient.sign_(), alpha=step).clamp_(low, high), logits.detach()
+    return torch.add(at.detach(), gradient.sign_().mul_(step)).clamp_(low, high), logits.detach()

@@ -26,18 +26,22 @@ OpenRows = Callable[[Tensor, Tensor, Tensor], Tensor]
 """Which samples (n,) bool a filter lets pass, from clean logits, perturbed logits and labels."""
 
 
-def craft_by_loss(network: nn.Module, batch: Batch, budget: Budget, *, epsilon: Tensor | None = None) -> Tensor:
+def craft_by_loss(
+    network: nn.Module, batch: Batch, budget: Budget, *, epsilon: Tensor | None = None, step: Tensor | None = None
+) -> Tensor:
     """Images perturbed to raise the cross-entropy."""
     objective, budget = by_cross_entropy(batch.labels), budget.scaled(batch.strength)
-    return craft(network, batch.images, objective, budget, batch.generator, epsilon=epsilon)
+    return craft(network, batch.images, objective, budget, batch.generator, epsilon=epsilon, step=step)
 
 
-def craft_by_divergence(network: nn.Module, batch: Batch, budget: Budget, *, epsilon: Tensor | None = None) -> Tensor:
+def craft_by_divergence(
+    network: nn.Module, batch: Batch, budget: Budget, *, epsilon: Tensor | None = None, step: Tensor | None = None
+) -> Tensor:
     """Images perturbed to raise the divergence from the clean output, both in evaluation mode."""
     with evaluating(network), torch.no_grad():
         clean = network(batch.images)
     objective, budget = by_divergence(clean), budget.scaled(batch.strength)
-    return craft(network, batch.images, objective, budget, batch.generator, epsilon=epsilon)
+    return craft(network, batch.images, objective, budget, batch.generator, epsilon=epsilon, step=step)
 
 
 def adversarial_pair(network: nn.Module, batch: Batch, budget: Budget) -> tuple[Tensor, Tensor]:

@@ -57,6 +57,10 @@ class Method(Fields):
         """By which held-out accuracy a sweep chooses the epoch when its recipe does not say."""
         return "robust"
 
+    def steers_by_confidence(self, epoch: int, epochs: int) -> bool:
+        """Whether `next_state` after epoch 0, 1, ..., epochs - 1 needs `record.train.confidence`."""
+        return False
+
     def initial_state(self, classes: int) -> State:
         """State before the first epoch."""
         return {}

@@ -154,6 +154,13 @@ def test_a_run_stopped_between_epochs_goes_on_to_the_same_weights(name: str, ave
     assert report.selected == expected.selected == again.selected
 
 
+def test_what_steers_by_confidence_has_it_once_and_keeps_none(tmp_path: Path) -> None:
+    report = run(network(), method=method_from({"name": "dafa", "warmup": 0.4}), storage=str(tmp_path))
+    progress = checkpoints.load_progress(str(tmp_path))
+    assert progress is not None and len(set(progress.state["weights"])) == 4
+    assert {record.train.confidence for record in report.records} == {None}
+
+
 def trajectory(**options: Any) -> tuple[TrainReport, list[dict[str, torch.Tensor]], nn.Module]:
     """A run, its own weights after each epoch, and the network with the weights that it returned."""
     net, observed = network(norm=True), []

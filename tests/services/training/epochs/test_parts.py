@@ -14,7 +14,7 @@ from services.training.counts import ClassCounts, EpochRecord
 from services.training.data.batches import Epoch, Images, cropped
 from services.training.data.held_out import holdout
 from services.training.epochs.best_epoch import best_epoch, is_out_of_patience
-from services.training.epochs.evaluation import correct, evaluate, held_losses
+from services.training.epochs.evaluation import Tally, correct, evaluate, held_losses
 from services.training.epochs.sgd import Sgd
 from services.training.methods.method import Method
 from services.training.step import Batch, Budget
@@ -165,6 +165,16 @@ def test_an_epoch_is_fair_from_the_threshold_on() -> None:
     counts = ClassCounts((10, 5, 0), (10, 5, 0), (9, 1, 0), (0.0,) * 3)
     assert FairEma().is_fair(counts) and not FairEma(threshold=0.21).is_fair(counts)
     assert not FairEma(threshold=0).is_fair(ClassCounts((0,), (0,), (0,)))
+
+
+def test_probabilities_of_perturbed_images_are_summed_by_class() -> None:
+    tally, rng = Tally(3, confidence=True), np.random.default_rng(0)
+    logits, labels = rng.normal(size=(7, 3)), np.array([0, 2, 2, 0, 1, 1, 2])
+    for part in (slice(0, 4), slice(4, 7)):
+        tally.step(torch.tensor(labels[part]), None, torch.tensor(logits[part]))
+    shares = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    want = np.concatenate([shares[labels == k].sum(0) for k in range(3)])
+    assert tally.counts().confidence == pytest.approx(tuple(want))
 
 
 class Judging(Method):

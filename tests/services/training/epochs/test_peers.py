@@ -27,9 +27,9 @@ def test_the_parts_of_a_batch_are_the_batch_of_one_worker(count: int, batch: int
 
 
 def test_counts_of_workers_are_added_and_unknown_stays_unknown() -> None:
-    first = ClassCounts((2, 3), (1, 2), None, (0.5, 0.25))
-    two = ClassCounts((1, 0), (1, 0), (0, 0), (0.5, 0.0))
-    assert added([first, two]) == ClassCounts((3, 3), (2, 2), None, (1.0, 0.25))
+    first = ClassCounts((2, 3), (1, 2), None, (0.5, 0.25), (1.5, 0.5, 1.0, 2.0))
+    two = ClassCounts((1, 0), (1, 0), (0, 0), (0.5, 0.0), (0.25, 0.75, 0.0, 0.0))
+    assert added([first, two]) == ClassCounts((3, 3), (2, 2), None, (1.0, 0.25), (1.75, 1.25, 1.0, 2.0))
     assert added([first]) is first
 
 

@@ -38,7 +38,7 @@ class Case:
 
     def batch(self, state: dict[str, tuple[float, ...]] | None = None) -> Batch:
         images = torch.tensor(self.x).view(N, 1, 3, 3)
-        return Batch(images, torch.tensor(self.y), K, torch.Generator().manual_seed(9), state or {})
+        return Batch(images, torch.tensor(self.y), K, torch.Generator().manual_seed(9), state or {}, totals=RARE)
 
     def starts(self, count: int = 1) -> list[Array]:
         source = torch.Generator().manual_seed(9)
@@ -131,6 +131,45 @@ def bat(case: Case) -> float:
     return float(np.mean(case.ce(inside) + 6 * case.kl(beyond) + leaning))
 
 
+RARE = (5, 1, 8, 2)
+"""Training samples of the classes, for methods that look at them."""
+
+
+def adjusted(case: Case, x: Array, prior: Array) -> Array:
+    z = x @ case.w.T + case.b + np.log(prior)
+    return np.log(np.exp(z).sum(1)) - z[np.arange(N), case.y]
+
+
+def raised(case: Case, share: float, gradient: Array) -> Case:
+    """The case at w + v: the bias, of one dimension, stays."""
+    moved = Case()
+    moved.w = case.w + share * np.linalg.norm(case.w) * gradient / np.linalg.norm(gradient)
+    return moved
+
+
+def awp_pgd(case: Case) -> float:
+    at = case.attacked("ce")
+    gradient = (case.p(at) - np.eye(K)[case.y]).T @ at / N
+    return float(raised(case, 0.01, gradient).ce(at).mean())
+
+
+def awp_trades(case: Case) -> float:
+    at, h = case.attacked("kl"), 1e-6
+
+    def loss(of: Case) -> float:
+        return float(np.mean(of.ce(of.x) + 6 * of.kl(at)))
+
+    gradient = np.zeros((K, D))
+    for place in np.ndindex(K, D):
+        ends = []
+        for sign in (1, -1):
+            other = Case()
+            other.w[place] += sign * h
+            ends.append(loss(other))
+        gradient[place] = (ends[0] - ends[1]) / (2 * h)
+    return loss(raised(case, 0.02, gradient))
+
+
 def drawn(case: Case) -> Array:
     source = torch.Generator().manual_seed(9)
     noise = torch.empty(N * 20, D, dtype=torch.float64).uniform_(-1, 1, generator=source).numpy().reshape(N, 20, D)
@@ -161,6 +200,7 @@ ORACLES: dict[str, tuple[dict[str, Any], Callable[[Case], float]]] = {
     "alp": ({"budget": BUDGET}, lambda case: pair(case, clean=False)),
     "clp": ({"budget": BUDGET}, lambda case: pair(case, clean=True)),
     "at-pr": ({"budget": BUDGET}, at_pr),
+    "awp": ({"budget": BUDGET, "gamma": 0.02}, awp_trades),
     "bat": ({"budget": BUDGET}, bat),
     "cvar": ({"radius": 0.2}, cvar),
     "evar": ({"radius": 0.2}, evar),
@@ -175,6 +215,78 @@ def test_the_loss_is_that_of_an_independent_computation(name: str) -> None:
     case = Case()
     loss = method_from({"name": name, **fields}).step(case.network, case.batch()).loss
     assert float(loss.detach()) == pytest.approx(oracle(case), rel=1e-6)
+
+
+@pytest.mark.parametrize("base", ["erm", "pgd", "trades"])
+@pytest.mark.parametrize("rates", [(), (0.2, 0.2, 0.4, 0.1)])
+def test_logits_are_adjusted_by_the_shares_of_the_classes(base: str, rates: tuple[float, ...]) -> None:
+    case, prior = Case(), np.array(rates or RARE) ** 0.5  # tau is 0.5; a common factor cancels
+    want = {
+        "erm": lambda: adjusted(case, case.x, prior),
+        "pgd": lambda: adjusted(case, case.attacked("ce"), prior),
+        "trades": lambda: adjusted(case, case.x, prior) + 6 * case.kl(case.attacked("kl")),
+    }[base]()
+    method = method_from({"name": "logit-adjusted", "base": base, "budget": BUDGET, "tau": 0.5, "rates": list(rates)})
+    assert float(method.step(case.network, case.batch()).loss.detach()) == pytest.approx(want.mean(), rel=1e-6)
+
+
+def test_rates_of_another_number_of_classes_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"\(rates\): expected 4 positive numbers, one a class, found 3"):
+        method_from({"name": "logit-adjusted", "rates": [1, 1, 1]}).step(Case().network, Case().batch())
+
+
+def test_awp_around_pgd_has_the_gradient_at_the_raised_weights() -> None:
+    case, method = Case(), method_from({"name": "awp", "base": "pgd", "budget": BUDGET})
+    loss = method.step(case.network, case.batch()).loss
+    loss.backward()  # type: ignore[no-untyped-call]
+    at = case.attacked("ce")
+    moved = raised(case, 0.01, (case.p(at) - np.eye(K)[case.y]).T @ at / N)
+    assert float(loss.detach()) == pytest.approx(awp_pgd(case), rel=1e-6)
+    weight = case.network[1].weight
+    assert isinstance(weight, torch.Tensor) and weight.grad is not None
+    assert weight.detach().numpy() == pytest.approx(case.w)
+    assert weight.grad.numpy() == pytest.approx((moved.p(at) - np.eye(K)[case.y]).T @ at / N, rel=1e-6, abs=1e-9)
+
+
+def test_awp_counts_one_pass_in_batch_norm() -> None:
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Conv2d(1, 4, 2), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(16, 2)).train()
+    batch = Batch(torch.rand(6, 1, 3, 3), torch.tensor([0, 1] * 3), 2, torch.Generator().manual_seed(0))
+    method_from({"name": "awp", "base": "pgd"}).step(network, batch).loss.backward()  # type: ignore[no-untyped-call]
+    assert network[1].num_batches_tracked == 1
+
+
+@pytest.mark.parametrize("base", ["pgd", "trades"])
+def test_dafa_weighs_loss_radius_and_step_by_class(base: str) -> None:
+    case, weights = Case(), (0.7, 1.6, 1.0, 1.2)
+    w = np.array(weights)[case.y]
+    method = method_from({"name": "dafa", "base": base, "budget": BUDGET})
+    at = case.attacked("ce" if base == "pgd" else "kl", 0.2 * w, step=0.07 * w[:, None])
+    want = w * case.ce(at) if base == "pgd" else w * case.ce(case.x) + 6 * case.kl(at)
+    loss = method.step(case.network, case.batch({"weights": weights})).loss
+    assert float(loss.detach()) == pytest.approx(want.mean(), rel=1e-5)
+
+
+def test_dafa_moves_weight_between_classes_that_resemble_each_other() -> None:
+    """Weights by a loop over pairs, from probabilities of a training set."""
+    rng = np.random.default_rng(2)
+    labels = np.repeat(np.arange(K), (30, 10, 20, 40))
+    p = rng.dirichlet(np.ones(K), len(labels)) * 0.5
+    p[np.arange(len(labels)), labels] += 0.5
+    mean = np.stack([p[labels == k].mean(0) for k in range(K)])
+    want = np.ones(K)
+    for i in range(K):
+        for j in range(K):
+            if i != j:
+                want[i] += (1.5 if mean[i, i] < mean[j, j] else -1.5) * mean[i, j] * mean[j, j]
+    assert want.min() < 0.9 and want.max() > 1.1
+    sums = tuple(np.stack([p[labels == k].sum(0) for k in range(K)]).flatten().tolist())
+    counts = ClassCounts((30, 10, 20, 40), confidence=sums)
+    method = method_from({"name": "dafa", "scale": 1.5, "warmup": 0.5})
+    assert [method.steers_by_confidence(epoch, 7) for epoch in range(7)] == [epoch == 3 for epoch in range(7)]
+    state = method.next_state(method.initial_state(K), record(train=counts))
+    assert state == {"weights": pytest.approx(tuple(want))}
+    assert method.next_state(state, record()) == state
 
 
 @pytest.mark.parametrize("name", METHODS.names())
