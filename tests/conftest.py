@@ -89,17 +89,27 @@ FOLDERS = {
         "jobs/notebook/test_notebook",
         "jobs/submission/test_ray_jobs",
         "jobs/test_own_modules",
+        "jobs/test_stops",
         "services/running",
         "torture",
         "tracking/mlflow/test_kill",
         "tracking/mlflow/test_server",
     ),
 }
-"""Marks of all tests below a folder, or of a file."""
+"""Marks of all tests below a folder, or of a file; `outer` is given in no other way."""
 
 
 # While modules are imported every collection is in vain, and takes as long as half of the collecting of tests.
 gc.disable()
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave files whose tests `-m` deselects by their folder unread: importing all of them takes a worker 20 s."""
+    if not collection_path.name.startswith("test_"):
+        return None
+    outer = "outer" in _folder_marks(collection_path)
+    expression = str(config.option.markexpr)
+    return expression.startswith("outer and" if not outer else "not outer") or None
 
 
 def pytest_collection_finish() -> None:
@@ -122,8 +132,12 @@ def _marks(item: pytest.Item) -> Iterator[str]:
     used, module = set(getattr(item, "fixturenames", ())), getattr(item, "module", None)
     yield from (mark for mark, fixtures in FIXTURES.items() if used & fixtures)
     yield from (mark for name, mark in MODULES.items() if hasattr(module, name))
-    place = item.path.relative_to(ROOT / "tests").as_posix()
-    yield from (mark for mark, folders in FOLDERS.items() if place.startswith(folders))
+    yield from _folder_marks(item.path)
+
+
+def _folder_marks(path: Path) -> set[str]:
+    place = path.relative_to(ROOT / "tests").as_posix()
+    return {mark for mark, folders in FOLDERS.items() if place.startswith(folders)}
 
 
 @pytest.fixture(autouse=True)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+import yaml
 
 from services.loading.samples.source import open_samples
 from services.records import SampleSpec
@@ -70,3 +71,11 @@ def digits_fleet(digit_weights: dict[str, str], tmp_path: Path) -> dict[str, Any
         "tracking": {"enabled": False, "figures": False},
         "resources": {"runner": "local", "workers": 1, "shard": 300, "batch": 100},
     }
+
+
+@pytest.fixture
+def fleet_file(digits_fleet: dict[str, Any], tmp_path: Path) -> Path:
+    """That fleet as a file."""
+    path = tmp_path / "fleet.yaml"
+    path.write_text(yaml.safe_dump(digits_fleet))
+    return path

@@ -9,10 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from jobs.audit.publish import audit_and_publish
-from jobs.cli import app
 from jobs.comparison.accepted import accept, read_accepted
 from jobs.comparison.non_inferiority import smallest_margins
 from jobs.fleetfile.reading import validate_fleet
@@ -20,6 +18,7 @@ from jobs.upkeep.prune import Rules, plan_prune
 from services.errors import ConfigError, StorageError
 from services.measures.clean import Clean
 from services.records import Outcome, SampleFacts
+from tests.jobs.command import run
 from tracking.bundle.comparison import read_comparison
 from tracking.bundle.scores import read_kept_scores, write_scores
 from tracking.report.terminal import verdict_text
@@ -28,10 +27,6 @@ from .conftest import Notes, audit, measured
 
 pytestmark = pytest.mark.filterwarnings("default::DeprecationWarning", "default::FutureWarning")
 GATE = {"measure": "clean", "metric": "aggregate", "not_worse_than": "accepted", "margin": 0.02}
-
-
-def run(*words: str) -> Any:
-    return CliRunner().invoke(app, list(words))
 
 
 @pytest.fixture

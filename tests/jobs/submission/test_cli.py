@@ -7,16 +7,14 @@ import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from jobs.api.settings import load_settings
-from jobs.cli import app
 from jobs.dashboard.places import places_of
 from jobs.schedules.store import Store
 from jobs.upkeep.doctor_cli import context
+from tests.jobs.command import run
 
 ROOT = Path(__file__).resolve().parents[3]
 FLEET = """
@@ -24,10 +22,6 @@ fleet: shop
 models: [{name: m, uri: "logits:/data/m.npz"}]
 samples: {uri: "npz:/data/s.npz"}
 """
-
-
-def run(*words: str) -> Any:
-    return CliRunner().invoke(app, list(words))
 
 
 @pytest.fixture
