@@ -14,7 +14,7 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
 from anyio import CapacityLimiter, to_thread
-from fastapi import FastAPI, Request, Response
+from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
@@ -111,12 +111,12 @@ def create_app(settings: Settings, digests: Mapping[str, bytes], client: AuditCl
     _add_description(app)
     app.state.service = service
     add_errors(app)
-    app.include_router(audit_routes(service))
+    _add(app, audit_routes(service))
     if hook is not None:
-        app.include_router(hook_routes(Receiver(hook, hook_secret, service)))
+        _add(app, hook_routes(Receiver(hook, hook_secret, service)))
     places = places_in(settings)
-    app.include_router(dashboard_routes(Stores(places, client), share_of(settings)))
-    app.include_router(page_routes())
+    _add(app, dashboard_routes(Stores(places, client), share_of(settings)))
+    _add(app, page_routes())
     _add_health(app, client)
     metrics = add_metrics(app, client, places.schedules, Backlog(settings.storage, tracked=settings.tracking.enabled))
     app.add_middleware(
@@ -141,6 +141,11 @@ def create_app(settings: Settings, digests: Mapping[str, bytes], client: AuditCl
             taken=[*settings.callers(), HOOK_CALLER],
         )
     return app
+
+
+def _add(app: FastAPI, router: APIRouter) -> None:
+    """The router's routes as they are: `include_router` builds each again, for a prefix that none is given."""
+    app.router.routes.extend(router.routes)
 
 
 def _add_description(app: FastAPI) -> None:
