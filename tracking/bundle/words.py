@@ -133,7 +133,17 @@ def _because(model: ModelResult) -> str:
     under = f"under {title}" if result.series.evidence is Evidence.ATTACK else f"by {result.series.title}"
     needed = "at least" if limit.sign == ">=" else "at most"
     wanted = f"{100 * limit.value:g} %" if share else f"{limit.value:g}"
-    return f"{what} {verb if who else 'is'} {amount} {under}, where {needed} {wanted} is asked"
+    found = f"{what} {verb if who else 'is'} {amount} {under}, where {needed} {wanted} is asked"
+    return f"{found}{_open(model, gate, limit.measure)}" if gate.outcome is Outcome.UNDECIDED else found
+
+
+def _open(model: ModelResult, gate: GateResult, key: str) -> str:
+    """Why a gate is undecided: the samples leave it open, or what they show does not count."""
+    _, objected, why = gate.reason.partition(", but ")
+    if not objected:
+        return ", and these samples do not decide it"
+    judged = {attack.adequacy for attack in model.attacks if key in attack.series}
+    return f", but {next((_NO_EVIDENCE[each] for each in _NO_EVIDENCE if each in judged), why)}"
 
 
 def fleet_words(audit: AuditResult) -> list[str]:
@@ -309,8 +319,12 @@ def _limit(result: SeriesResult) -> str:
 
 _ADVICE = {
     Outcome.FAIL: "Do not ship {}",
-    Outcome.UNDECIDED: "Do not ship {} yet, because nothing is decided",
+    Outcome.UNDECIDED: "Do not ship {} yet",
     Outcome.PASS: "{} meets what was asked",
+}
+_NO_EVIDENCE = {
+    "inadequate": "the attack was inadequate on this model, so that is no evidence",
+    "unknown": "nothing could be checked of the attack, so that is no evidence",
 }
 _VERBS = {
     Outcome.ERROR: ("could not be judged", "could not be judged"),

@@ -14,6 +14,7 @@ from services.records import (
     ModelResult,
     Outcome,
     RefutedResult,
+    Series,
     SeriesResult,
 )
 from tracking.bundle.group_table import finite
@@ -57,8 +58,19 @@ def headline(audit: AuditResult) -> dict[str, Any] | None:
     tested = any(refuted(model, first[0]) for model in audit.models)
     unit = f" ({result.series.unit})" if result.series.unit else ""
     group = "class" if result.grouping == "class" else f"group of {result.grouping}"
-    scale = f"from 0, the worst, to {result.series.bound:.4g}, the best{unit}"
+    scale = f"from 0, the worst, to {result.series.bound:.4g}, the best{unit}{_attacked(result.series)}"
     return {"title": result.series.title, "scale": scale, "group": group, "refuted": tested}
+
+
+def _attacked(series: Series) -> str:
+    """What survival of an attack is, for who has not met one; "" of other series."""
+    if not (series.attack and series.binary and series.threat):
+        return ""
+    reach = series.threat.epsilon
+    change = f"each pixel by up to {100 * reach:.2g} % of its range"
+    if series.threat.norm != "Linf":
+        change = f"the image by up to {reach:.3g} in {series.threat.norm}"
+    return f": the share of samples still right when an attacker changes {change}"
 
 
 def _card(model: ModelResult, result: SeriesResult | None, tested: RefutedResult | None) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from services.records import AttackResult, AuditResult, Estimate, Evidence, GateResult, Outcome, Threshold
+from services.records import AttackResult, AuditResult, Estimate, Evidence, GateResult, Outcome, Series, Threshold
 from tests.typed import series_of
 from tracking.bundle.headline import Entry, is_refuted, reading_order
 from tracking.bundle.overview import overview_of
@@ -111,11 +111,52 @@ def test_advice_for_who_decides(make_audit: Callable[..., AuditResult]) -> None:
     assert len(advice_words(failed)) == 3
     expected = f"Do not ship model_000: {worst} keeps 5.0 % under PGD-20 (Linf 0.1), where at least 30 % is asked."
     assert advice_words(failed)[0] == expected
-    assert advice_words(gated(audit, gate("clean", Outcome.UNDECIDED)))[0].startswith(
-        "Do not ship model_000 yet, because"
-    )
+    open_words = advice_words(gated(audit, gate("clean", Outcome.UNDECIDED)))[0]
+    assert open_words.startswith("Do not ship model_000 yet: ")
+    assert open_words.endswith(" at least 30 % is asked, and these samples do not decide it.")
     assert advice_words(gated(audit, gate("clean", Outcome.PASS)))[0].startswith("model_000 meets what was asked: ")
     assert advice_words(replace(audit, models=tuple(replace(m, gates=()) for m in audit.models))) == []
+
+
+@pytest.mark.parametrize(
+    ("adequacy", "why"),
+    [
+        ("inadequate", "but the attack was inadequate on this model, so that is no evidence"),
+        ("unknown", "but nothing could be checked of the attack, so that is no evidence"),
+        ("adequate", "but 4 of 96 fell to a probe"),
+    ],
+)
+def test_advice_says_why_a_number_beyond_its_threshold_decides_nothing(
+    make_audit: Callable[..., AuditResult], adequacy: str, why: str
+) -> None:
+    audit = make_audit(2, 4, series=SERIES)
+    cleared = replace(
+        gate(PGD.key, Outcome.UNDECIDED),
+        estimate=Estimate(0.8, 0.7, 0.9),
+        reason="lower bound 0.7 clears 0.3, but 4 of 96 fell to a probe",
+    )
+    attacks = (AttackResult("pgd", (PGD.key,), adequacy),)
+    audit = replace(audit, models=tuple(replace(model, attacks=attacks) for model in audit.models))
+    sentence = advice_words(gated(audit, gate("clean", Outcome.PASS, 0.9), cleared))[0]
+    assert "keeps 80.0 % (70.0 to 90.0 %)" in sentence and sentence.endswith(f"where at least 30 % is asked, {why}.")
+
+
+@pytest.mark.parametrize(
+    ("series", "meaning"),
+    [
+        (PGD, "the share of samples still right when an attacker changes each pixel by up to 10 % of its range"),
+        (
+            series_of("apgd30/l2-0.50000"),
+            "the share of samples still right when an attacker changes the image by up to 0.5 in L2",
+        ),
+        (CLEAN, ""),
+    ],
+)
+def test_the_headline_says_what_an_attack_is(
+    make_audit: Callable[..., AuditResult], series: Series, meaning: str
+) -> None:
+    shown = headline(make_audit(2, 4, series=(series,)))
+    assert shown is not None and shown["scale"] == "from 0, the worst, to 1, the best" + (meaning and f": {meaning}")
 
 
 def test_ties_are_named_alike_everywhere(make_audit: Callable[..., AuditResult]) -> None:
