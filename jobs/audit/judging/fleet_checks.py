@@ -21,6 +21,7 @@ from services.records import (
     Series,
     SeriesResult,
 )
+from tracking.bundle.summary import is_sound
 
 LIKE = 0.5
 """Spearman correlation from which two rankings are called alike."""
@@ -108,20 +109,25 @@ def _joint(model: ModelResult, key: str, metric: str) -> Estimate:
 
 
 def _place_notes(models: Sequence[ModelResult]) -> Iterator[str]:
-    """Which models may be first; and the limit that holds for the one with the best number although it was chosen."""
+    """Which models may be first; and the limit that holds for the one with the best number although it was chosen.
+
+    Not by claims that attacks refuted, nor by attacks that were inadequate, on any of the models.
+    """
+    series = _all_series(models)
     for key in _keys(models):
         places = _places(key, models).get("aggregate", {})
-        if len(places) < 2:
+        results = ((model, by_class(model, key)) for model in models)
+        if len(places) < 2 or not all(is_sound(model, result) for model, result in results if result is not None):
             continue
         values = {m.spec.name: (_joint(m, key, "aggregate").value or 0.0, m) for m in models if m.spec.name in places}
         best = max(values, key=lambda name: values[name][0])
         low = _joint(values[best][1], key, "aggregate").low
         others = [name for name, (first, _) in places.items() if first == 1 and name != best]
         named = ", ".join(others[:MOST_FIRST]) + (f" and {len(others) - MOST_FIRST} more" * (len(others) > MOST_FIRST))
-        shared = f"{named} may be better" if others else "no other model may be better"
+        shared = f"{named or 'no other model'} may truly be better"
         yield (
-            f"{key}: {best} has the best mean, and {shared}; chosen of {len(models)} models, its mean is at least "
-            f"{low or 0.0:.4g} (limits for all models together)."
+            f"By {series[key].title} {best} has the best mean, and {shared}; chosen of {len(models)} models, its mean "
+            f"is at least {low or 0.0:.4g} (limits for all models together)."
         )
 
 

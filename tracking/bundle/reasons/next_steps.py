@@ -97,7 +97,7 @@ def _decide(audit: AuditResult, model: ModelResult) -> Iterator[str]:
             who = class_words(audit.samples.classes, place)
             yield (
                 f"{shorten(model.spec.name, 40)}: a new audit on about {_rounded(then):,} samples of {who} instead of "
-                f"{now:,} would decide {gate.text}, if its score stays; to add samples by and by, `decide: early`."
+                f"{now:,} would decide {gate.text}, if its score stays; to add them step by step, set `decide: early`."
             )
             return
 
@@ -146,7 +146,7 @@ def _rounded(count: int) -> int:
 def _claims(models: list[ModelResult]) -> Iterator[str]:
     false = [model for model in models if any(is_refuted(claim.overall) for claim in model.refuted)]
     if false:
-        yield f"Rest nothing on the GREAT score of {_names(false)}: attacks refuted it; ask for survival of an attack."
+        yield f"Do not rely on the GREAT score of {_names(false)}: attacks refuted it. Gate on survival of an attack."
 
 
 def _names(models: list[ModelResult]) -> str:

@@ -8,11 +8,13 @@ import pytest
 
 from jobs.audit.judging.fleet_checks import fleet_checks, fleet_notes, references
 from services.records import (
+    AttackResult,
     CalibrationResult,
     Estimate,
     ModelResult,
     ModelSpec,
     Outcome,
+    RefutedResult,
     SeriesResult,
     ThreatModel,
 )
@@ -68,6 +70,27 @@ def test_the_reference_stands_beside_clean_accuracy_alone() -> None:
     wanted = "Spearman of great with the declared robust accuracies: -0.200; clean accuracy alone 0.800."
     assert wanted in fleet_notes(fleet(), FIXED)
     assert wanted not in fleet_notes(fleet(), replace(FIXED, reference=-0.2))
+
+
+def test_no_model_is_the_best_by_a_refuted_claim_or_an_inadequate_attack() -> None:
+    def chosen(each: ModelResult) -> ModelResult:
+        values = [(result, result.metrics["aggregate"].value or 0.0) for result in each.series]
+        joint = [{"aggregate": Estimate(value, value - 0.02, value + 0.02)} for _, value in values]
+        return replace(each, series=tuple(replace(r, joint=j) for (r, _), j in zip(values, joint, strict=True)))
+
+    keys = {"pgd20/linf-0.10000": 0.4}
+    models = [chosen(model(name, None, None, great=at, clean=at, **keys)) for name, at in (("a", 0.5), ("b", 0.7))]
+    sound = [note for note in fleet_notes(models, FIXED) if "best mean" in note]
+    assert len(sound) == 3
+    assert sound[1].startswith(
+        "By clean b has the best mean, and no other model may truly be better; chosen of 2 models"
+    )
+    refuted = RefutedResult(
+        "great", "class", Estimate(0.9, 0.8, 1.0), (), refuted=9, counted=10, untested=0, delta=0.05
+    )
+    masked = AttackResult("pgd", (*keys,), "inadequate")
+    models[1] = replace(models[1], refuted=(refuted,), attacks=(masked,))
+    assert [note for note in fleet_notes(models, FIXED) if "best mean" in note] == [sound[1]]
 
 
 def test_a_model_attacked_in_another_norm_than_it_was_made_for_is_named() -> None:

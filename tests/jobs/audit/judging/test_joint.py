@@ -29,8 +29,8 @@ def test_limits_of_a_chosen_model_are_those_of_all_models_together(digits_fleet:
         "weak": (3, 3),
         "other": (1, 2),
     }
-    (note,) = [note for note in result.notes if note.startswith("clean: ")]
-    assert "has the best mean, and " in note and "may be better; chosen of 3 models" in note
+    (note,) = [note for note in result.notes if note.startswith("By clean accuracy ")]
+    assert "has the best mean, and " in note and "may truly be better; chosen of 3 models" in note
     metrics = child_content(result, 0).metrics
     assert metrics["clean/aggregate_joint_low"] == pytest.approx(result.models[0].series[0].joint["aggregate"].low)
     assert read_bundle(done.folder).models == result.models
