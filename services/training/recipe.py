@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from services.errors import ConfigError
 from services.training.averaging import Averaging
@@ -19,7 +19,9 @@ class Recipe(BaseModel):
 
     Attributes:
         epochs, batch, seed: as they say; every draw is a function of (seed, epoch, step).
-        lr, momentum, nesterov, weight_decay: of SGD.
+        optimizer: "sgd" or "adamw"; the other defaults are those of SGD.
+        lr, momentum, nesterov, weight_decay: of the optimiser; momentum is AdamW's decay of the first moment, which has
+            no nesterov.
         schedule: "steps" multiplies the rate by `decay` at each of `milestones` (shares of the epochs), "cosine" goes
             to 0 at the end, "constant" stays.
         warmup: epochs over which the rate rises linearly to `lr`.
@@ -37,8 +39,8 @@ class Recipe(BaseModel):
         select: which epoch's weights are returned, judged on the held-out split; "last" needs none.
         patience: epochs without a better held-out score before training stops; None never stops early.
         attack: how the held-out split is attacked; None takes the method's own budget.
-        averaging: "ema" or "fair-ema", or the fields of one (`{"kind": "fair-ema", "threshold": 0.1}`): the weights'
-            average over epochs is judged and returned in their place. None, or "none", averages nothing.
+        averaging: "ema", "step-ema", "swa" or "fair-ema", or the fields of one (`{"kind": "fair-ema", "threshold":
+            0.1}`): the weights' average is judged and returned in their place. None, or "none", averages nothing.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -46,6 +48,7 @@ class Recipe(BaseModel):
     epochs: int = Field(default=100, ge=1, le=1_000_000)
     batch: int = Field(default=128, ge=1, le=2**31)
     seed: int = Field(default=0, ge=0)
+    optimizer: Literal["sgd", "adamw"] = "sgd"
     lr: float = Field(default=0.01, gt=0, le=1e30)
     momentum: float = Field(default=0.9, ge=0, lt=1)
     nesterov: bool = False
@@ -69,6 +72,12 @@ class Recipe(BaseModel):
     attack: Budget | None = None
     averaging: Averaging | None = None
 
+    @model_validator(mode="after")
+    def _of_its_optimizer(self) -> Self:
+        if self.optimizer == "adamw" and self.nesterov:
+            raise ValueError("no nesterov with adamw; leave it out, or take sgd")
+        return self
+
     @field_validator("averaging", mode="before")
     @classmethod
     def _from_name(cls, value: Any) -> Any:
@@ -90,9 +99,12 @@ class Recipe(BaseModel):
         return 1.0 if self.ramp == 0 else min(1.0, (epoch + (step + 1) / steps) / self.ramp)
 
     def canonical(self) -> str:
-        """Canonical JSON, without the device: where a network was trained is not how. No averaging leaves no trace."""
-        left_out = {"device"} if self.averaging else {"device", "averaging"}
-        return json.dumps(self.model_dump(mode="json", exclude=left_out), sort_keys=True)
+        """Canonical JSON, without the device: where a network was trained is not how.
+
+        No averaging and SGD leave no trace: keys of trials from before there were others stay.
+        """
+        usual = {name for name, value in (("averaging", None), ("optimizer", "sgd")) if getattr(self, name) == value}
+        return json.dumps(self.model_dump(mode="json", exclude={"device", *usual}), sort_keys=True)
 
     def changed(self, **knobs: Any) -> Recipe:
         """A copy with some fields replaced, validated.

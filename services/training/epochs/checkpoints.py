@@ -37,7 +37,7 @@ class Progress:
     Attributes:
         identity: digest of method, recipe, data and network; a run resumes only its own progress.
         model: state dict.
-        momentum: SGD's buffers by parameter name.
+        momentum: the optimiser's state by name.
         state: the method's class-wise state for the next epoch.
         records: one an epoch done.
         stopped: "" while epochs remain; else "finished", "early-stop" or "diverged".

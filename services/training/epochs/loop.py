@@ -50,7 +50,9 @@ def train(
         images: (N, C, H, W) uint8, or float32 in [0, 1].
         labels: (N,) whole numbers in [0, K).
         method: what the loss is.
-        recipe: optimiser, schedule, augmentation, averaging, selection; `knobs` replace its fields (`lr=0.1`).
+        recipe: optimiser, schedule, augmentation, averaging, selection; `knobs` replace its fields (`lr=0.1`). Where
+            samples are held out and neither says `select`, the best robust epoch is kept, of plain training the best
+            clean one.
         validation: held-out images and labels; None splits `recipe.holdout` of each class off, if that is above 0.
         classes: K; None takes the largest label.
         storage: folder or URL for checkpoints; a run found there goes on, if it is the same run.
@@ -61,8 +63,11 @@ def train(
         ConfigError: the recipe is invalid, selection, averaging or the method needs a held-out split and there is none,
             or `storage` holds another run.
     """
+    chosen = "select" in knobs or (recipe is not None and "select" in recipe.model_fields_set)
     recipe = (recipe or Recipe()).changed(**knobs)
     data, held = _split(checked(images, labels, classes, "training data"), validation, recipe)
+    if held is not None and not chosen:
+        recipe = recipe.changed(select=method.selected_by())
     run = prepared(network, data, held, method=method, recipe=recipe, storage=storage)
     for record in epochs(run):
         if on_epoch:

@@ -12,10 +12,11 @@ from torch import Tensor, nn
 
 from services.errors import ConfigError, Problem, StorageError
 from services.storage import files as files
-from services.training.averaging import FairEma, averaged
+from services.training.averaging import FairEma, StepEma, Swa, averaged
 from services.training.counts import ClassCounts, EpochRecord
 from services.training.data.batches import Epoch, Images
 from services.training.data.images import Labelled, identity_of
+from services.training.epochs.adamw import AdamW
 from services.training.epochs.best_epoch import best_epoch, is_out_of_patience
 from services.training.epochs.checkpoints import (
     MODEL,
@@ -32,6 +33,7 @@ from services.training.epochs.forward import Forward
 from services.training.epochs.listener import TrainReport
 from services.training.epochs.peers import Alone, Peers, added
 from services.training.epochs.sgd import Sgd
+from services.training.epochs.smoothing import StepAverage, recompute_batch_norm
 from services.training.keys import Purpose, number, seed_layers
 from services.training.methods.method import Method
 from services.training.recipe import Recipe
@@ -67,12 +69,11 @@ class Run:
         self.data = Images(data.images, data.labels, self.device)
         self.held = None if held is None else Images(held.images, held.labels, self.device)
         self.totals = tuple(np.bincount(data.labels, minlength=data.classes).tolist())
-        self.optimizer = Sgd(
-            network, momentum=recipe.momentum, weight_decay=recipe.weight_decay, nesterov=recipe.nesterov
-        )
+        self.optimizer = _optimizer(network, recipe)
         self.identity = identity_of(method.canonical(), recipe.canonical(), network, data, held) if storage else ""
         self.progress = Progress(self.identity, self._weights(), {}, method.initial_state(data.classes), ())
         self.kept = self.progress.model
+        self.shadow: StepAverage | None = None
         self.resumed_at = 0
 
     def epochs(self) -> Iterator[EpochRecord]:
@@ -176,8 +177,15 @@ class Run:
             own = self._validate()
             if own is None or not rule.is_fair(own):
                 return before.average, before.records[-1].validation if before.average else own, False
-        average = averaged(before.average, weights, rule.decay)
+        if self.shadow is not None:
+            average = {name: plain(value) for name, value in self.shadow.state().items()}
+        else:
+            taken = sum(bool(record.averaged) for record in before.records)
+            average = averaged(before.average, weights, rule.past(taken))
         self.network.load_state_dict(average)
+        if isinstance(rule, Swa):
+            recompute_batch_norm(self.network, self.forward, self._batches(epoch, (0, 1)))
+            average = self._weights()
         held = self._validate()
         self.network.load_state_dict(weights)
         return average, held, True
@@ -205,15 +213,17 @@ class Run:
         tally = Tally(self.classes, confidence=self.method.steers_by_confidence(epoch, self.recipe.epochs))
         total = torch.zeros((), dtype=torch.float64, device=self.device)
         self.network.train()
-        r, part = self.recipe, (self.peers.rank, self.peers.size)
-        batches = Epoch(self.data, batch=r.batch, seed=r.seed, epoch=epoch, crop=r.crop, flip=r.flip, part=part)
+        self.shadow = self._shadow(epoch, progress)
+        batches = self._batches(epoch, (self.peers.rank, self.peers.size))
         sizes = [len(rows) for rows in batches.slices()]
         for step, (images, labels) in enumerate(batches):
-            strength = r.strength(epoch, step, len(sizes))
+            strength = self.recipe.strength(epoch, step, len(sizes))
             source = torch.Generator(self.device).manual_seed(self._key(Purpose.NOISE, epoch, step))
             seed_layers(self.device, self._key(Purpose.LAYERS, epoch, step))
             batch = Batch(images, labels, self.classes, source, progress.state, strength, self.totals)
             result = self._step(batch, rate, len(labels) / sizes[step])
+            if self.shadow is not None:
+                self.shadow.step()
             total += result.loss.detach() * len(labels)
             tally.step(labels, result.clean, result.robust)
             if step % CHECK_EVERY == 0:
@@ -222,6 +232,17 @@ class Run:
         self._level_buffers()
         loss, train = float(sum(self.peers.gather(float(total)))), added(self.peers.gather(tally.counts()))
         return EpochRecord(epoch, rate, len(self.data), loss, train, None, time.perf_counter() - began)
+
+    def _batches(self, epoch: int, part: tuple[int, int]) -> Epoch:
+        r = self.recipe
+        return Epoch(self.data, batch=r.batch, seed=r.seed, epoch=epoch, crop=r.crop, flip=r.flip, part=part)
+
+    def _shadow(self, epoch: int, progress: Progress) -> StepAverage | None:
+        """The average that each step of the epoch goes into."""
+        rule = self.recipe.averaging
+        if not isinstance(rule, StepEma) or not rule.is_due(epoch, self.recipe.epochs):
+            return None
+        return StepAverage(self.network, rule.decay, progress.average)
 
     def _key(self, purpose: Purpose, epoch: int, step: int) -> int:
         """The first worker draws as a worker alone would, the others otherwise."""
@@ -270,3 +291,9 @@ class Run:
 
     def _momentum(self) -> dict[str, Tensor]:
         return {name: plain(value) for name, value in self.optimizer.state().items()}
+
+
+def _optimizer(network: nn.Module, recipe: Recipe) -> Sgd | AdamW:
+    if recipe.optimizer == "adamw":
+        return AdamW(network, momentum=recipe.momentum, weight_decay=recipe.weight_decay)
+    return Sgd(network, momentum=recipe.momentum, weight_decay=recipe.weight_decay, nesterov=recipe.nesterov)

@@ -123,7 +123,7 @@ def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
         ({"recipe": {"epochs": 10**13}}, "recipe.epochs: expected less than or equal"),
         ({"recipe": {"lr": 1e300}}, "recipe.lr: expected less than or equal"),
         ({"recipe": {"mean": [0.5], "std": [0]}}, "recipe.std[0]: expected greater than 0"),
-        ({"recipe": {"averaging": "foo"}}, "recipe.averaging: expected one of 'ema', 'fair-ema'"),
+        ({"recipe": {"averaging": "foo"}}, "recipe.averaging: expected one of 'ema', 'fair-ema', 'step-ema', 'swa'"),
         ({"recipe": {"averaging": [1]}}, "recipe.averaging: expected a mapping of fields to values"),
         ({"architectures": [{"name": "small_cnn", "seed": 4}]}, "expected no seed here"),
         ({"registre": "a"}, "did you mean 'register'?"),

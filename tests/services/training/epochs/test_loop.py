@@ -17,7 +17,7 @@ from torch import nn
 
 from services.errors import ConfigError, SourceError, StorageError
 from services.training.counts import EpochRecord
-from services.training.data.batches import Images
+from services.training.data.batches import Epoch, Images
 from services.training.epochs import checkpoints
 from services.training.epochs.evaluation import evaluate
 from services.training.epochs.loop import TrainReport, train
@@ -129,11 +129,13 @@ class Stop(Exception):
         ("wat", None),
         ("wat", {"kind": "ema", "start": 0}),
         ("pgd", {"kind": "fair-ema", "start": 0, "threshold": 0.3}),
+        ("erm", {"kind": "step-ema", "start": 0, "decay": 0.9}),
     ],
 )
 def test_a_run_stopped_between_epochs_goes_on_to_the_same_weights(name: str, averaging: Any, tmp_path: Path) -> None:
     options: dict[str, Any] = {"method": method_from(name), "validation": samples(40, 1), "crop": 1, "select": "robust"}
     options["averaging"] = averaging
+    options |= {"optimizer": "adamw", "lr": 0.01} if name == "erm" else {}
     whole, halves = network(norm=True), network(norm=True)
     expected = run(whole, **options)
 
@@ -164,7 +166,8 @@ def test_what_steers_by_confidence_has_it_once_and_keeps_none(tmp_path: Path) ->
 def trajectory(**options: Any) -> tuple[TrainReport, list[dict[str, torch.Tensor]], nn.Module]:
     """A run, its own weights after each epoch, and the network with the weights that it returned."""
     net, observed = network(norm=True), []
-    report = run(net, on_epoch=lambda _: observed.append(weights(net)), epochs=5, **options)
+    options = {"epochs": 5, "select": "last", **options}
+    report = run(net, on_epoch=lambda _: observed.append(weights(net)), **options)
     return report, observed, net
 
 
@@ -180,6 +183,36 @@ def test_averaging_leaves_training_as_it_is_and_returns_the_closed_form() -> Non
     for name, value in weights(net).items():
         want = 0.36 * own[2][name] + 0.24 * own[3][name] + 0.4 * own[4][name] if "num" not in name else own[4][name]
         assert torch.allclose(value, want, atol=1e-6)
+
+
+def test_an_average_over_steps_has_its_closed_form() -> None:
+    """Epochs of one step, so that the weights after each step can be observed, and one of two steps."""
+    steps: dict[str, Any] = {"batch": 200, "epochs": 4, "method": method_from("erm")}
+    _, own, _ = trajectory(**steps)
+    _, _, net = trajectory(averaging={"kind": "step-ema", "decay": 0.7, "start": 0.25}, **steps)
+    for name, value in weights(net).items():
+        want = 0.49 * own[1][name] + 0.21 * own[2][name] + 0.3 * own[3][name] if "num" not in name else own[3][name]
+        assert torch.allclose(value, want, atol=1e-6), name
+    pair: dict[str, Any] = {"batch": 60, "epochs": 1, "method": method_from("erm"), "momentum": 0.0, "lr": 1e-3}
+    _, after, net = trajectory(averaging={"kind": "step-ema", "decay": 0.5, "start": 0}, **pair)
+    begun, ended, mean = (part["5.weight"] for part in (weights(network(norm=True)), after[0], weights(net)))
+    # two small steps are nearly alike: the mean of the weights after each lies a quarter of the way back
+    assert float((ended - mean).norm() / (ended - begun).norm()) == pytest.approx(0.25, abs=0.05)
+
+
+def test_stochastic_weight_averaging_is_the_mean_with_batch_norm_of_the_training_images() -> None:
+    options: dict[str, Any] = {"epochs": 4, "method": method_from("erm"), "batch": 30}
+    _, own, _ = trajectory(**options)
+    report, _, net = trajectory(averaging={"kind": "swa", "start": 0.25}, **options)
+    assert report.averaged == 3
+    mean = {name: (own[1][name] + own[2][name] + own[3][name]) / 3 for name in own[0] if "num" not in name}
+    want = network(norm=True)
+    want.load_state_dict({**own[3], **mean})
+    batches = Epoch(Images(*samples(), torch.device("cpu")), batch=30, seed=0, epoch=3, crop=0, flip=False)
+    torch.optim.swa_utils.update_bn([x for x, _ in batches], want)
+    for name, value in weights(net).items():
+        assert torch.allclose(value, want.state_dict()[name], atol=1e-5), name
+    assert not torch.allclose(mean["1.running_mean"], weights(net)["1.running_mean"], atol=1e-4)
 
 
 def test_the_held_out_split_judges_the_average() -> None:
@@ -217,7 +250,7 @@ def test_a_recipe_without_averaging_is_what_it_was() -> None:
     assert "averaging" not in Recipe().canonical() and Recipe(averaging="none") == Recipe()
     recipe = Recipe(averaging="fair-ema")
     assert Recipe.model_validate_json(recipe.canonical()) == recipe.changed(lr=0.01)
-    for wrong in ("swa", {"kind": "ema", "threshold": 0.1}, {"kind": "ema", "decay": 1}):
+    for wrong in ("mean", {"kind": "ema", "threshold": 0.1}, {"kind": "ema", "decay": 1}):
         with pytest.raises(ConfigError, match=r"recipe\.averaging"):
             Recipe().changed(averaging=wrong)
 
@@ -310,6 +343,24 @@ def test_the_selected_epoch_is_the_best_on_the_held_out_split() -> None:
     scores = [record.validation.accuracy("worst-class") for record in report.records if record.validation]
     assert report.selected == scores.index(max(scores))
     assert sum(report.records[0].train.total) == 84
+
+
+@pytest.mark.parametrize(("method", "by"), [("erm", "clean"), ("pgd", "robust")])
+def test_with_a_held_out_split_the_best_epoch_is_kept_unless_told_otherwise(method: str, by: str) -> None:
+    quick = {"attack": {"epsilon": 0.1, "step": 0.1, "steps": 1}, "batch": 40}
+    chosen = method_from(method if method == "erm" else {"name": method, "budget": quick["attack"]})
+    options: dict[str, Any] = {"method": chosen, "lr": 1.0, "epochs": 4, "validation": samples(40, 1), **quick}
+    report = run(network(), **options)
+    scores = [record.validation.accuracy(by) for record in report.records if record.validation]
+    assert report.selected == scores.index(max(scores)) != 3
+    assert run(network(), recipe=Recipe(select="last"), **options).selected == 3
+    assert f'"select": "{by}"' in report.recipe
+
+
+def test_adamw_has_no_nesterov() -> None:
+    with pytest.raises(ConfigError, match=r"no nesterov with adamw; leave it out, or take sgd"):
+        Recipe().changed(optimizer="adamw", nesterov=True)
+    assert "optimizer" not in Recipe().canonical() and "adamw" in Recipe(optimizer="adamw").canonical()
 
 
 def test_patience_stops_early() -> None:

@@ -13,9 +13,11 @@ from services.training.averaging import Ema, FairEma, averaged
 from services.training.counts import ClassCounts, EpochRecord
 from services.training.data.batches import Epoch, Images, cropped
 from services.training.data.held_out import holdout
+from services.training.epochs.adamw import AdamW
 from services.training.epochs.best_epoch import best_epoch, is_out_of_patience
 from services.training.epochs.evaluation import Tally, correct, evaluate, held_losses
 from services.training.epochs.sgd import Sgd
+from services.training.epochs.smoothing import recompute_batch_norm
 from services.training.methods.method import Method
 from services.training.step import Batch, Budget
 
@@ -42,6 +44,42 @@ def test_sgd_is_that_of_torch(momentum: float, weight_decay: float, nesterov: bo
         theirs.step()
     for a, b in zip(nets[0].parameters(), nets[1].parameters(), strict=True):
         assert a.detach().numpy() == pytest.approx(b.detach().numpy(), rel=1e-12)
+
+
+def test_adamw_is_that_of_torch_and_goes_on_from_its_state() -> None:
+    nets = [nn.Linear(3, 2).double() for _ in range(2)]
+    nets[1].load_state_dict(nets[0].state_dict())
+    ours = AdamW(nets[0], momentum=0.8, weight_decay=0.05)
+    theirs = torch.optim.AdamW(nets[1].parameters(), lr=0.1, betas=(0.8, 0.999), weight_decay=0.05)
+    for step in range(6):
+        if step == 3:
+            state = {name: value.clone() for name, value in ours.state().items()}
+            ours = AdamW(nets[0], momentum=0.8, weight_decay=0.05)
+            ours.load(state)
+        x = torch.randn(4, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(step))
+        for net in nets:
+            net.zero_grad()
+            net(x).square().sum().backward()
+        ours.step(0.1)
+        theirs.step()
+    for a, b in zip(nets[0].parameters(), nets[1].parameters(), strict=True):
+        assert a.detach().numpy() == pytest.approx(b.detach().numpy(), rel=1e-12)
+
+
+def test_batch_norm_is_that_of_torchs_own_pass_over_the_batches() -> None:
+    """As `torch.optim.swa_utils.update_bn`, which passes in training mode: without dropout the same."""
+    torch.default_generator.manual_seed(1)
+    nets = [nn.Sequential(nn.Conv2d(1, 3, 2), nn.BatchNorm2d(3), nn.ReLU(), nn.BatchNorm2d(3)) for _ in range(2)]
+    nets[1].load_state_dict(nets[0].state_dict())
+    batches = list(epoch(images(), 7))
+    recompute_batch_norm(nets[0].train(), nets[0], batches)
+    torch.optim.swa_utils.update_bn([x for x, _ in batches], nets[1].train())
+    for (name, ours), theirs in zip(nets[0].state_dict().items(), nets[1].state_dict().values(), strict=True):
+        assert torch.allclose(ours, theirs), name
+    norm = nets[0][1]
+    assert isinstance(norm, nn.BatchNorm2d) and norm.momentum == 0.1 and nets[0].training
+    recompute_batch_norm(nets[0], nets[0], batches[:1])
+    assert not torch.allclose(nets[0].state_dict()["1.running_var"], nets[1].state_dict()["1.running_var"])
 
 
 def test_sgd_passes_over_parameters_without_a_gradient() -> None:
