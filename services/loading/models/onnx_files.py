@@ -1,7 +1,9 @@
 """Files beside an ONNX graph that it reads weights from, found in its protocol buffer; the onnx package may be absent.
 
 The message is walked by field numbers (onnx.proto3, IR version 11), for the names decide what is hashed and granted:
-a search for their usual bytes misses long names and entries that another program wrote in another order.
+a search for their usual bytes misses long names and entries that another program wrote in another order. What two
+readers may read differently is refused: ONNX Runtime drops bits of a tag beyond 32, and so finds a file that is not
+found here.
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ Message = dict[int, str]
 DEPTH = 100
 """Levels of nested messages, as protocol buffers have them at most."""
 KEY, VALUE = 1, 2
+FIXED = {1: 8, 5: 4}
+"""Bytes of fields without a length."""
 FIELDS: dict[str, Message] = {
     "model": {7: "graph", 20: "training", 25: "function"},
     "training": {1: "graph", 2: "graph"},
@@ -29,7 +33,11 @@ FIELDS: dict[str, Message] = {
 
 
 def external_files(path: Path) -> list[str]:
-    """Names of files with external weights, sorted: the values of `location` in all tensors of the graph."""
+    """Names of files with external weights, sorted: the values of `location` in all tensors of the graph.
+
+    Raises:
+        ValueError: the file is damaged, or no protocol buffer.
+    """
     with path.open("rb") as file:
         graph = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     return sorted({name.decode(errors="replace") for name in _locations(graph, "model", DEPTH)})
@@ -47,30 +55,32 @@ def _locations(data: memoryview, kind: str, depth: int) -> Iterator[bytes]:
 
 
 def _fields(data: memoryview) -> Iterator[tuple[int, memoryview]]:
-    """Numbers and contents of fields with a length; what follows damage is left out, for the graph does not open."""
+    """Numbers and contents of fields with a length."""
     place = 0
-    try:
-        while place < len(data):
-            tag, place = _varint(data, place)
-            if tag & 7 == 2:
-                size, place = _varint(data, place)
-                yield tag >> 3, data[place : place + size]
-                place += size
-            elif tag & 7 == 0:
-                _, place = _varint(data, place)
-            elif tag & 7 in (1, 5):
-                place += 8 if tag & 7 == 1 else 4
-            elif tag & 7 not in (3, 4):  # marks of a group, which ONNX has none of: what is in it counts as well
-                return
-    except (IndexError, OverflowError):
-        return
+    while place < len(data):
+        tag, place = _varint(data, place, 32)
+        kind, number = tag & 7, tag >> 3
+        if kind == 0:
+            _, place = _varint(data, place, 64)
+            continue
+        if (kind not in FIXED and kind != 2) or not number:  # marks of a group are not among those of ONNX
+            raise ValueError("a field of another kind than a graph has")
+        size, place = _varint(data, place, 31) if kind == 2 else (FIXED[kind], place)
+        if place + size > len(data):
+            raise ValueError("a field that is longer than what holds it")
+        if kind == 2:
+            yield number, data[place : place + size]
+        place += size
 
 
-def _varint(data: memoryview, place: int) -> tuple[int, int]:
-    number, shift = 0, 0
-    while shift < 70:
+def _varint(data: memoryview, place: int, bits: int) -> tuple[int, int]:
+    """A number of so many bits, and where it ends."""
+    number = 0
+    for shift in range(0, bits, 7):
+        if place >= len(data):
+            raise ValueError("a number that is cut off")
         byte = data[place]
-        number, shift, place = number | (byte & 0x7F) << shift, shift + 7, place + 1
-        if byte < 0x80:
+        number, place = number | (byte & 0x7F) << shift, place + 1
+        if byte < 0x80 and number < 1 << bits:
             return number, place
-    raise OverflowError("a number of more than 64 bits")
+    raise ValueError(f"a number of more than {bits} bits")

@@ -10,7 +10,9 @@ import pytest
 from services.errors import SourceError
 from services.loading.confined import confined_to, open_granted, trust, within, within_tree
 from services.loading.fingerprint import existing
+from services.loading.models.source import load_model
 from services.loading.samples.metadata import read_metadata
+from services.records import ModelSpec
 from services.running.workers import Worker
 
 SECRET = "swordfish-0123456789"
@@ -94,3 +96,42 @@ def test_a_worker_is_confined_as_its_driver_is(granted: Path) -> None:
         Worker("cpu", 1, confine=(str(granted),))
         with pytest.raises(SourceError, match="leads out of"):
             existing(granted.parent / "private" / "secret", "x")
+
+
+def field(tag: bytes, content: bytes) -> bytes:
+    """A field of a protocol buffer; its length as a number of four bytes."""
+    size = len(content)
+    return tag + bytes([size & 127 | 128, size >> 7 & 127 | 128, size >> 14 & 127 | 128, size >> 21]) + content
+
+
+TAGS = {"as usual": b"\x6a", "with bits beyond those that are read": b"\xea\x80\x80\x80\x10"}
+
+
+@pytest.mark.parametrize("tag", TAGS)
+def test_a_graph_takes_no_weights_from_where_the_process_runs(
+    tag: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ONNX Runtime looks there for what it was not given, and finds entries that another reader of the file does not.
+
+    On the local stack the secrets lie there.
+    """
+    onnx = pytest.importorskip("onnx")
+    onnxruntime = pytest.importorskip("onnxruntime")
+    (tmp_path / "granted").mkdir()
+    (tmp_path / "cwd").mkdir()
+    (tmp_path / "cwd" / "api.token").write_bytes(bytes(64 * 10 * 4))
+    monkeypatch.chdir(tmp_path / "cwd")
+    weights = onnx.TensorProto(name="w", data_type=1, dims=[64, 10], data_location=onnx.TensorProto.EXTERNAL)
+    entry = field(b"\x0a", b"location") + field(b"\x12", b"api.token")
+    shape = onnx.helper.make_tensor("shape", onnx.TensorProto.INT64, [2], [-1, 64])
+    steps = ("Reshape", ["x", "shape"], ["flat"]), ("MatMul", ["flat", "w"], ["y"])
+    nodes = [onnx.helper.make_node(*step) for step in steps]
+    x, y = (onnx.helper.make_tensor_value_info(name, 1, dims) for name, dims in (("x", ["n", 1, 8, 8]), ("y", None)))
+    graph = onnx.helper.make_graph(nodes, "g", [x], [y], [shape]).SerializeToString()
+    graph += field(b"\x2a", weights.SerializeToString() + field(TAGS[tag], entry))
+    head = onnx.ModelProto(ir_version=8, opset_import=[onnx.helper.make_opsetid("", 17)]).SerializeToString()
+    (tmp_path / "granted" / "m.onnx").write_bytes(head + field(b"\x3a", graph))
+    assert onnxruntime.InferenceSession(head + field(b"\x3a", graph), providers=["CPUExecutionProvider"])
+    refused = r"a file at .*granted/api.token|more than 32 bits"
+    with confined_to([str(tmp_path / "granted")]), pytest.raises(SourceError, match=refused):
+        load_model(ModelSpec("m", f"onnx:{tmp_path}/granted/m.onnx"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,8 @@ from services.loading.uris import SourceUri
 if TYPE_CHECKING:
     from torch import Tensor
 
+BESIDE = "session.model_external_initializers_file_folder_path"
+"""Where ONNX Runtime looks for weights of a graph in memory that it was not given: else where the process runs."""
 TYPES = {"tensor(float)": "float32", "tensor(float16)": "float16", "tensor(double)": "float64"}
 
 
@@ -79,10 +82,12 @@ def _session(path: Path, graph: Path, request: Request) -> Any:
     providers = [p for p in [*wanted, "CPUExecutionProvider"] if p in onnxruntime.get_available_providers()]
     try:
         source: str | bytes = str(path)
+        names = external_files(graph)
         if is_confined():  # the library is given what was judged, and opens nothing by its name
-            beside = {each: existing(path.parent / each, name).read_bytes() for each in external_files(graph)}
+            beside = {each: existing(path.parent / each, name).read_bytes() for each in names}
             lengths = [len(data) for data in beside.values()]
             options.add_external_initializers_from_files_in_memory([*beside], [*beside.values()], lengths)
+            options.add_session_config_entry(BESIDE, os.devnull)
             source = graph.read_bytes()
         return onnxruntime.InferenceSession(source, options, providers=providers)
     except SourceError:
@@ -118,7 +123,11 @@ def ingredients(uri: SourceUri) -> Iterator[tuple[str, str]]:
     graph = existing(path, uri.text)
     file_kind(graph, uri.text)
     yield "file", sha256(graph)
-    for name in external_files(graph):
+    try:
+        names = external_files(graph)
+    except ValueError:  # it does not open
+        names = []
+    for name in names:
         if (beside := path.parent / name).is_file():
             yield name.removeprefix(path.name), sha256(existing(beside, uri.text))
 
