@@ -7,6 +7,8 @@ PROBE = 256
 CHUNK = 64
 WIDER = 1024
 """Samples of a second look where the first one suggests other colours, turned images or wrong labels."""
+MOST_BYTES = 2 << 30
+"""Of the images of a probe as float32: 1024 of 3x418x418 are as many."""
 SINGLE = 4
 """Samples also passed one by one."""
 FILLED = 1024

@@ -6,11 +6,13 @@ of `checks`; what could explain a low accuracy is tried by `diagnosis`.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from services.errors import ClasswiseError, Problem
 from services.loading.preflight import judgement
-from services.loading.preflight.bounds import CHUNK, PROBE, SINGLE, WIDER
+from services.loading.preflight.bounds import CHUNK, MOST_BYTES, PROBE, SINGLE, WIDER
 from services.loading.preflight.probe import Facts, Probe
 from services.loading.protocols import LoadedModel, Samples
 from services.loading.samples.selection import select
@@ -57,6 +59,8 @@ def preflight(
 
 
 def _take(samples: Samples, count: int) -> Probe:
+    """So many samples, and fewer of images that would fill the memory."""
+    count = max(1, min(count, MOST_BYTES // (4 * math.prod(samples.shape))))
     rows = select(samples.labels, len(samples.classes), per_class=None, limit=count, seed=0, least=0)
     images = np.concatenate([samples.images(int(row), int(row) + 1) for row in rows])
     return Probe(images, samples.labels[rows], samples.ids[rows], samples.classes)

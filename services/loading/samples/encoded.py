@@ -36,6 +36,9 @@ FILE_LIMIT = 1 << 28
 """Bytes of an image's file: one of a terabyte may take no room on the disk."""
 AT_A_TIME = 64
 """Images that are decoded side by side."""
+LARGE, LARGE_RESULT = 1 << 24, 1 << 22
+"""Bytes of a file or pixels of an image, and pixels that it has in the end, beyond which one is decoded alone: many of
+them side by side fill the memory of a machine."""
 
 Pixels = NDArray[np.uint8]
 
@@ -43,7 +46,8 @@ Pixels = NDArray[np.uint8]
 NOT_DECODED = frozenset({"BUFR", "EPS", "GRIB", "HDF5", "IPTC", "MPEG", "WMF"})
 """Formats that Pillow names but does not decode itself: they hold no pixels, or need another program."""
 
-Look = Callable[[bytes], Looked]
+Look = Callable[[bytes, Image.Image], Looked]
+"""What is made of the bytes of an image, and of the image as it was opened."""
 Decoded = tuple[bytes, Looked] | Unusable
 
 
@@ -97,6 +101,8 @@ class EncodedStore:
                 taken.refuse(self.name(row), decoded)
                 continue
             taken.add(*decoded)
+            if keep and not taken.is_uniform():  # which is an error in the end; until then nobody knows how large
+                keep, pixels = False, []
             pixels += [as_array(decoded[1].image)] if keep else []
             files.append(hashlib.blake2b(decoded[0], digest_size=16).digest())
             prints.append(fingerprint(pixels[-1]) if keep else files[-1])
@@ -110,18 +116,25 @@ class EncodedStore:
     def _each(self, rows: NDArray[np.int64], look: Look) -> Iterator[tuple[int, Decoded]]:
         """What is found of each row, in order, by several threads; few images at a time, whatever the set."""
 
-        def find(row: int) -> Decoded:
+        def find(row: int, *, alone: bool = False) -> Decoded | None:
+            """None for one that is to be decoded alone."""
             try:
                 data = self.fetch(row)
-                return data, look(data)
+                image = opened(data)
+                if not alone and max(len(data), image.width * image.height) > LARGE:
+                    return None
+                looked = look(data, image)
             except Unusable as error:
                 return error
+            return None if not alone and looked.image.width * looked.image.height > LARGE_RESULT else (data, looked)
 
         formats()  # Pillow registers its formats at the first need, which threads must not do side by side
         threads = pool(cores(), "decode")
         for start in range(0, len(rows), AT_A_TIME):
             block = rows[start : start + AT_A_TIME].tolist()
-            yield from zip(block, threads.map(find, block), strict=True)
+            for row, found in zip(block, threads.map(find, block), strict=True):
+                if (found := found or find(row, alone=True)) is not None:
+                    yield row, found
 
     def _conversions(self) -> str:
         """What is done to the pixels, as the content's hash has it."""
@@ -131,7 +144,8 @@ class EncodedStore:
     def _fits(self, rows: NDArray[np.int64]) -> bool:
         for row in rows.tolist():
             try:
-                width, height = self._inspected(self.fetch(row)).image.size
+                data = self.fetch(row)
+                width, height = self._inspected(data, opened(data)).image.size
             except Unusable:
                 continue
             return 3 * width * height * len(rows) <= KEEP_BYTES
@@ -153,17 +167,15 @@ class EncodedStore:
 
         return read
 
-    def _inspected(self, data: bytes) -> Looked:
+    def _inspected(self, data: bytes, image: Image.Image) -> Looked:
         """The image as it will be, opened but with its pixels unread where nothing has to be converted."""
-        image = opened(data)
         conversions = (self.prepare, self.mode, self.size, self.resize, self.crop)
         as_it_is = all(step is None for step in conversions) and not self._shows_through(image)
         if as_it_is and orientation_of(image, data) == 1:
             return Looked(image, colours=unapplied(image))
-        return self._decoded(data)
+        return self._decoded(data, image)
 
-    def _decoded(self, data: bytes) -> Looked:
-        image = opened(data)
+    def _decoded(self, data: bytes, image: Image.Image) -> Looked:
         colours = unapplied(image)
         looked = oriented(image, data, stored=self.orientation == "stored")
         image = looked.image
@@ -248,6 +260,10 @@ class _Intake:
         lists = {SmallImage: self.small, TransparentImage: self.transparent}
         lists.get(type(why), self.corrupt).append(f"{name} ({why})")
         self.kept.append(False)
+
+    def is_uniform(self) -> bool:
+        """Whether all images so far have one size and one mode."""
+        return len(self.sizes) <= 1 and len(self.modes) <= 1
 
     def shape(self) -> Shape:
         (width, height), mode = next(iter(self.sizes)), next(iter(self.modes))

@@ -71,6 +71,37 @@ def test_it_is_refused_and_costs_no_memory(source: Callable[[Path], str], tmp_pa
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1_200_000, "kB"
 
 
+def peak_of(call: Callable[[], object]) -> float:
+    """MB that the process takes more than before, at most, while it runs."""
+    memory = Path("/proc/self/status")
+
+    def held(name: str) -> int:
+        return int(next(line for line in memory.read_text().splitlines() if line.startswith(name)).split()[1])
+
+    Path("/proc/self/clear_refs").write_text("5")
+    before = held("VmRSS")
+    call()
+    return (held("VmHWM") - before) / 1000
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="only Linux tells the peak anew")
+def test_large_images_are_decoded_one_by_one_and_kept_only_while_they_are_of_one_size(tmp_path: Path) -> None:
+    """The first is small, so all would fit in memory; ten of 17 million pixels follow, of 16 kB each."""
+    root = folders(tmp_path / "set")
+    Image.new("L", (4200, 4000)).save(tmp_path / "large.png")
+    for k in range(10):
+        (root / "b" / f"{k}.png").unlink(missing_ok=True)
+        (root / "b" / f"{k}.png").hardlink_to(tmp_path / "large.png")
+    (tmp_path / "large.png").unlink()
+
+    def refused() -> None:
+        with pytest.raises(SourceError, match=r"images of one size"):
+            open_samples(SampleSpec(f"imagefolder:{root}"))
+
+    open_samples(SampleSpec(f"imagefolder:{folders(tmp_path / 'small')}"))  # what is loaded at the first time
+    assert peak_of(refused) < 150
+
+
 def test_a_corruption_that_is_named_a_thousand_times_is_read_once(tmp_path: Path) -> None:
     folder = tmp_path / "CIFAR-10-C"
     folder.mkdir()
