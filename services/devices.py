@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 from services.errors import ClasswiseError, Problem, ResourceError
 
@@ -22,6 +24,30 @@ def is_out_of_memory(error: BaseException) -> bool:
     text = str(error).lower()
     matches = any(words in text for words in MESSAGES)
     return isinstance(error, MemoryError) or (matches and not isinstance(error, ClasswiseError))
+
+
+def machine_memory() -> int:
+    """Bytes that the processes of this machine, or of this control group (container, service), may take; 0: unknown."""
+    groups = [Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/memory")]
+    with suppress(OSError):
+        groups += [groups[0] / Path("/proc/self/cgroup").read_text().rpartition("0::/")[2].strip()]
+    found = []
+    for file in (group / name for group in groups for name in ("memory.max", "memory.limit_in_bytes")):
+        with suppress(OSError, ValueError):
+            found.append(int(file.read_text()))
+    with suppress(AttributeError, OSError, ValueError):  # no POSIX
+        found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    return min(found, default=0)
+
+
+def take_at_most(size: int) -> None:
+    """Let this process, and those that it starts, take so many bytes; more is a MemoryError of its own (on Linux)."""
+    with suppress(ImportError):
+        import resource
+
+        hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+        soft = size if hard == resource.RLIM_INFINITY else min(size, hard)
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 
 
 def release(device: str) -> None:

@@ -19,6 +19,7 @@ from jobs.submission.signing import KEY, signing_key
 from jobs.submission.submission import Ending, Submission, link_bundle, read_ending, read_fleet, write_ending
 from jobs.terminal import console, log_setting
 from jobs.terminal.progress import Logged
+from services.devices import machine_memory, take_at_most
 from services.errors import (
     ClasswiseError,
     Interrupted,
@@ -67,7 +68,11 @@ def _audit(folder: str, attempt: str) -> None:
 
 
 def _admitted(folder: str) -> tuple[Submission, Fleet]:
-    """The fleet, when this deployment signed it and the allow-list that admitted it still does."""
+    """The fleet, when this deployment signed it and the allow-list that admitted it still does.
+
+    What a caller's files make of themselves is not known before they are read, so it may take three quarters of the
+    memory here: what asks for more ends its own audit, and not the cluster's head with all others.
+    """
     key = signing_key(os.environ)
     os.environ.pop(KEY, None)  # workers inherit the environment, and run models of others
     submission, fleet, allow = read_fleet(folder, key)
@@ -83,6 +88,8 @@ def _admitted(folder: str) -> tuple[Submission, Fleet]:
                 Problem(folder, "an allow-list of this version", one_line(error), "submit it again")
             ) from None
         require_allowed(fleet, granted)
+        if "RAY_ADDRESS" in os.environ:  # of a job on a cluster: its workers are not of this process
+            take_at_most(machine_memory() * 3 // 4 or sys.maxsize)
     return submission, fleet
 
 

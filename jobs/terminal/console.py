@@ -166,4 +166,7 @@ def _defect(error: BaseException) -> ClasswiseError:
     else:
         typer.echo(redacted("".join(traceback.format_exception(error)).rstrip("\n")), err=True)
     actual = f"{type(error).__name__}: {one_line(error, 500)}"
+    if isinstance(error, MemoryError):
+        remedy = "audit fewer or smaller samples, or give the machine more"
+        return ClasswiseError(Problem("memory", "an audit that fits in the memory of this machine", actual, remedy))
     return ClasswiseError(Problem("classwise", "no unexpected error", actual, "report this defect of classwise"))

@@ -36,11 +36,15 @@ def external_files(path: Path) -> list[str]:
     """Names of files with external weights, sorted: the values of `location` in all tensors of the graph.
 
     Raises:
-        ValueError: the file is damaged, or no protocol buffer.
+        ValueError: the file is damaged, no protocol buffer, or names an address of memory, as ONNX Runtime notes
+            tensors of its own.
     """
     with path.open("rb") as file:
         graph = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-    return sorted({name.decode(errors="replace") for name in _locations(graph, "model", DEPTH)})
+    names = sorted({name.decode(errors="replace") for name in _locations(graph, "model", DEPTH)})
+    if marked := [name for name in names if "*" in name]:
+        raise ValueError(f"no file but a mark of the library: {marked[0][:80]}")
+    return names
 
 
 def _locations(data: memoryview, kind: str, depth: int) -> Iterator[bytes]:

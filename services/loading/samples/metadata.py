@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from services.errors import Problem, SourceError, examples
@@ -19,6 +20,10 @@ METADATA = "metadata.csv"
 KEY = "file_name"
 SHOWN = 5
 FILE_LIMIT = 1 << 28
+MOST_CELLS = 50_000_000
+"""Of a table; a row counts as ten more, for that is what it takes."""
+TEXT_BYTES = 1 << 31
+"""Of all columns of a table together, where each cell is as wide as the widest of its column."""
 LABELS = frozenset({"label", "labels", "class", "class_name", "classes", "target"})
 """What columns are called that say an image's class, as its folder does."""
 
@@ -37,7 +42,11 @@ def read_metadata(path: Path) -> tuple[dict[str, dict[str, str]], list[str]]:
                 raise SourceError(Problem(where, f"a table of at most {FILE_LIMIT >> 20} MiB", "more"))
             reader = csv.reader(file)
             head = next(reader, [])
-            lines = [(reader.line_num, cells) for cells in reader if cells]
+            lines, count = [], 0
+            for cells in reader:
+                lines += [(reader.line_num, cells)] if cells else []
+                if (count := count + len(cells) + 10) > MOST_CELLS:
+                    raise SourceError(Problem(where, f"a table of at most {MOST_CELLS:,} cells", "more"))
     except (csv.Error, UnicodeDecodeError, OSError) as error:
         raise SourceError(Problem(where, "a table of comma-separated values in UTF-8", str(error))) from error
     if problems := [*_of_head(head, where), *_of_lines(head, lines, where)]:
@@ -45,6 +54,27 @@ def read_metadata(path: Path) -> tuple[dict[str, dict[str, str]], list[str]]:
     place = head.index(KEY)
     rows = {_name(cells[place]): dict(zip(head, cells, strict=True)) for _, cells in lines}
     return rows, [name for name in head if name != KEY]
+
+
+def text_columns(columns: Mapping[str, Sequence[str]], where: str) -> dict[str, NDArray[Any]]:
+    """Columns of text as arrays, in which every cell takes as much as the longest.
+
+    Raises:
+        SourceError: that is more than `TEXT_BYTES`.
+    """
+    require_narrow(columns, where)
+    return {name: np.array(values, dtype=np.str_) for name, values in columns.items()}
+
+
+def require_narrow(columns: Mapping[str, Sequence[Any]], where: str) -> None:
+    """Refuse columns of text or bytes that would be far larger as arrays; raises as `text_columns`."""
+    widths = {name: max(map(len, values), default=0) for name, values in columns.items()}
+    if sum(4 * width * len(columns[name]) for name, width in widths.items()) <= TEXT_BYTES:
+        return
+    name = max(widths, key=widths.__getitem__)
+    expected = f"columns of at most {TEXT_BYTES >> 20} MiB, where every cell is as wide as the longest"
+    actual = f"one of {widths[name]:,} characters among {len(columns[name]):,}"
+    raise SourceError(Problem(f"{where} ({name})", expected, actual, "leave the column out, or shorten it"))
 
 
 def other_classes(columns: Mapping[str, NDArray[Any]], folders: Sequence[str], files: Sequence[str]) -> list[Problem]:

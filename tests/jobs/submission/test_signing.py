@@ -15,6 +15,7 @@ from jobs.submission import submitted
 from jobs.submission.client import AuditClient
 from jobs.submission.signing import KEY, KEY_PATH, signing_key
 from jobs.submission.submission import Submission, read_ending, submission_of, write_fleet
+from services.devices import machine_memory
 from services.errors import ConfigError
 from services.records import Outcome
 
@@ -106,6 +107,22 @@ def test_the_allow_list_that_admitted_a_fleet_is_checked_again(fleet: Fleet) -> 
     assert "an absolute path below /srv/elsewhere" in audited(submission)
     write_fleet(submission, fleet, SECRET.encode(), allow(fleet, unknown=1))
     assert "an allow-list of this version" in audited(submission)
+
+
+def test_a_callers_files_take_no_more_of_the_head_than_leaves_it_running(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever they make of themselves: a head that runs out of memory ends everybody's audits."""
+    taken: list[int] = []
+    monkeypatch.setattr(submitted, "take_at_most", taken.append)
+    monkeypatch.setenv("RAY_ADDRESS", "local")
+    submission = submission_of(fleet)
+    write_fleet(submission, fleet, SECRET.encode(), allow(fleet, models=[]))
+    audited(submission)
+    assert taken == []
+    write_fleet(submission, fleet, SECRET.encode(), allow(fleet))
+    audited(submission)
+    assert taken == [machine_memory() * 3 // 4]
 
 
 def test_an_operator_without_a_key_audits_what_he_names(fleet: Fleet) -> None:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from services.errors import Problem, SourceError
 from services.loading.fingerprint import existing
 from services.loading.samples.encoded import EncodedStore, file_bytes
+from services.loading.samples.metadata import FILE_LIMIT
 from services.loading.samples.schemes.imagefolder import height_width
 from services.loading.samples.source import Source
 from services.loading.uris import SourceUri, one_of
@@ -99,7 +100,10 @@ def read_faces(root: Path, split: str) -> Faces:
 
 
 def _lines(path: Path) -> list[str]:
+    file = existing(path, str(path))
+    if (size := file.stat().st_size) > FILE_LIMIT:
+        raise SourceError(Problem(str(path), f"a table of at most {FILE_LIMIT >> 20} MiB", f"{size:,} bytes"))
     try:
-        return existing(path, str(path)).read_text(encoding="utf-8").splitlines()
+        return file.read_text(encoding="utf-8").splitlines()
     except UnicodeDecodeError as error:
         raise SourceError(Problem(str(path), "UTF-8", str(error), "use the published file")) from error

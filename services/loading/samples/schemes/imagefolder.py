@@ -21,7 +21,7 @@ from services.loading.samples.colours import colour
 from services.loading.samples.encoded import EncodedStore, file_bytes
 from services.loading.samples.fitting import PIXEL_LIMIT
 from services.loading.samples.listing import class_folders, listing
-from services.loading.samples.metadata import METADATA, other_classes, read_metadata
+from services.loading.samples.metadata import METADATA, other_classes, read_metadata, text_columns
 from services.loading.samples.source import Source
 from services.loading.samples.splits import SPLITS, UNNAMED
 from services.loading.uris import Converter, SourceUri, extent, names, one_of
@@ -139,7 +139,7 @@ def _described(
     if missing:
         actual = f"{len(missing)} of {len(wanted)} without, for example {missing[0]}"
         raise SourceError(Problem(where, "a column file_name and a row for every image", actual))
-    found = {column: np.array([rows[name][column] for name in wanted], dtype=np.str_) for column in columns}
+    found = text_columns({column: [rows[name][column] for name in wanted] for column in columns}, where)
     if problems := other_classes(found, [classes[k] for _, k in files], wanted):
         raise SourceError(problems)
     surplus = sorted(rows.keys() - set(wanted))

@@ -8,7 +8,7 @@ Face's schema metadata, or are the label texts.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from services.loading.confined import within_tree
 from services.loading.fingerprint import existing, file_kind, sha256
 from services.loading.samples.encoded import EncodedStore
 from services.loading.samples.labels import in_order
+from services.loading.samples.metadata import require_narrow, text_columns
 from services.loading.samples.parquet_rows import read_parquet
 from services.loading.samples.schemes.imagefolder import CONVERSIONS, conversions
 from services.loading.samples.source import Source
@@ -65,7 +66,8 @@ def from_table(table: Any, where: str, options: dict[str, Any], content: str, sp
     image = _column(table, options.get("image"), ("image", "img", "images"), where)
     label = _column(table, options.get("label"), LABELS, where)
     store = _store(table.column(image), f"{where} ({image})", options, content)
-    columns = {name: _texts(table.column(name)) for name in table.column_names if _groups(table, name, image, label)}
+    named = (name for name in table.column_names if _groups(table, name, image, label))
+    columns = text_columns({name: _texts(table.column(name)) for name in named}, where)
     labels = _labels(table.column(label), f"{where} ({label})")
     labels, classes = in_order(labels, _listed_classes(table, label), options.get("classes"))
     return Source(store, labels, classes, columns, key=_paths(table.column(image)), split=split)
@@ -124,7 +126,9 @@ def _labels(column: Any, where: str) -> NDArray[Any]:
     if column.null_count:
         raise SourceError(Problem(where, "a label for every row", f"{column.null_count} of {len(column)} missing"))
     try:
-        array: NDArray[Any] = np.array(column.to_pylist())
+        values = column.to_pylist()
+        require_narrow({"labels": [value for value in values if isinstance(value, str | bytes)]}, where)
+        array: NDArray[Any] = np.array(values)
     except ValueError as error:
         raise SourceError(Problem(where, "one label a row", f"a column of {column.type}")) from error
     return array
@@ -190,6 +194,5 @@ def _groups(table: Any, name: str, image: str, label: str) -> bool:
     return name not in (image, label) and not pa.types.is_nested(table.schema.field(name).type)
 
 
-def _texts(column: Any) -> NDArray[Any]:
-    values: Iterable[Any] = column.to_pylist()
-    return np.array(["" if value is None else str(value) for value in values], dtype=np.str_)
+def _texts(column: Any) -> list[str]:
+    return ["" if value is None else str(value) for value in column.to_pylist()]

@@ -5,8 +5,11 @@ from __future__ import annotations
 import resource
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
@@ -62,7 +65,54 @@ def deep(root: Path) -> str:
     return f"imagefolder:{root}?mode=L"
 
 
-@pytest.mark.parametrize("source", [size, huge_size, huge_crop, image, metadata, deep])
+def attributes(root: Path) -> str:
+    (root / "img_align_celeba").mkdir(parents=True)
+    sparse(root / "list_attr_celeba.txt")
+    return f"celeba:{root}?target=Smiling"
+
+
+def table(root: Path, **columns: Any) -> str:
+    """A table of a few kilobytes with so many rows."""
+    root.mkdir(parents=True)
+    pq.write_table(pa.table({"image": [b"x"] * ROWS, "label": [0, 1] * (ROWS // 2), **columns}), root / "t.parquet")
+    assert (root / "t.parquet").stat().st_size < 200_000
+    return f"parquet:{root}/t.parquet"
+
+
+ROWS, LONG = 6000, "x" * 100_000
+
+
+def long_text(root: Path) -> str:
+    return table(root, group=[LONG] + ["y"] * (ROWS - 1))
+
+
+def long_label(root: Path) -> str:
+    return table(root, label=[LONG] + ["y"] * (ROWS - 1))
+
+
+def one_text_in_every_row(root: Path) -> str:
+    return table(root, group=pa.DictionaryArray.from_arrays(pa.array([0] * ROWS), pa.array([LONG])))
+
+
+def rows_of_nothing(root: Path) -> str:
+    """Lists of no pixels and labels of no bytes: any number of them are 500 bytes."""
+    root.mkdir(parents=True)
+    rows, pixels = 40_000_000, pa.list_(pa.uint8(), 1)
+    none = pa.Array.from_buffers(pixels, 0, [None], children=[pa.array([], pa.uint8())])
+    images = pa.Array.from_buffers(pa.list_(pixels, 0), rows, [None], children=[none])
+    labels = pa.Array.from_buffers(pa.binary(0), rows, [None, pa.py_buffer(b"")])
+    batch = pa.record_batch([images, labels], names=["image", "label"])
+    with pa.ipc.new_stream(root / "data.arrow", batch.schema) as stream:
+        stream.write_batch(batch)
+    (root / "state.json").write_text('{"_split": "test", "_data_files": [{"filename": "data.arrow"}]}')
+    return f"hf:{root}"
+
+
+SOURCES = (size, huge_size, huge_crop, image, metadata, deep, attributes)
+TABLES = (long_text, long_label, one_text_in_every_row, rows_of_nothing)
+
+
+@pytest.mark.parametrize("source", [*SOURCES, *TABLES])
 def test_it_is_refused_and_costs_no_memory(source: Callable[[Path], str], tmp_path: Path) -> None:
     uri = source(tmp_path / "set")
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

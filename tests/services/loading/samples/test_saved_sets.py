@@ -82,3 +82,21 @@ def test_what_is_no_folder_is_no_name_of_the_hub(tmp_path: Path) -> None:
     (tmp_path / "set.py").write_text("raise SystemExit")
     with pytest.raises(SourceError, match=r"a folder at .*set\.py"):
         opened(tmp_path / "set.py")
+
+
+def test_a_file_shows_nothing_of_the_memory_beside_it(tmp_path: Path) -> None:
+    """Arrow believes offsets: the value of a group was what lay behind the column, for as long as a file liked."""
+    offsets = b"".join(number.to_bytes(4, "little") for number in (0, 4, 6, 8, 10))
+    texts = pa.Array.from_buffers(pa.binary(), 4, [None, pa.py_buffer(offsets), pa.py_buffer(b"abcdefghij")])
+    pixels = pa.FixedSizeListArray.from_arrays(pa.array(range(256), pa.uint8()), 64)
+    batch = pa.record_batch({"image": pixels, "label": pa.array([0, 1, 1, 0]), "group": texts})
+    save(tmp_path)
+    file = tmp_path / "data-00000-of-00001.arrow"
+    with pa.ipc.new_stream(file, batch.schema) as stream:
+        stream.write_batch(batch)
+    assert len(opened(tmp_path)) == 4
+    honest = file.read_bytes()
+    assert honest.count(offsets) == 1
+    file.write_bytes(honest.replace(offsets, offsets[:4] + (40_000).to_bytes(4, "little") * 4))
+    with pytest.raises(SourceError, match=r"out of bounds: 40000 > 10"):
+        opened(tmp_path)
