@@ -37,7 +37,7 @@ demo: install
 # A file of tests stays with one worker, so that it starts its servers once; tests/conftest.py puts long files first.
 WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
-UNITS := not (slow or long or gpu or ray or server or browser or process or fleet)
+UNITS := not (slow or long or outer or gpu or ray or server or browser or process or fleet)
 
 # The types take as long as a third of the units and one core: side by side.
 check test test-all: install

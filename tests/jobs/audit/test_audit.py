@@ -326,6 +326,7 @@ class Backwards(LocalRunner):
 
 def test_the_curves_do_not_depend_on_who_is_done_first(digits_fleet: dict[str, Any]) -> None:
     digits_fleet["temperature"] = {"policy": "class-accuracy", "low": 0.2, "high": 4.0, "step": 0.2, "fine_step": 0.1}
+    digits_fleet["samples"]["limit"] = 240
     digits_fleet["resources"]["shard"] = 40
     curves: list[dict[str, bytes]] = []
     for runner in (LocalRunner, Backwards):

@@ -19,6 +19,7 @@ from services.registry import Registry
 NONE: Registry[Any] = Registry("sample scheme", "classwise.no-such-group", {})
 
 
+@pytest.mark.long
 def test_every_source_is_listed_with_what_it_is() -> None:
     ran = CliRunner().invoke(app, ["sources", "--json"])
     assert ran.exit_code == 0, ran.output
@@ -51,6 +52,7 @@ def test_another_packages_source_that_does_not_import_says_why(tmp_path: Path, m
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{Path(__file__).resolve().parents[3]}")
     added: Registry[Any] = Registry("model scheme", "classwise.no-such-group", {"vendor": "cw_vendor:SCHEME"})
     monkeypatch.setattr(sources, "MODELS", added)
+    monkeypatch.setattr(sources, "PACKAGES", {})
     monkeypatch.setattr(sources, "SAMPLES", NONE)
     found = sources.installed_sources()[0]
     assert (found.scheme, found.about, found.package) == ("vendor:", "`vendor:NAME`: models of a vendor.", "cw_vendor")

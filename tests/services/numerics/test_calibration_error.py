@@ -36,6 +36,7 @@ def test_extremes() -> None:
     assert calibration_error(np.zeros(0), np.zeros(0), delta=0.05, seed=0).value is None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("gap", [0.0, 0.1])
 def test_the_interval_covers(gap: float) -> None:
     """Confidences in the middles of the bins, right with a probability `gap` below them: the true error is the gap."""

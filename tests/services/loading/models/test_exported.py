@@ -263,7 +263,9 @@ OWN = {
 pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")  # of torch's own export
 
 
-@pytest.mark.parametrize("name", list(OWN))
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name == "deit_t" else name for name in OWN]
+)
 @pytest.mark.long
 def test_our_own_architectures_load(name: str, tmp_path: Path, torchvision_operators: None) -> None:
     if name.startswith("deit"):

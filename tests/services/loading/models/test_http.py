@@ -63,6 +63,7 @@ def test_a_named_output_is_picked_and_an_input_named_by_hand() -> None:
     torch.testing.assert_close(found, network()(IMAGES).detach())
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore")
 def test_mlflows_scoring_server(tmp_path: Path) -> None:
     import mlflow

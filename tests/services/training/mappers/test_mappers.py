@@ -49,6 +49,7 @@ def test_adam_takes_the_steps_of_torchs_adam() -> None:
         torch.testing.assert_close(value, theirs.state_dict()[name], rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.long
 def test_a_vae_reconstructs_and_learns_its_axes(digits: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
     torch.manual_seed(0)
     mapper, observed = vae(6, 1, 8, 8), []
