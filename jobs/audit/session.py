@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
@@ -15,6 +16,7 @@ from jobs.fleetfile.mlflow_uri import reads_mlflow
 from jobs.fleetfile.tree import FleetConfig
 from jobs.terminal import stop
 from jobs.terminal.progress import Reporter
+from jobs.terminal.ticks import every
 from services.errors import ClasswiseError, Problem, WorkerError
 from services.loading.models.schemes.http import token_variable
 from services.records import Receipt, ShardTask, TaskFailure
@@ -25,6 +27,9 @@ from services.telemetry import counters, logs
 RunnerFactory = Callable[[], Runner]
 REGISTRY_VARIABLES = ("MLFLOW_TRACKING_", "MLFLOW_REGISTRY_URI", "MLFLOW_S3_ENDPOINT_URL")
 """What the variables begin with by which MLflow finds its registry and artifacts."""
+
+TICK = 5.0
+"""Seconds after which the time left is said again while a shard takes longer."""
 
 _log = logging.getLogger("classwise.audit")
 
@@ -123,17 +128,29 @@ class Session:
         todo = [task for task in tasks if self.alive(task.model.name)]
         with logs.about(stage=stage):
             self._begin(stage, todo, rows)
-            remaining = Remaining(todo, lambda task: predicted(task, self.speeds), time.monotonic())
-            receipts = []
+            receipts = self._receipts(todo) if todo else []
+            self.check(WorkerError)
+        return receipts
+
+    def _receipts(self, todo: list[ShardTask]) -> list[Receipt]:
+        """Run the tasks; the time left is said after each, and again while one takes long."""
+        workers, receipts, turn = self._start().workers, list[Receipt](), threading.Lock()
+        remaining = Remaining(todo, lambda task: predicted(task, self.speeds), time.monotonic(), workers)
+
+        def tick() -> None:
+            with turn:
+                self._reporter.remaining(*remaining.at(time.monotonic()))
+
+        with every(TICK, tick):
             for result in self._results(todo):
                 stop.check()
                 if isinstance(result, TaskFailure):
                     self._failed(result)
-                else:
+                    continue
+                with turn:
                     self._count(result)
                     self._reporter.remaining(*remaining.done(result, time.monotonic()))
-                    receipts.append(result)
-            self.check(WorkerError)
+                receipts.append(result)
         return receipts
 
     def _results(self, todo: list[ShardTask]) -> Iterator[Receipt | TaskFailure[ShardTask]]:

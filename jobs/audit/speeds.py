@@ -77,15 +77,20 @@ class Remaining:
     Args:
         cost: predicted seconds of a task.
         now: when the stage began.
+        workers: that work at once, until receipts show how many do.
     """
 
-    def __init__(self, tasks: Iterable[ShardTask], cost: Callable[[ShardTask], float], now: float) -> None:
+    def __init__(
+        self, tasks: Iterable[ShardTask], cost: Callable[[ShardTask], float], now: float, workers: int = 1
+    ) -> None:
         self._cost, self._began = cost, now
         self._left: dict[tuple[str, str], float] = defaultdict(float)
         self._seen: dict[tuple[str, str], tuple[float, float]] = {}
+        self._tasks, self._actual = 0, 0.0
         for task in tasks:
             self._left[_kind(task)] += cost(task)
-        self._actual = 0.0
+            self._tasks += 1
+        self._known = now, 0.0, sum(self._left.values()) / max(workers, 1)
 
     def done(self, receipt: Receipt, now: float) -> tuple[float, float]:
         """Count a receipt; the share of the work that is done, and the seconds left."""
@@ -97,7 +102,18 @@ class Remaining:
         left = sum(rest * self._ratio(kind) for kind, rest in self._left.items() if rest > 0.0)
         workers = self._actual / max(now - self._began, 1e-9)
         whole = self._actual + left
-        return self._actual / whole if whole else 1.0, left / max(workers, 1e-9)
+        self._known = now, self._actual / whole if whole else 1.0, left / max(workers, 1e-9)
+        self._tasks -= 1
+        return self._known[1:]
+
+    def at(self, now: float) -> tuple[float, float]:
+        """The same between two receipts: time passes, but no further than to where the next task should end.
+
+        Before the first one what is left is as predicted.
+        """
+        then, share, left = self._known
+        passed = min(now - then, left / max(self._tasks, 1))
+        return (share + (1 - share) * passed / left, left - passed) if left > 0 else (share, left)
 
     def _ratio(self, kind: tuple[str, str]) -> float:
         own = self._seen.get(kind)

@@ -64,6 +64,21 @@ def test_from_the_middle_on_what_is_left_is_right_within_a_quarter(workers: int)
     assert max(errors) < 0.1 and left == pytest.approx(0, abs=1e-6)
 
 
+def test_between_two_receipts_time_passes_but_not_beyond_one_task() -> None:
+    todo = [task("robust", PGD, index) for index in range(4)]  # 6 s each as predicted
+    remaining = Remaining(todo, cost, 100.0, workers=2)
+    assert remaining.at(100.0) == (0.0, pytest.approx(12.0, rel=1e-3))
+    assert remaining.at(102.0) == (pytest.approx(2 / 12, rel=1e-3), pytest.approx(10.0, rel=1e-3))
+    assert remaining.at(150.0)[1] == pytest.approx(9.0, rel=1e-3), "two workers: one task of four ends after 3 s"
+    share, left = remaining.done(Receipt(todo[0], 100, 0, 12.0), 112.0)
+    assert (share, left) == remaining.at(112.0) == (0.25, pytest.approx(36.0))
+    assert remaining.at(116.0) == (pytest.approx(0.25 + 0.75 * 4 / 36), pytest.approx(32.0))
+    assert remaining.at(1e6)[1] == pytest.approx(24.0)
+    for each in todo[1:]:
+        remaining.done(Receipt(each, 100, 0, 12.0), 148.0)
+    assert remaining.at(200.0) == (1.0, 0.0)
+
+
 def test_instant_shards_do_not_count_as_much_as_slow_ones() -> None:
     """Half of the tasks are instant; when these are done hardly anything is."""
     todo = tasks()
