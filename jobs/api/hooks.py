@@ -55,7 +55,7 @@ class Replayed(ClasswiseError):
 
 class _Data(BaseModel):
     name: str = Field(max_length=1000)
-    version: str = Field(pattern=r"^\d{1,18}$")
+    version: str = Field(pattern=r"^[0-9]{1,18}$")
     alias: str = Field("", max_length=1000)
 
 

@@ -137,6 +137,8 @@ class Service:
         active = self.client.active_callers()
         taken, most = {**self._submitting, **active}, self.settings.limits.submissions
         own, quota = Counter(taken.values())[caller.name], caller.submissions
+        if quota is None and caller is not SERVER:  # one that submits without an end keeps only itself out
+            quota = share_of(self.settings)(most)
         if name in active:
             return
         if len(taken) >= most:

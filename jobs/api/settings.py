@@ -33,7 +33,9 @@ class AccessConfig(Part):
         ("*",), description="Patterns of the names of fleets that they see: team-*."
     )
     may: tuple[Right, ...] = Field(USUAL, description="Rights: read, submit, cancel; admin is all, on every fleet.")
-    submissions: int | None = Field(None, ge=0, description="Most audits of theirs that wait or run.")
+    submissions: int | None = Field(
+        None, ge=0, description="Most audits of theirs that wait or run; default: half of `limits.submissions`."
+    )
     priority: int = Field(0, ge=0, lt=PRIORITIES, description="Of their audits that wait the highest goes first.")
 
     def caller(self, name: str) -> Caller:

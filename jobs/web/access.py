@@ -33,7 +33,7 @@ class Caller:
         name: as the settings call a token, or as an identity header says.
         fleets: patterns of the names of fleets; `*` for any text.
         may: their rights.
-        submissions: audits of theirs that wait or run at the same time, at most; None for the server's limit alone.
+        submissions: audits of theirs that wait or run at the same time, at most; None for a share of the limit.
         priority: of their audits among those that wait; the highest goes first.
     """
 

@@ -197,6 +197,23 @@ def test_a_callers_quota_and_priority_are_theirs(callers: Callers, fleet: dict[s
     assert callers["few"].post("/v1/audits", json={**fleet, "fleet": "team-f9"}).status_code == 202
 
 
+def test_one_caller_without_a_quota_leaves_others_half_of_the_places(
+    team: Settings, fleet: dict[str, Any], tmp_path: Path
+) -> None:
+    limits = {**plain(team)["limits"], "submissions": 4}
+    narrow = Settings.model_validate({**plain(team), "limits": limits, "storage": str(tmp_path / "runs")})
+    client = TestClient(build(plain(narrow), digests(narrow, os.environ)), raise_server_exceptions=False)
+
+    def posted(name: str, key: str) -> Any:
+        headers = {"authorization": f"Bearer {TOKENS[name]}", "idempotency-key": key}
+        return client.post("/v1/audits", json={**fleet, "fleet": "team-a"}, headers=headers)
+
+    greedy = [posted("ours", f"k{number}") for number in range(3)]
+    assert [each.status_code for each in greedy] == [202, 202, 429]
+    assert greedy[2].json()["problems"][0]["expected"] == "at most 2 of ours"
+    assert posted("root", "mine").status_code == 202
+
+
 def test_every_change_is_in_the_audit_log_with_its_caller(
     callers: Callers, fleet: dict[str, Any], tmp_path: Path
 ) -> None:
