@@ -26,6 +26,8 @@ _folders: tuple[str, ...] = ()
 _trusted: set[str] = set()
 _held: ContextVar[dict[str, tuple[IO[bytes], os.stat_result, str]] | None] = ContextVar("held", default=None)
 OPEN_FILES = Path("/proc/self/fd")
+DEPTH = 100
+"""Of folders in each other."""
 
 
 def confine(folders: Sequence[str]) -> None:
@@ -130,6 +132,49 @@ def within_tree(folder: Path, where: str) -> Path:
 
 
 @contextmanager
+def scanned(folder: Path, where: str) -> Iterator[list[os.DirEntry[str]]]:
+    """The entries of a folder by name, while it is open: of what is open, so that no link can be changed in between.
+
+    Raises:
+        SourceError: it leads out of the granted folders, or cannot be read.
+    """
+    if os.scandir not in os.supports_fd:  # no POSIX
+        within(folder, where)
+    try:
+        opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY) if os.scandir in os.supports_fd else None
+    except OSError as error:
+        raise SourceError(_unreadable(folder, error)) from error
+    try:
+        if opened is not None and _folders and not _is_granted(_real_path(opened, folder)):
+            raise SourceError(_leads_out(folder, where))
+        try:
+            with os.scandir(folder if opened is None else opened) as scan:
+                entries = sorted(scan, key=lambda entry: entry.name)
+        except OSError as error:
+            raise SourceError(_unreadable(folder, error)) from error
+        yield entries
+    finally:
+        if opened is not None:
+            os.close(opened)
+
+
+def files_below(folder: Path, where: str, *, follow: bool = False, depth: int = 0) -> Iterator[Path]:
+    """All regular files below a folder, and with `follow` below links in it to other granted ones; judged as `scanned`.
+
+    Raises:
+        SourceError: as of `scanned`, or folders lie more than `DEPTH` deep in each other.
+    """
+    if depth > DEPTH:
+        raise SourceError(Problem(str(folder)[:200], f"folders at most {DEPTH} deep in each other", "deeper ones"))
+    with scanned(folder, where) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=follow):
+                yield from files_below(folder / entry.name, where, follow=follow, depth=depth + 1)
+            elif entry.is_file():
+                yield folder / entry.name
+
+
+@contextmanager
 def linked(files: Mapping[Path, Path]) -> Iterator[Path]:
     """A folder of links, by their paths in it, for libraries that open files by names of their own."""
     with TemporaryDirectory(prefix="classwise-") as home:
@@ -164,7 +209,7 @@ def open_granted(path: Path, where: str) -> IO[bytes]:
     try:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise SourceError(Problem(where, "a regular file", f"{path}, which is none"))
-        if _folders and not _is_granted(_real_path(file, path)):
+        if _folders and not _is_granted(_real_path(file.fileno(), path)):
             raise SourceError(_leads_out(path, where))
     except BaseException:
         file.close()
@@ -172,15 +217,19 @@ def open_granted(path: Path, where: str) -> IO[bytes]:
     return file
 
 
-def _real_path(file: IO[bytes], path: Path) -> str:
+def _real_path(opened: int, path: Path) -> str:
     try:
-        return str(Path(f"/proc/self/fd/{file.fileno()}").readlink())
+        return str(Path(f"/proc/self/fd/{opened}").readlink())
     except OSError:  # no Linux
         return os.path.realpath(path)
 
 
 def _is_granted(real: str) -> bool:
     return any(Path(real).is_relative_to(folder) for folder in (*_folders, *_trusted))
+
+
+def _unreadable(folder: Path, error: OSError) -> Problem:
+    return Problem(str(folder), "a folder that can be read", error.strerror or type(error).__name__)
 
 
 def _leads_out(path: Path, where: str) -> Problem:

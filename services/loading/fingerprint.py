@@ -15,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from services.errors import Problem, SourceError
-from services.loading.confined import pinned, within_tree
+from services.loading.confined import pinned, within, within_tree
 from services.storage import plainjson
 
 HEAD = 512
@@ -33,6 +33,7 @@ def existing(path: Path, where: str, *, folder: bool = False) -> Path:
     """
     kind = "folder" if folder else "file"
     if not (path.is_dir() if folder else path.is_file()):
+        within(path, where)  # nobody is told whether there is something elsewhere
         actual = "a file" if path.is_file() else "a folder" if path.is_dir() else "nothing"
         remedy = f"looked in {path.absolute()}"
         raise SourceError(Problem(where, f"a {kind} at {path}", f"{actual} there", remedy))

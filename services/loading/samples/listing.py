@@ -15,6 +15,7 @@ from pathlib import Path
 from PIL import Image
 
 from services.errors import Problem, SourceError
+from services.loading.confined import DEPTH, files_below, open_granted, scanned
 from services.loading.samples.encoded import sniffed_formats, suffixes
 from services.loading.samples.stores import unread_problems
 from services.loading.samples.unusable import DAMAGE
@@ -24,8 +25,6 @@ SYSTEM = frozenset({"__macosx", "@eadir", "$recycle.bin", "lost+found", "system 
 SYSTEM_FILES = frozenset({"thumbs.db", "ehthumbs.db", "desktop.ini"})
 THUMBNAILS = frozenset({"thumb", "thumbs", "thumbnail", "thumbnails"})
 """Folders below a class that hold small copies of its images."""
-DEPTH = 100
-"""Of folders in a class."""
 DESCRIPTIONS = frozenset({".txt", ".json", ".jsonl", ".csv", ".tsv", ".xml", ".yaml", ".yml", ".md"})
 """Suffixes of what is written about images, and lies beside them."""
 
@@ -54,14 +53,14 @@ def listing(folder: Path, *, nested: bool = True) -> Listing:
     images: list[Path] = []
     unread: Counter[str] = Counter()
     left_out: Counter[str] = Counter()
-    for entry in _entries(folder, nested, left_out):
+    for path, entry in _entries(folder, nested, left_out):
         kind = left_out_kind(entry.name)
         if kind or Path(entry.name).suffix.lower() in DESCRIPTIONS:
             left_out[kind or "descriptions"] += 1
         elif odd := _irregular(entry):
             unread[odd] += 1
-        elif is_image(Path(entry.path)):
-            images.append(Path(entry.path))
+        elif is_image(path):
+            images.append(path)
         else:
             unread[suffix_of(entry.name)] += 1
     return Listing(tuple(sorted(images)), unread, left_out)
@@ -71,14 +70,15 @@ def class_folders(root: Path) -> tuple[tuple[str, ...], Counter[str]]:
     """The folders that may be classes, sorted, and numbers of files in the others, by kind."""
     left_out: Counter[str] = Counter()
     names = []
-    for path in root.iterdir():
-        if not path.is_dir():
-            continue
-        if kind := left_out_kind(path.name):
-            left_out[kind] += _files_below(path)
-        else:
-            names.append(path.name)
-    return tuple(sorted(names)), left_out
+    with scanned(root, str(root)) as entries:
+        for entry in entries:
+            if not entry.is_dir():
+                continue
+            if kind := left_out_kind(entry.name):
+                left_out[kind] += _files_below(root / entry.name)
+            else:
+                names.append(entry.name)
+    return tuple(names), left_out
 
 
 def only_images(folders: Iterable[tuple[str, Path]], where: str) -> list[tuple[Path, int]]:
@@ -105,7 +105,7 @@ def is_image(path: Path) -> bool:
     if path.suffix.lower() in suffixes():
         return True
     try:
-        with Image.open(path, formats=sniffed_formats()):
+        with open_granted(path, str(path)) as file, Image.open(file, formats=sniffed_formats()):
             return True
     except Image.DecompressionBombError:
         return True  # an image, which decoding refuses by name
@@ -113,25 +113,24 @@ def is_image(path: Path) -> bool:
         return False
 
 
-def _entries(folder: Path, nested: bool, left_out: Counter[str], depth: int = 0) -> Iterator[os.DirEntry[str]]:
-    """All but folders; files in folders that hold no samples are counted."""
+def _entries(
+    folder: Path, nested: bool, left_out: Counter[str], depth: int = 0
+) -> Iterator[tuple[Path, os.DirEntry[str]]]:
+    """All but folders, each while its folder is open; files in folders that hold no samples are counted."""
     if depth > DEPTH:
         raise SourceError(Problem(str(folder)[:200], f"folders at most {DEPTH} deep in each other", "deeper ones"))
-    try:
-        with os.scandir(folder) as scan:
-            entries = sorted(scan, key=lambda entry: entry.name)
-    except OSError as error:
-        raise SourceError(Problem(str(folder), "a folder that can be read", str(error))) from error
-    for entry in entries:
-        if not entry.is_dir(follow_symlinks=False):
-            if nested or not entry.is_dir():
-                yield entry
-        elif nested:
-            kind = left_out_kind(entry.name) or ("thumbnails" if entry.name.casefold() in THUMBNAILS else None)
-            if kind:
-                left_out[kind] += _files_below(Path(entry.path))
-            else:
-                yield from _entries(Path(entry.path), nested, left_out, depth + 1)
+    with scanned(folder, str(folder)) as entries:
+        for entry in entries:
+            path = folder / entry.name
+            if not entry.is_dir(follow_symlinks=False):
+                if nested or not entry.is_dir():
+                    yield path, entry
+            elif nested:
+                kind = left_out_kind(entry.name) or ("thumbnails" if entry.name.casefold() in THUMBNAILS else None)
+                if kind:
+                    left_out[kind] += _files_below(path)
+                else:
+                    yield from _entries(path, nested, left_out, depth + 1)
 
 
 def _irregular(entry: os.DirEntry[str]) -> str | None:
@@ -143,4 +142,4 @@ def _irregular(entry: os.DirEntry[str]) -> str | None:
 
 
 def _files_below(folder: Path) -> int:
-    return sum(len(files) for _, _, files in os.walk(folder))
+    return sum(1 for _ in files_below(folder, str(folder)))

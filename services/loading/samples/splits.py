@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.errors import Problem, SourceError
+from services.loading.confined import files_below
 from services.loading.samples.listing import left_out_kind
 from services.registry import did_you_mean
 
@@ -45,7 +46,7 @@ def files_of_split(folder: Path, pattern: str, split: str | None, where: str) ->
     Raises:
         SourceError: there are none, or of several splits and none is asked for, or not of the one asked for.
     """
-    relative = sorted(path.relative_to(folder) for path in folder.rglob(pattern) if path.is_file())
+    relative = sorted(path.relative_to(folder) for path in files_below(folder, where) if path.match(pattern))
     visible = [path for path in relative if not any(left_out_kind(part) for part in path.parts)]
     if not visible:
         raise SourceError(Problem(where, f"files {pattern} in the folder", "none"))

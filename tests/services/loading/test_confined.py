@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
+from PIL import Image
 
 from services.errors import SourceError
-from services.loading.confined import confined_to, open_granted, trust, within, within_tree
+from services.loading.confined import confined_to, files_below, open_granted, trust, within, within_tree
 from services.loading.fingerprint import existing
 from services.loading.models.source import load_model
+from services.loading.samples.listing import class_folders, listing
 from services.loading.samples.metadata import read_metadata
-from services.records import ModelSpec
+from services.loading.samples.schemes import imagefolder
+from services.loading.samples.source import open_samples
+from services.records import ModelSpec, SampleSpec
 from services.running.workers import Worker
 
 SECRET = "swordfish-0123456789"
@@ -96,6 +101,47 @@ def test_a_worker_is_confined_as_its_driver_is(granted: Path) -> None:
         Worker("cpu", 1, confine=(str(granted),))
         with pytest.raises(SourceError, match="leads out of"):
             existing(granted.parent / "private" / "secret", "x")
+
+
+def test_no_name_of_a_folder_elsewhere_is_told(granted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A class folder becomes a link between the look and the listing: names of others' files stood in the error."""
+    private = granted.parent / "private"
+    (private / f"{SECRET}.weird").touch()
+    (private / SECRET).mkdir()
+    for name in ("a", "b"):
+        (granted / "set" / name).mkdir(parents=True)
+        Image.new("L", (8, 8), 40 * len(name)).save(granted / "set" / name / "0.png")
+    real = imagefolder.class_folders
+
+    def swapped(root: Path) -> Any:
+        found = real(root)
+        (root / "b").rename(granted / "b")
+        (root / "b").symlink_to(private)
+        return found
+
+    monkeypatch.setattr(imagefolder, "class_folders", swapped)
+    with confined_to([str(granted)]), pytest.raises(SourceError, match=r"set/b, which leads out of them") as refused:
+        open_samples(SampleSpec(f"imagefolder:{granted}/set?mode=L"))
+    assert SECRET not in str(refused.value) and "weird" not in str(refused.value)
+
+
+def test_folders_are_listed_as_they_are_open(granted: Path) -> None:
+    private = granted.parent / "private"
+    (granted / "out").symlink_to(private)
+    (granted / "in").symlink_to(granted / "sub")
+    (granted / "sub" / "file").touch()
+    with confined_to([str(granted)]):
+        for look in (lambda path: list(files_below(path, "x")), class_folders, listing):
+            with pytest.raises(SourceError, match=r"out, which leads out of them"):
+                look(granted / "out")
+        with pytest.raises(SourceError, match=r"out, which leads out of them"):
+            list(files_below(granted, "x", follow=True))
+        assert list(files_below(granted, "x")) == [granted / "mine", granted / "sub" / "file"]
+        for name in (private / "secret", private / "nothing"):
+            (granted / "link").unlink(missing_ok=True)
+            (granted / "link").symlink_to(name)
+            with pytest.raises(SourceError, match=r"link, which leads out of them"):
+                existing(granted / "link", "x")
 
 
 def field(tag: bytes, content: bytes) -> bytes:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.errors import Problem, SourceError
+from services.loading.confined import scanned
 from services.loading.fingerprint import existing, sha256
 from services.loading.samples.source import Source
 from services.loading.samples.stores import array_store
@@ -35,7 +36,8 @@ def open_corrupted(uri: SourceUri) -> Source:
     """
     options: dict[str, Any] = uri.options(data_dir=local_path, n=whole, names=listed, severities=_severities)
     folder = existing(options.get("data_dir", Path("data")) / FOLDERS[uri.rest], uri.text, folder=True)
-    known = sorted(path.stem for path in folder.glob("*.npy") if path.stem != "labels")
+    with scanned(folder, uri.text) as entries:
+        known = [entry.name[:-4] for entry in entries if entry.name.endswith(".npy") and entry.name != "labels.npy"]
     chosen, levels = tuple(dict.fromkeys(options.get("names", known))), options.get("severities", (LEVELS,))
     for name in chosen:
         if name not in known:

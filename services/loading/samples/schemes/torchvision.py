@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import chain, islice
@@ -20,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.errors import Problem, SourceError, one_line
-from services.loading.confined import is_confined, linked, pinned_files, within, within_tree
+from services.loading.confined import files_below, is_confined, linked, pinned_files, scanned
 from services.loading.packages import package
 from services.loading.samples.source import Source
 from services.loading.samples.stores import array_store
@@ -87,9 +86,10 @@ def _judged(root: Path, name: str, where: str) -> Iterator[Path]:
     if not is_confined() or not root.is_dir():
         yield root
         return
-    beside = (path for path in within(root, where).iterdir() if path.is_file())
-    tree = os.walk(within_tree(root / name, where), followlinks=True)
-    below = (Path(folder, file) for folder, _, names in tree for file in names)
+    with scanned(root, where) as entries:
+        beside = [root / entry.name for entry in entries if entry.is_file()]
+        is_folder = any(entry.name == name and entry.is_dir() for entry in entries)
+    below = files_below(root / name, where, follow=True) if is_folder else ()
     files = list(islice(chain(beside, below), MOST_FILES + 1))
     if len(files) > MOST_FILES:
         remedy = "give the data set a folder of its own"
