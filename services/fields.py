@@ -1,13 +1,29 @@
-"""Fields that a file gives, kept from what YAML makes of yes and no."""
+"""Fields that a file gives: kept from what YAML makes of yes and no, and written alike by later versions."""
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import Any, ClassVar, get_args
 
-from pydantic import BaseModel, ValidationInfo, field_validator
+from pydantic import BaseModel, SerializerFunctionWrapHandler, ValidationInfo, field_validator, model_serializer
 
 
-class Fields(BaseModel):
+class StableFields(BaseModel):
+    """Parameters that are written as before where a later version added some.
+
+    Attributes:
+        LATER: what was added. At their defaults these are not written, so that what is known by a digest of the
+            parameters, a trial or a score table, stays known.
+    """
+
+    LATER: ClassVar[tuple[str, ...]] = ()
+
+    @model_serializer(mode="wrap")
+    def _without_later(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        usual = {name for name in self.LATER if getattr(self, name) == type(self).model_fields[name].default}
+        return {name: value for name, value in write(self).items() if name not in usual}
+
+
+class Fields(StableFields):
     """Parameters among which true and false are no numbers."""
 
     @field_validator("*", mode="before")

@@ -237,7 +237,7 @@ def _with_training(
     finished: Finished, gaps_by_trial: dict[str, tuple[GapResult, ...]], usable: Sequence[TrialResult]
 ) -> Finished:
     """The audit with what is known of the training of its models, in its bundle too."""
-    seconds = {trial.name: trial.seconds / trial.epochs for trial in usable if trial.epochs}
+    seconds = {trial.name: (trial.seconds - trial.judging) / trial.epochs for trial in usable if trial.epochs}
     models = []
     for model in finished.result.models:
         name = model.spec.name

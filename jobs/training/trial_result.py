@@ -51,6 +51,7 @@ def trial_result(item: PlannedTrial, report: TrialReport, sweep: str, data: Data
         tags={**trial.tags, "sweep": sweep},
         kind=task.kind,
         mapper=_mapper(item, report.mapper, weights, data),
+        judging=sum(point.judging for point in points),
     )
 
 

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict
+from pydantic import ConfigDict
 
 from services.errors import MeasureError, Problem
+from services.fields import StableFields
 from services.records import Ascent, Column, Series, digest_of
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ Scorer = Callable[..., Columns]
 """Has the arguments of `Measure.from_model`."""
 
 
-class Measure(BaseModel):
+class Measure(StableFields):
     """A measure and its parameters. Subclass, set the class variables, and implement one of the two methods.
 
     Attributes:

@@ -30,7 +30,8 @@ class Projection(Measure):
     The sample is encoded; each latent dimension in turn is put to its centre and moved from there down and up, at most
     one unit each way, until the label changes. ``score = mean_d (m_d^- + m_d^+) / 2`` with the moves m in units, so 1
     is "no attribute changes the label within its range". Whether the label was right plays no part: a constant
-    classifier scores 1, so read `clean` beside it. Source: APPS, Algorithm 1.
+    classifier scores 1, so read `clean` beside it. Source: APPS, Algorithm 1, which leaves open whose label must stay:
+    `keeps` chooses.
 
     Attributes:
         mapper: URI of an encoder and decoder: `factory:` or `torchscript:`.
@@ -41,6 +42,8 @@ class Projection(Measure):
             mean and spread of latents drawn evenly from `range`; "range" takes its middle and half its width.
         range: low and high end of the latents, for axes that are not learned.
         draws, draw_seed: how many latents `axes: sampled` draws, and the seed that they follow.
+        keeps: whose label a move must keep: the classifier's at the "centre" of the dimension, or its own of the
+            "sample"; the latter takes a centre with another label for no tolerance at all.
         reach: units are multiplied by it: 2 looks twice as far.
         least_explained: a mapper that explains less of the samples' variance than this is refused, for it does not
             reconstruct and cannot judge; looked at on 64 samples spread over the set.
@@ -57,6 +60,8 @@ class Projection(Measure):
     needs: ClassVar[Literal["logits", "model"]] = "model"
     pictures: ClassVar[bool] = True
 
+    LATER: ClassVar[tuple[str, ...]] = ("keeps",)
+
     name: Literal["projection"] = "projection"
     mapper: str = Field(min_length=3)
     dimensions: Annotated[tuple[Index, ...], Field(min_length=1)] | Literal["all"] = "all"
@@ -67,6 +72,7 @@ class Projection(Measure):
     draws: int = Field(default=1000, ge=2, le=100_000)
     draw_seed: int = Field(default=0, ge=0)
     reach: float = Field(default=1.0, gt=0, le=1000)
+    keeps: Literal["centre", "sample"] = "centre"
     least_explained: float = Field(default=LEAST_EXPLAINED, ge=0, le=1)
     label: str = Field(default="", pattern=r"^[a-z0-9.]{0,40}$")
     names: dict[Index, Annotated[str, Field(min_length=1, max_length=60)]] = Field(default_factory=dict)
@@ -171,6 +177,8 @@ class Projection(Measure):
 
         latents = passes(mapper.encode, images)
         chunk = 16 * len(images) if images.is_cuda else min(cached_chunk(images[0].numel()), 2 * len(images))
+        with torch.no_grad():
+            logits = passes(network, images)
         projected = project(
             network,
             mapper.decode,
@@ -179,9 +187,9 @@ class Projection(Measure):
             steps=self.steps,
             halvings=self.halvings,
             chunk=max(chunk, SMALLEST),
+            own=logits.argmax(dim=1) if self.keeps == "sample" else None,
         )
         with torch.no_grad():
-            logits = passes(network, images)
             back = passes(lambda codes: decoded(mapper.decode, codes), latents)
         error = (back.double() - images.double()).square().mean(dim=(1, 2, 3))
         correct = margins(logits, labels) > 0

@@ -158,6 +158,7 @@ class EpochPoint:
         validation: on the held-out split; None without one.
         explained: of the variance of the images held out, by a mapper; None for a network.
         parts: of a mapper's losses, by name; empty for a network.
+        judging: of the seconds, those in which a network's held-out split was judged.
     """
 
     epoch: int
@@ -168,6 +169,7 @@ class EpochPoint:
     validation: Shares | None = None
     explained: float | None = None
     parts: dict[str, float] = field(default_factory=dict)
+    judging: float = 0.0
 
     @property
     def judged(self) -> Shares:
@@ -282,6 +284,7 @@ class TrialResult:
         generalisation: train minus test, by series, once it was audited.
         kind: what was trained.
         mapper: what is known of a mapper; None for a network.
+        judging: of the seconds, those in which the held-out split was judged.
     """
 
     name: str
@@ -306,6 +309,7 @@ class TrialResult:
     generalisation: tuple[GapResult, ...] = ()
     kind: Kind = "network"
     mapper: MapperFacts | None = None
+    judging: float = 0.0
     schema_version: int = SCHEMA_VERSION
 
     @property

@@ -49,6 +49,7 @@ class EpochRecord:
         held_losses: sums by class of the losses that the method steers by, on the held-out split and with the epoch's
             own weights; None when it asks for none.
         averaged: whether the epoch's weights went into the average; None without averaging.
+        judging: of the seconds, those in which the held-out split was judged.
     """
 
     epoch: int
@@ -60,3 +61,4 @@ class EpochRecord:
     seconds: float
     held_losses: tuple[float, ...] | None = None
     averaged: bool | None = None
+    judging: float = 0.0

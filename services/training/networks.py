@@ -25,6 +25,7 @@ ARCHITECTURES: Registry[Callable[..., nn.Module]] = Registry(
         "resnet2b": f"{_HERE}.resnet2b:resnet2b",
         "resnet34": f"{_HERE}.resnet18:resnet34",
         "sequential": f"{_HERE}.layers:sequential",
+        "simple_cnn": f"{_HERE}.simple_cnn:simple_cnn",
         "small_cnn": f"{_HERE}.small_cnn:small_cnn",
         "vgg19": f"{_HERE}.vgg:vgg19",
         "vit_b": f"{_HERE}.vit:vit_b",

@@ -79,7 +79,8 @@ def point_of(record: EpochRecord) -> EpochPoint:
     """An epoch's counts as shares."""
     held = None if record.validation is None else _shares(record.validation)
     loss = record.loss_sum / record.samples
-    return EpochPoint(record.epoch, loss, record.rate, record.seconds, _shares(record.train), held)
+    shares = _shares(record.train)
+    return EpochPoint(record.epoch, loss, record.rate, record.seconds, shares, held, judging=record.judging)
 
 
 def _shares(counts: ClassCounts) -> Shares:

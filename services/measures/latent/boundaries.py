@@ -1,9 +1,9 @@
 """Projection perturbation: how far each latent factor moves before a classifier changes its mind (APPS, Algorithm 1).
 
-For sample s and dimension d the latent ``z_sd`` is put to the centre ``mu_d``, and from there moved to
-``mu_d - sigma_d m / M`` and ``mu_d + sigma_d m / M``, m = 1 .. M. The label to change is the one at the centre, m = 0.
-All (sample, dimension, direction) triples go through the networks together; one that has flipped is left out of the
-next step, so a dimension stops when all its samples have flipped.
+For sample s and dimension d the latent ``z_sd`` is put to the centre ``mu_d``, and from there moved to ``mu_d - sigma_d
+m / M`` and ``mu_d + sigma_d m / M``, m = 1 .. M. The label to change is the one at the centre, m = 0, or one that is
+given for each sample. All (sample, dimension, direction) triples go through the networks together; one that has flipped
+is left out of the next step, so a dimension stops when all its samples have flipped.
 
 Guarantee: every position reported as a flip is one at which an image was decoded and classified otherwise than at the
 centre, or its logits were NaN or infinite; the label was the centre's at every grid position before it. Between grid
@@ -56,7 +56,7 @@ class Projected:
 
     Attributes:
         moves: (n, D, 2) float64, distances from the centre down and up in units, each in [0, 1]: the first position
-            with another label; 1 where there is none.
+            with another label; 1 where there is none, 0 where the centre itself has another than the one given.
         censored: (n, D, 2), the label never changed in that direction.
         start: (n, D) labels at the centre, -1 where the logits there are not finite: those flip at 0.
         non_finite: (n,), some logit on the way was NaN or infinite.
@@ -79,6 +79,7 @@ def project(
     steps: int = 20,
     halvings: int = 0,
     chunk: int = CHUNK_LEAST,
+    own: torch.Tensor | None = None,
 ) -> Projected:
     """Move every latent along every dimension, both ways.
 
@@ -89,12 +90,13 @@ def project(
         halvings: bisections between the last position with the centre's label and the first without, to
             ``1 / (M 2**halvings)`` of a unit; the position reported is the end that has flipped.
         chunk: images that pass through the networks together.
+        own: (n,) int64 labels to change; None takes those at the centres.
 
     Raises:
         MeasureError: decoded images are not (n, C, H, W), or not in [0, 1].
     """
     with torch.no_grad():
-        return _Search(network, decode, latents, axes.to(latents.device), chunk).run(steps, halvings)
+        return _Search(network, decode, latents, axes.to(latents.device), chunk).run(steps, halvings, own)
 
 
 def cached_chunk(pixels: int) -> int:
@@ -111,13 +113,15 @@ class _Search:
         self._queries = torch.zeros(self._size, dtype=torch.int64, device=latents.device)
         self._unreal = torch.zeros(self._size, dtype=torch.bool, device=latents.device)
 
-    def run(self, steps: int, halvings: int) -> Projected:
+    def run(self, steps: int, halvings: int, given: torch.Tensor | None) -> Projected:
         total, device = self._size * self._count * 2, self._latents.device
         pairs = torch.arange(self._size * self._count, device=device)
         start = self._labels(pairs * 2, torch.zeros(len(pairs), device=device, dtype=torch.float64))
-        own = start.repeat_interleave(2)
+        wanted = start if given is None else given.to(device).repeat_interleave(self._count)
+        own = wanted.repeat_interleave(2)
         low = torch.zeros(total, dtype=torch.float64, device=device)
-        high = torch.where(own == UNREAL, 0.0, torch.inf).double()
+        lost = (wanted == UNREAL) | (start != wanted)
+        high = torch.where(lost.repeat_interleave(2), 0.0, torch.inf).double()
         for step in range(1, steps + 1):
             alive = high.isinf().nonzero().squeeze(1)
             if not len(alive):

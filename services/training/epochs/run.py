@@ -163,8 +163,9 @@ class Run:
         began, losses = time.perf_counter(), self._held_losses()
         average, held, taken = self._averaged(record.epoch, weights, before)
         mark = taken if self.recipe.averaging else None
-        seconds = record.seconds + time.perf_counter() - began
-        return replace(record, validation=held, held_losses=losses, averaged=mark, seconds=seconds), average
+        judging = time.perf_counter() - began
+        record = replace(record, validation=held, held_losses=losses, averaged=mark, judging=judging)
+        return replace(record, seconds=record.seconds + judging), average
 
     def _averaged(
         self, epoch: int, weights: dict[str, Tensor], before: Progress

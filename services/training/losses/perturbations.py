@@ -10,11 +10,13 @@ from torch import Tensor
 Kind = Literal["uniform", "gaussian", "laplace"]
 
 
-def perturbed(images: Tensor, kind: Kind, radius: float, generator: torch.Generator) -> Tensor:
+def perturbed(
+    images: Tensor, kind: Kind, radius: float, generator: torch.Generator, *, spread: float | None = None
+) -> Tensor:
     """Images plus noise, (n, C, H, W).
 
-    The noise is uniform in [-radius, radius], Gaussian with sigma = radius, or Laplace with b = radius; the latter two
-    are clipped to [-radius, radius]. The sum is clipped to [0, 1].
+    The noise is uniform in [-radius, radius], Gaussian with sigma = spread, or Laplace with b = spread, by default the
+    radius; the latter two are clipped to [-radius, radius]. The sum is clipped to [0, 1].
     """
     noise = torch.empty_like(images)
     if kind == "gaussian":
@@ -23,6 +25,8 @@ def perturbed(images: Tensor, kind: Kind, radius: float, generator: torch.Genera
         noise.uniform_(-1, 1, generator=generator)
     if kind == "laplace":
         noise = -torch.sign(noise) * torch.log1p(-noise.abs().clamp(max=1 - 1e-7))
+    if spread is not None and radius > 0:
+        noise.mul_(spread / radius)
     return (images + noise.clamp_(-1, 1).mul_(radius)).clamp_(0, 1)
 
 

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+TINY = 1e-30
+"""Squared distance below which the root has no gradient: where both outputs are one, it has none."""
 MART_FLOOR = 1e-12
 """Keeps MART's `log(1 - p)` finite when another class takes all probability."""
 
@@ -33,6 +35,11 @@ def from_uniform(logits: Tensor) -> Tensor:
 def softmax_distance(clean: Tensor, robust: Tensor) -> Tensor:
     """`|softmax(clean) - softmax(robust)|_2^2`, (n,), in [0, 2] (PRB Table 2: ALP and CLP)."""
     return (F.softmax(clean, dim=1) - F.softmax(robust, dim=1)).square().sum(1)
+
+
+def logit_distance(clean: Tensor, robust: Tensor) -> Tensor:
+    """`|clean - robust|_2`, (n,), >= 0 (PRBench's public code: ALP and CLP)."""
+    return (clean - robust).square().sum(1).clamp(min=TINY).sqrt()
 
 
 def margin(logits: Tensor, labels: Tensor) -> Tensor:

@@ -45,6 +45,20 @@ def test_scores_and_columns_are_those_of_the_analytic_boundary() -> None:
     assert metrics.dev.value == pytest.approx(columns["dev"].mean())
 
 
+def test_a_move_may_have_to_keep_the_label_of_the_sample() -> None:
+    """In closed form: w.z + b keeps its sign from the sample to the centre and on to the move."""
+    columns, usual = score(halvings=8, keeps="sample"), score(halvings=8)
+    rest = LATENTS @ WEIGHTS + BIAS
+    stays = np.stack([np.sign(rest - LATENTS[:, d] * WEIGHTS[d]) == np.sign(rest) for d in range(3)], axis=1)
+    assert 0.5 < stays.mean() < 1 and columns["agrees"] == pytest.approx(stays.mean(axis=1))
+    for d in range(3):
+        for side in ("down", "up"):
+            want = np.where(stays[:, d], usual[f"d00{d}/{side}"], 0.0)
+            np.testing.assert_array_equal(columns[f"d00{d}/{side}"], want)
+    assert "keeps" not in Projection(mapper=BANDS).model_dump()
+    assert Projection(mapper=BANDS, keeps="sample").definition() != Projection(mapper=BANDS).definition()
+
+
 def test_chosen_dimensions_are_read_back_in_ascending_order() -> None:
     every, chosen = score(halvings=8), score(dimensions=(2, 0), halvings=8)
     assert dimensions_of(every, "all") == (0, 1, 2)

@@ -251,6 +251,7 @@ def test_a_schema_with_a_file_is_no_tensor_operators() -> None:
 OWN = {
     "cifar_resnet": (3, 32, 32),
     "cnn4": (1, 28, 28),
+    "simple_cnn": (1, 28, 28),
     "deit_t": (3, 224, 224),
     "mobile": (3, 32, 32),
     "resnet18": (3, 32, 32),

@@ -21,7 +21,12 @@ WEIGHTS, BIAS = (1.0, -0.4, 0.0), 0.15
 
 
 def naive(
-    network: nn.Module, decode: Callable[..., torch.Tensor], latents: torch.Tensor, axes: Axes, steps: int
+    network: nn.Module,
+    decode: Callable[..., torch.Tensor],
+    latents: torch.Tensor,
+    axes: Axes,
+    steps: int,
+    given: torch.Tensor | None = None,
 ) -> np.ndarray:
     """One sample, one dimension, one direction and one step at a time, as Algorithm 1 is printed."""
     moves = np.ones((len(latents), len(axes.dimensions), 2))
@@ -32,7 +37,9 @@ def naive(
                     moved = latents[s : s + 1].clone()
                     moved[0, column] = axes.centre[d] + sign * axes.unit[d] * m / steps
                     label = int(network(decode(moved)).argmax())
-                    own = label if m == 0 else own  # noqa: F821
+                    if given is not None:
+                        own = int(given[s])
+                    own = label if m == 0 and given is None else own
                     if label != own:
                         moves[s, d, direction] = m / steps
                         break
@@ -61,6 +68,19 @@ def test_the_batched_search_equals_the_naive_loop() -> None:
     np.testing.assert_allclose(projected.moves, expected, atol=1e-12)
     assert 0.1 < projected.censored.mean() < 0.95
     assert (projected.moves[projected.censored] == 1.0).all()
+
+
+def test_the_label_to_keep_may_be_given() -> None:
+    network, decode = small_pair()
+    latents = 2 * torch.randn(40, 5)
+    axes = Axes(torch.tensor([4, 0]), torch.tensor([1.5, 0.0]), torch.tensor([4.0, 2.0]))
+    with torch.no_grad():
+        own = network(decode(latents)).argmax(1)
+        expected = naive(network, decode, latents, axes, 10, own)
+    projected = project(network, decode, latents, axes, steps=10, own=own)
+    np.testing.assert_allclose(projected.moves, expected, atol=1e-12)
+    lost = projected.start != own.numpy()[:, None]
+    assert 0 < lost.mean() < 1 and (projected.moves[lost] == 0).all() and not projected.censored[lost].any()
 
 
 def test_the_result_depends_on_neither_chunk_nor_company() -> None:

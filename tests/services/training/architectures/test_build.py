@@ -19,6 +19,7 @@ TIMM = pytest.mark.filterwarnings("ignore:.*is deprecated:DeprecationWarning")
 
 COUNTS = {
     "cnn4": 166_406,
+    "simple_cnn": 1_199_882,
     "vgg19": 20_040_522,
     "resnet18": 11_173_962,
     "resnet34": 21_282_122,
@@ -33,6 +34,7 @@ TIMM_COUNTS = {
 }
 TINY: dict[str, dict[str, Any]] = {
     "cnn4": {"width": 0.25, "channels": 3, "size": 32},
+    "simple_cnn": {"width": 0.25, "channels": 3, "size": 32},
     "vgg19": {"width": 1 / 32},
     "mobile": {"width": 0.25},
     "resnet18": {"width": 1 / 16},
@@ -61,8 +63,8 @@ def test_full_size_has_the_published_number_of_parameters(name: str) -> None:
     with torch.device("meta"):
         network = ARCHITECTURES.get(name)(classes=10)
     assert parameters(network) == COUNTS[name]
-    side = 28 if name == "cnn4" else 32
-    images = torch.empty(2, 1 if name == "cnn4" else 3, side, side, device="meta")
+    shape = (1, 28, 28) if name in ("cnn4", "simple_cnn") else (3, 32, 32)
+    images = torch.empty(2, *shape, device="meta")
     assert network(images).shape == (2, 10)
 
 

@@ -93,6 +93,16 @@ def test_noise_has_its_distribution_within_the_ball(kind: str) -> None:
     assert d.mean() == pytest.approx(0, abs=0.005)
 
 
+@pytest.mark.parametrize(("kind", "spread", "rms"), [("gaussian", None, 0.719), ("gaussian", 1.0, 0.99)])
+def test_the_spread_of_noise_is_a_choice(kind: str, spread: float | None, rms: float) -> None:
+    x, radius = torch.full((1, 1, 400, 400), 0.5), 8 / 255
+    d = perturbed(x, kind, radius, torch.Generator().manual_seed(0), spread=spread) - x  # type: ignore[arg-type]
+    assert float(d.abs().max()) <= radius + 1e-6
+    share = np.clip(np.random.default_rng(1).normal(0, spread or radius, 10**6), -radius, radius) / radius
+    assert float(np.sqrt((share**2).mean())) == pytest.approx(rms, abs=0.005)
+    assert float(d.square().mean().sqrt() / radius) == pytest.approx(rms, abs=0.005)
+
+
 def test_draws_of_an_image_follow_one_another_and_stay_in_range() -> None:
     x = torch.tensor([0.0, 1.0]).view(2, 1, 1, 1).expand(2, 1, 3, 3)
     out = draws(x, "uniform", 0.2, 5, torch.Generator().manual_seed(0))

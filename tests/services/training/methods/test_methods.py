@@ -110,6 +110,12 @@ def pair(case: Case, *, clean: bool) -> float:
     return float(np.mean(case.ce(case.x if clean else at) + distance))
 
 
+def logit_pair(case: Case) -> float:
+    at = case.attacked("ce")
+    distance = np.sqrt((((case.x - at) @ case.w.T) ** 2).sum(1))
+    return float(np.mean(case.ce(at) + 0.01 * distance))
+
+
 def at_pr(case: Case) -> float:
     source = torch.Generator().manual_seed(9)
     rows = torch.rand(4, 3, generator=source).tolist()
@@ -215,6 +221,24 @@ def test_the_loss_is_that_of_an_independent_computation(name: str) -> None:
     case = Case()
     loss = method_from({"name": name, **fields}).step(case.network, case.batch()).loss
     assert float(loss.detach()) == pytest.approx(oracle(case), rel=1e-6)
+
+
+def test_pairing_of_logits_is_that_of_the_public_code() -> None:
+    case = Case()
+    method = method_from({"name": "alp", "budget": BUDGET, "pairing": "logits", "weight": 0.01})
+    assert float(method.step(case.network, case.batch()).loss.detach()) == pytest.approx(logit_pair(case), rel=1e-6)
+
+
+def test_fields_that_came_later_leave_no_trace_at_their_defaults() -> None:
+    """Trials that were trained before there were any keep their keys."""
+    assert "pairing" not in method_from("alp").canonical() and "spread" not in method_from("corruption").canonical()
+    chosen = method_from({"name": "clp", "pairing": "logits"})
+    assert method_from(chosen.canonical()) == chosen
+
+
+def test_uniform_noise_has_no_spread() -> None:
+    with pytest.raises(ConfigError, match=r"no spread for uniform noise, which fills the radius"):
+        method_from({"name": "corruption", "spread": 1.0})
 
 
 @pytest.mark.parametrize("base", ["erm", "pgd", "trades"])
