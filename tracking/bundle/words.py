@@ -113,7 +113,15 @@ def advice_words(audit: AuditResult) -> list[str]:
     """
     judged = [model for model in audit.models if model.gates and model.outcome is not Outcome.ERROR]
     first = worst_first(judged)[:MOST_ADVICE]
-    return [f"{_ADVICE[model.outcome].format(shorten(model.spec.name))}: {_because(model)}." for model in first]
+    return [
+        f"{_ADVICE[model.outcome].format(shorten(model.spec.name))}: {_because(model)}{_overruled(model)}."
+        for model in first
+    ]
+
+
+def _overruled(model: ModelResult) -> str:
+    names = dict.fromkeys(name for gate in model.gates for name in gate.overruled)
+    return f"; the fleet file overruled {', '.join(names)}" if names else ""
 
 
 def _because(model: ModelResult) -> str:

@@ -12,7 +12,15 @@ from dataclasses import dataclass, replace
 
 from jobs.fleetfile.gates import GateConfig
 from services.metrics import METRICS
-from services.numerics.evidence.adequacy import Adequacy, AttackObservations, adequacy, class_undercut, undercut
+from services.numerics.evidence.adequacy import (
+    REMEDY,
+    Adequacy,
+    AttackObservations,
+    Judgement,
+    adequacy,
+    class_undercut,
+    undercut,
+)
 from services.records import Evidence, GateResult, GroupScore, Outcome, RefutedResult, Series
 from tracking.bundle.headline import MOST_REFUTED
 
@@ -79,7 +87,7 @@ def objections(
     elif series.evidence is Evidence.CERTIFICATE and gate.not_worse_than is None:
         yield _of_certificate(gate, monotone=monotone)
     elif series.evidence is Evidence.CLAIM and gate.not_worse_than is None:
-        yield from _of_claim(series, refuted)
+        yield from _of_claim(series, refuted, attacks)
 
 
 def _of_certificate(gate: GateConfig, *, monotone: bool) -> Objection:
@@ -108,7 +116,7 @@ def _of_attack(
     mine = [attack for attack in attacks if series.key in attack.series]
     judged = adequacy(mine)
     if judged.adequacy is not Adequacy.ADEQUATE:
-        yield Objection(bars, "; ".join(judged.reasons), INADEQUATE)
+        yield Objection(bars, _spoken(judged, mine), INADEQUATE)
         return
     threshold = gate.at_least if gate.at_least is not None else gate.at_most
     if threshold is None or low is None:
@@ -150,15 +158,33 @@ def undercuts(
         yield Undercut(share, f"without what fell to a probe of the attack in {', '.join(names[:MOST_NAMED])}")
 
 
-def _of_claim(series: Series, refuted: RefutedResult | None) -> Iterator[Objection]:
+def _spoken(judged: Judgement, attacks: Sequence[AttackObservations]) -> str:
+    """Why attacks are not adequate: of each that shows signs the first, for a line in a terminal."""
+    shown = [(attack.attack, found) for attack in attacks if (found := attack.findings)]
+    if not shown:
+        return "; ".join(judged.reasons)
+    named = [f"{name}: {found[0].count.words}{_more(len(found) - 1)}" for name, found in shown]
+    return "; ".join([*named, REMEDY])
+
+
+def _more(signs: int) -> str:
+    return f" (and {signs} more sign{'s' * (signs > 1)})" if signs else ""
+
+
+def _of_claim(
+    series: Series, refuted: RefutedResult | None, attacks: Sequence[AttackObservations]
+) -> Iterator[Objection]:
     low = None if refuted is None else refuted.overall.low
     if refuted is not None and low is not None and low > MOST_REFUTED:
         share = f"{refuted.refuted} of {refuted.counted} claims, at least {low:.1%}"
         yield Objection((PASS,), f"attacks refuted {series.key} ({share})", REFUTED)
+    if refuted is not None and attacks and all(attack.findings for attack in attacks):
+        text = f"no attack that could have refuted {series.key} was adequate: {_spoken(adequacy(attacks), attacks)}"
+        yield Objection((PASS,), text, INADEQUATE)
 
 
 def of_refuted_share(attacks: Sequence[AttackObservations]) -> Iterator[Objection]:
     """The refuted share is a lower bound: a weaker attack refutes less. Only adequate attacks can clear a claim."""
     judged = adequacy(attacks, gradients=True)
     if judged.adequacy is not Adequacy.ADEQUATE:
-        yield Objection((PASS,), "; ".join(judged.reasons), INADEQUATE)
+        yield Objection((PASS,), _spoken(judged, attacks), INADEQUATE)

@@ -216,7 +216,7 @@ class AttackObservations:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """An adequacy and why it is not better: sentences with the remedy; none for `ADEQUATE`."""
+    """An adequacy and why it is not better: each sign, and the remedy; none for `ADEQUATE`."""
 
     adequacy: Adequacy
     reasons: tuple[str, ...] = ()
@@ -313,4 +313,4 @@ def adequacy(seen: Sequence[AttackObservations], *, gradients: bool = False) -> 
 def _reasons(seen: Sequence[AttackObservations]) -> Iterator[str]:
     for attack in seen:
         for finding in attack.findings:
-            yield f"{attack.attack}: {finding.count.sentence}"
+            yield f"{attack.attack}: {finding.count.words}"

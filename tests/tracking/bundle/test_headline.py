@@ -141,6 +141,15 @@ def test_advice_says_why_a_number_beyond_its_threshold_decides_nothing(
     assert "keeps 80.0 % (70.0 to 90.0 %)" in sentence and sentence.endswith(f"where at least 30 % is asked, {why}.")
 
 
+def test_advice_names_what_the_fleet_file_overruled(make_audit: Callable[..., AuditResult]) -> None:
+    passed = gate(PGD.key, Outcome.PASS, 0.9)
+    forced = replace(gate("clean", Outcome.PASS, 0.95), overruled=("inadequate-attack",))
+    audit = make_audit(2, 4, series=SERIES)
+    assert "overruled" not in advice_words(gated(audit, passed))[0]
+    sentence = advice_words(gated(audit, passed, forced))[0]
+    assert sentence.endswith("where at least 30 % is asked; the fleet file overruled inadequate-attack.")
+
+
 @pytest.mark.parametrize(
     ("series", "meaning"),
     [

@@ -57,6 +57,19 @@ def test_the_objection_can_be_overruled_by_name() -> None:
     assert (judged.outcome, judged.overruled) == (Outcome.PASS, ("inadequate-attack",))
 
 
+def test_of_many_signs_the_first_of_each_attack_is_named_and_the_others_counted() -> None:
+    signs = [SignCount(sign, 90, 96, probe=True) for sign in (Sign.ZERO_GRADIENT, Sign.UNPREDICTIVE, Sign.UNBOUNDED)]
+    config = GateConfig(measure=SERIES.key, metric="aggregate", at_least=0.1)
+    seen = [AttackObservations("pgd20", (SERIES.key,), True, tuple(signs))]
+    judged = judge(config, Estimate(0.9, 0.8, 1.0))
+    reason = weighed(judged, config, objections(config, SERIES, seen, None, 0.8)).reason
+    assert reason.startswith("lower bound 0.8 clears 0.1, but pgd20: for 90 of 96 correctly classified samples")
+    assert (
+        reason.count("90 of 96") == 1
+        and "exactly zero, so a gradient attack could not move (and 2 more signs); " in reason
+    )
+
+
 # --- single classes -----------------------------------------------------------------------------------------------
 
 

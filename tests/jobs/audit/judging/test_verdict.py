@@ -260,6 +260,19 @@ def test_a_claim_that_attacks_refuted_passes_nothing() -> None:
     assert found.outcome is Outcome.PASS and found.overruled == ("refuted-claim",)
 
 
+def test_a_claim_that_only_inadequate_attacks_left_passes_nothing() -> None:
+    """They refuted none, for none could move."""
+    claims = gate(GREAT, "aggregate", at_least=0.05)
+    masked = {**ZEROS, "minimal/l2:zero_gradient": ONES}
+    found = under_attack((Great(), Minimal(), Pgd()), claims, **masked)
+    assert found.outcome is Outcome.UNDECIDED and "no attack that could have refuted great was adequate" in found.reason
+    assert found.reason.count("exactly zero") == 2
+    assert under_attack((Great(), Minimal(), Pgd()), claims, **ZEROS).outcome is Outcome.PASS, "minimal was adequate"
+    assert under_attack((Great(),), claims, **masked).outcome is Outcome.PASS, "a claim, held against nothing"
+    forced = under_attack((Great(), Minimal(), Pgd()), {**claims, **OVERRULED}, **masked)
+    assert forced.outcome is Outcome.PASS and forced.overruled == ("inadequate-attack",)
+
+
 def test_a_certificate_passes_and_never_fails() -> None:
     radius = Radius(sigma=0.25)
     key = radius.series()[0].key
