@@ -76,10 +76,12 @@ def opened_program(program: Any, device: str, facts: dict[str, Any]) -> Opened:
     from torch.export.passes import move_to_device_pass
 
     from services.loading.models.fixed_batch import FixedBatch
+    from services.loading.models.guarded import guard
 
     program = move_to_device_pass(program, device) if device != "cpu" else program
     batch, train_mode = fixed_batch(program), baked_train_mode(program)
     network = program.module()
+    guard(network)
     network.mode_is_fixed = True
     if train_mode:
         facts["train_mode"] = train_mode
