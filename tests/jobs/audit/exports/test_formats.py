@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import os
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 from typer.testing import CliRunner
 
 from jobs.audit.audit import Finished, run_audit
@@ -20,6 +23,8 @@ from jobs.cli import app
 from jobs.fleetfile.reading import validate_fleet
 from jobs.terminal.progress import Quiet
 from services.errors import ConfigError
+from services.loading.samples.source import open_samples
+from services.records import SampleSpec
 from tracking.bundle.scores import read_kept_scores
 
 PGD = "pgd3/linf-0.10000"
@@ -70,3 +75,29 @@ def test_without_fiftyone_the_error_says_what_to_install(done: Finished, monkeyp
     monkeypatch.setitem(sys.modules, "fiftyone", None)
     with pytest.raises(ConfigError, match=r"expected the package fiftyone.*pip install .classwise\[fiftyone\]"):
         export(done.folder, "fiftyone")
+
+
+def test_fiftyone_reads_its_dataset_back_from_another_place(done: Finished, tmp_path: Path) -> None:
+    """With FiftyOne and its database, `FIFTYONE_DATABASE_URI`."""
+    if "FIFTYONE_DATABASE_URI" not in os.environ:
+        pytest.skip("FIFTYONE_DATABASE_URI names no database")
+    fiftyone = pytest.importorskip("fiftyone")
+    where, count = export(done.folder, "fiftyone", str(tmp_path / "made"))
+    shutil.move(where, tmp_path / "moved")
+    kept = fiftyone.list_datasets()
+    dataset = fiftyone.Dataset.from_dir(
+        dataset_dir=str(tmp_path / "moved"), dataset_type=fiftyone.types.FiftyOneDataset, progress=False
+    )
+    try:
+        assert len(dataset) == count == 40 and dataset.name not in kept
+        scores = read_kept_scores(done.folder, 0, done.result.models[0].spec)
+        source = open_samples(SampleSpec("sklearn:digits?split=test", per_class=4))
+        for row, sample in enumerate(dataset):
+            pixels = np.asarray(Image.open(sample.filepath), dtype=float) / 255
+            np.testing.assert_allclose(pixels, np.asarray(source.images(row, row + 1))[0, 0], atol=0.5 / 255)
+            assert (sample.source_id, sample.ground_truth.label) == (scores["id"][row], str(scores["label"][row]))
+            assert sample.good.label == str(scores["clean:predicted"][row])
+            assert sample.good_pgd3_linf_0_10000 == scores[PGD][row]
+            assert sample.good_pgd3_linf_0_10000_attacked_name.label == str(scores[f"{PGD}:attacked"][row])
+    finally:
+        dataset.delete()
