@@ -74,6 +74,11 @@ def test_every_measure_is_documented_with_each_parameter(name: str) -> None:
     assert not missing
 
 
+def test_the_readme_has_every_measure_in_its_table() -> None:
+    rows = re.findall(r"^\| (`.+?) \|", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(re.findall(r"`(\w+)`", " ".join(rows))) == sorted(MEASURES.names())
+
+
 def test_every_extension_point_is_documented() -> None:
     for registry in (MODEL_SCHEMES, SAMPLE_SCHEMES, MEASURES, METHODS, ARCHITECTURES, DATASETS):
         assert registry.group in text_of("sources.md")
