@@ -25,18 +25,19 @@ UNKNOWN = 1e-3
 class Speed:
     """Seconds an image: of a forward pass, of one with the gradient of the image, and of a sort of its values.
 
-    None where not measured.
+    And how many values it has. None where not measured.
     """
 
     forward: float | None = None
     gradient: float | None = None
     sort: float | None = None
+    values: int | None = None
 
     @classmethod
     def of(cls, known: Any) -> Speed:
         """From the facts of a preflight."""
         known = known if isinstance(known, dict) else {}
-        return cls(known.get("forward"), known.get("gradient"), known.get("sort"))
+        return cls(known.get("forward"), known.get("gradient"), known.get("sort"), known.get("values"))
 
     def seconds(self, measure: Measure | None) -> float:
         """Seconds a sample that no attack breaks; of the logits themselves for None."""
@@ -46,7 +47,8 @@ class Speed:
         if measure.needs == "logits":
             return SMALL
         unit = self.gradient / BACKWARD if measure.gradients and self.gradient else forward
-        return measure.most_passes * unit + measure.most_sorts * (self.sort or 0.0)
+        own = measure.most_sorts * (self.sort or 0.0) + measure.own_seconds(self.values or 0)
+        return measure.most_passes * unit + own
 
 
 def predicted(task: ShardTask, speeds: Mapping[str, Speed]) -> float:

@@ -107,6 +107,10 @@ class Measure(StableFields):
         steps = self.most_passes / (BACKWARD if self.gradients else 1.0)
         return SORTS * steps if self.needs == "model" else 0.0
 
+    def own_seconds(self, values: int) -> float:
+        """Seconds of a CPU that a sample of so many values takes beside the network and sorts; 0 but where it shows."""
+        return 0.0
+
     def one_series(self, key: str, title: str, bound: float = 1.0, **attributes: Any) -> Series:
         """A series of this measure: its family and version are the measure's."""
         known = {"family": self.name, "label": self.name, "version": self.version, "definition": self.definition()}

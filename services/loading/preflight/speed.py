@@ -24,7 +24,10 @@ GRADIENT = 32
 def measured_speed(
     network: Any, images: NDArray[np.float32], *, device: str, batch: int, gradients: bool
 ) -> dict[str, float | None]:
-    """`forward`, `gradient` and `sort`, seconds an image; None where there are no gradients, or no memory for them."""
+    """`forward`, `gradient` and `sort`, seconds an image; None where there are no gradients, or no memory for them.
+
+    And `values`, how many an image has.
+    """
     most = batch if device.startswith("cuda") else TIMED
     chunk = torch.from_numpy(images[: min(most, batch)]).to(device)
 
@@ -46,6 +49,7 @@ def measured_speed(
         "forward": _fastest(forward, len(chunk), device),
         "gradient": None,
         "sort": _fastest(sort, len(part), device),
+        "values": images[0].size,
     }
     return {**found, "gradient": _fastest(gradient, len(part), device)} if gradients else found
 
