@@ -27,6 +27,10 @@ Target = Annotated[str | None, typer.Option(metavar="FILE", help="Also write the
 Page = Annotated[
     str | None, typer.Option("--html", metavar="FILE", help="Also write an HTML page with sliders for the weights.")
 ]
+Storage = Annotated[
+    str | None,
+    typer.Option(help="Storage of the audits' bundles: rows are told apart by pairs of samples."),
+]
 Since = Annotated[str | None, typer.Option(metavar="DATE", help="Only runs begun then or later: 2026-11-28, UTC.")]
 
 
@@ -43,6 +47,7 @@ def leaderboard(
     all_runs: Annotated[bool, typer.Option("--all-runs", help="Every audit of a model, not the newest.")] = False,
     together: Annotated[bool, typer.Option("--together", help="One ranking of all settings, with a note.")] = False,
     since: Since = None,
+    storage: Storage = None,
     csv: Target = None,
     parquet: Target = None,
     html: Page = None,
@@ -76,6 +81,7 @@ def leaderboard(
             all_runs=all_runs,
             together=together,
             since=_milliseconds(since),
+            storage=storage,
         )
         with console.apart():
             board = make_leaderboard(request)

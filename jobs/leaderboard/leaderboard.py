@@ -15,7 +15,8 @@ import numpy as np
 from jobs.fleetfile.mlflow_uri import tracking_uri
 from jobs.fleetfile.tree import FleetConfig
 from jobs.leaderboard.comparable import measure_notes
-from jobs.leaderboard.presets import CRITERIA, Choice, board_metrics, check_choice, left_out, resolved
+from jobs.leaderboard.pairs import Bundles, by_pairs
+from jobs.leaderboard.presets import Choice, board_metrics, check_choice, front_metrics, left_out, resolved
 from jobs.leaderboard.published import beside, imported
 from jobs.leaderboard.rows import rows, settings
 from jobs.leaderboard.words import COMMON, composite_notes, nothing_left, place_notes, setting_notes
@@ -40,6 +41,7 @@ class Request:
         imports: files of published rows.
         together: one board of all settings.
         since: milliseconds since 1970, 0 for all runs.
+        storage: where the bundles of the audits lie, to tell rows apart by pairs of samples; None goes by ranges.
     """
 
     tracking_uri: str | None = None
@@ -51,6 +53,7 @@ class Request:
     all_runs: bool = False
     together: bool = False
     since: int = 0
+    storage: str | None = None
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,8 @@ def make_leaderboard(request: Request) -> Leaderboard:
         for models, entries in beside(settings(reading.models), published, request.together)
     ]
     check_choice(request.choice, merged([entry for board in boards for entry in board.entries]))
-    ranked = tuple(board.ranked(reading.measures) for board in boards)
+    bundles = Bundles(request.storage, reading.models) if request.storage else None
+    ranked = tuple(board.ranked(reading.measures, bundles) for board in boards)
     if len(ranked) > 1:
         notes.append(
             f"{len(ranked)} boards: a row is ranked only among those of its data set, threat model and samples; "
@@ -112,16 +116,19 @@ class _Board:
         own, self._notes = rows(models, by_seed=by_seed, one_architecture=single)
         self.entries = [*own, *published]
 
-    def ranked(self, measures: Mapping[str, list[Any]]) -> Board:
+    def ranked(self, measures: Mapping[str, list[Any]], bundles: Bundles | None) -> Board:
         """The board with its rows in order; `measures` by audit, for the note on different parameters."""
         choice, entries = self._request.choice, self.entries
         own = [entry for entry in entries if not entry.source] or entries
         common = {name: _common(getattr(entry, name) for entry in own) for name in COMMON}
         metrics = board_metrics(choice, entries, common["threat_model"])
         names = resolved(choice, entries, common["threat_model"])
-        criteria = tuple(names[role] for role in CRITERIA if role in names)
+        criteria = front_metrics(choice, metrics)
         catalogue = merged(entries)
-        standings, even = _standings(entries, metrics, [catalogue[key] for key in criteria])
+        standings, even = _standings(entries, metrics, criteria)
+        told = ""
+        if bundles is not None:
+            standings, told = by_pairs(entries, standings, metrics, self._models, bundles)
         order = sorted(range(len(entries)), key=lambda index: (*_last(standings[index]), natural(entries[index].name)))
         lens = next((catalogue[names[role]].lens for role in ("ar", "acc") if role in names), "")
         counted = [metric.number for metric in metrics if metric.weight > 0]
@@ -131,7 +138,7 @@ class _Board:
             count=counts.pop() if len(counts) == 1 else 0,
             metrics=metrics,
             even=even,
-            criteria=criteria,
+            criteria=tuple(number.key for number in criteria),
             lens=lens,
             entries=tuple(entries[index] for index in order),
             standings=tuple(standings[index] for index in order),
@@ -140,6 +147,7 @@ class _Board:
                 *setting_notes(entries, common),
                 *self._notes,
                 *composite_notes(left_out(choice, metrics), even, entries, standings),
+                *([told] if told else []),
                 *place_notes(entries, standings),
                 *measure_notes(counted, self._models, measures),
             ),
@@ -163,7 +171,7 @@ def _standings(
         even = tuple(name for name, spread in zip(names, ranking.spread, strict=True) if any_score and not spread)
     front: Sequence[bool | None] = [None] * len(entries)
     if criteria and entries:
-        front = pareto_front(_arrays(entries, criteria)[0], [False] * len(criteria))
+        front = pareto_front(_arrays(entries, criteria)[0], [number.lower_is_better for number in criteria])
     between = place_sets([score.low for score in scores], [score.high for score in scores])
     parts = zip(places(scores), scores, front, with_leader(scores), between, strict=True)
     return [Standing(*part) for part in parts], even

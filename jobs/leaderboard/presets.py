@@ -87,8 +87,8 @@ PRESETS = {
 """``prbench``: the seven metrics of PRBench's composite, its Fig. 6. ``robust``: the same without the time, which tells
 of the machine and can put the weaker model first. ``classes``: how good, and for whom."""
 
-CRITERIA = ("acc", "ar", "pr")
-"""What the Pareto front is drawn over."""
+CRITERIA = {"robust": ("acc", "ar", "pr"), "prbench": ("acc", "ar", "pr"), "classes": PRESETS["classes"]}
+"""What the Pareto front of a preset is drawn over; where metrics are chosen, these."""
 
 
 @dataclass(frozen=True)
@@ -159,6 +159,15 @@ def board_metrics(choice: Choice, entries: Sequence[Entry], threat_model: str) -
         if role not in taken and number.key not in taken
     ]
     return (*chosen, *others)
+
+
+def front_metrics(choice: Choice, metrics: Sequence[Metric]) -> list[Number]:
+    """What the Pareto front is drawn over: the metrics chosen that count, else some of the preset's."""
+    if choice.metrics:
+        names = {name for name, _ in map(_split, choice.metrics)}
+        return [metric.number for metric in metrics if metric.name in names and metric.weight > 0]
+    by_name = {metric.name: metric.number for metric in metrics}
+    return [by_name[role] for role in CRITERIA[choice.preset] if role in by_name]
 
 
 def left_out(choice: Choice, metrics: Sequence[Metric]) -> list[str]:

@@ -62,7 +62,7 @@ def place_notes(entries: Sequence[Entry], standings: Sequence[Standing]) -> list
         return []
     ranked.sort(key=lambda pair: pair[1].place or len(entries))
     named = [f"{shorten(entry.name, 40)} {_between(standing.between)}" for entry, standing in ranked]
-    return [f"places that the ranges of all rows allow: {examples(named, most=5, mark=AND)}"]
+    return [f"places that the rows may have: {examples(named, most=5, mark=AND)}"]
 
 
 def _between(places: tuple[int, int] | None) -> str:

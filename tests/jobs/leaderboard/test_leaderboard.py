@@ -149,7 +149,22 @@ def test_an_undefined_number_keeps_its_reason(board_store: str) -> None:
 def test_the_front_and_who_is_not_separated(board_store: str) -> None:
     (board,) = made(board_store, filters=CIFAR, by_seed=True, choice=Choice(metrics=("acc",))).boards
     by_name = {e.name: (s.front, s.with_leader) for e, s in zip(board.entries, board.standings, strict=True)}
-    assert by_name["erm-1"] == (True, True) and by_name["erm-0"] == (False, True) and by_name["mart-1"] == (True, False)
+    assert (
+        by_name["erm-1"] == (True, True) and by_name["erm-0"] == (False, True) and by_name["mart-1"] == (False, False)
+    )
+
+
+def test_the_front_is_drawn_over_the_metrics_chosen(board_store: str) -> None:
+    def front(choice: Choice) -> set[str]:
+        (board,) = made(board_store, filters=CIFAR, choice=choice).boards
+        return {e.name for e, s in zip(board.entries, board.standings, strict=True) if s.front}
+
+    assert front(Choice()) == {"ERM", "PGD", "MART"}
+    assert front(Choice(metrics=("ar",))) == {"MART"}
+    assert front(Choice(metrics=("acc", "time"))) == {"ERM"}  # of time, less is better
+    assert front(Choice(metrics=("acc", "ar"), weights={"acc": 0})) == {"MART"}
+    (board,) = made(board_store, filters=CIFAR, choice=Choice(preset="classes")).boards
+    assert [key.rsplit("/", 1)[-1] for key in board.criteria] == ["aggregate", "aggregate", "wcr", "nrgc"]
 
 
 def test_weights_change_the_order(board_store: str) -> None:
