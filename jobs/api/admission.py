@@ -12,8 +12,11 @@ from services.errors import NotAllowed, Problem
 from tracking.names import file_name
 
 
-def admitted(data: dict[str, Any], settings: Settings) -> Fleet:
+def admitted(data: dict[str, Any], settings: Settings, *, of_all: bool = True) -> Fleet:
     """The fleet that the server audits for a caller.
+
+    Args:
+        of_all: the caller sees all fleets: a verdict of theirs may stand at any version of the registry.
 
     Raises:
         ConfigError: it is no valid fleet file.
@@ -24,7 +27,9 @@ def admitted(data: dict[str, Any], settings: Settings) -> Fleet:
     many = [Problem("models", f"at most {most}", str(count))] if count > most else []
     if problems := [*many, *_unseen(fleet.config.fleet, settings), *refusals(fleet, settings.allow)]:
         raise NotAllowed(problems)
-    return Fleet(validate_fleet(_overruled(fleet, settings), source="body").config, fleet.measures)
+    decided = _overruled(fleet, settings)
+    decided["tracking"]["tag_registry"] &= of_all
+    return Fleet(validate_fleet(decided, source="body").config, fleet.measures)
 
 
 def _unseen(name: str, settings: Settings) -> list[Problem]:

@@ -102,7 +102,7 @@ class Service:
     def admit(self, body: bytes, content_type: str, caller: Caller) -> Fleet:
         """The fleet of a request, checked; it costs the interpreter's time, not waiting."""
         caller.require(Right.SUBMIT)
-        fleet = admitted(fleet_data(body, content_type), self.settings)
+        fleet = admitted(fleet_data(body, content_type), self.settings, of_all=caller.sees_all)
         caller.require_fleet(fleet.config.fleet)
         return fleet
 

@@ -197,6 +197,18 @@ def test_a_callers_quota_and_priority_are_theirs(callers: Callers, fleet: dict[s
     assert callers["few"].post("/v1/audits", json={**fleet, "fleet": "team-f9"}).status_code == 202
 
 
+@pytest.mark.parametrize(("name", "tagged"), [("ours", False), ("root", True)])
+def test_who_sees_some_fleets_leaves_no_verdict_at_models_of_others(
+    name: str, tagged: bool, callers: Callers, fleet: dict[str, Any], audited: Path
+) -> None:
+    """Anyone may audit any registered model, by gates of their own; the version's tag is what its owners read."""
+    asked = {**fleet, "fleet": "team-a", "seed": 7 + tagged, "tracking": {"tag_registry": True}}
+    audit = callers[name].post("/v1/audits", json=asked).json()["id"]
+    written = json.loads((audited / "submissions" / audit / "fleet.json").read_text())
+    assert written["fleet"]["tracking"].get("tag_registry", True) is tagged
+    callers["root"].post(f"/v1/audits/{audit}/cancel")
+
+
 def test_one_caller_without_a_quota_leaves_others_half_of_the_places(
     team: Settings, fleet: dict[str, Any], tmp_path: Path
 ) -> None:
