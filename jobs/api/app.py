@@ -10,7 +10,6 @@ import json
 import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
 from anyio import CapacityLimiter, to_thread
@@ -40,7 +39,7 @@ from jobs.terminal.remembered import Remembered
 from jobs.web.access_log import AccessLog
 from jobs.web.guard import Guard, Rates
 from jobs.web.problems import error_body, refused
-from jobs.web.shares import TooMany
+from jobs.web.shares import Once, TooMany
 from jobs.web.signed_in import Identity
 from services.errors import (
     ClasswiseError,
@@ -150,11 +149,11 @@ def _add(app: FastAPI, router: APIRouter) -> None:
 
 def _add_description(app: FastAPI) -> None:
     """The OpenAPI document, which needs no token: put together and written once, not for each who asks."""
-    written = cache(lambda: json.dumps(app.openapi()).encode())
+    written = Once(lambda: json.dumps(app.openapi()).encode())
 
     @app.get(DESCRIPTION, include_in_schema=False)
     async def description() -> Response:
-        return Response(written(), media_type="application/json")
+        return Response(await written.get(), media_type="application/json")
 
 
 def _add_health(app: FastAPI, client: AuditClient) -> None:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from typing import Annotated, Any
 
 from anyio import CapacityLimiter, to_thread
@@ -33,7 +33,7 @@ from jobs.submission.status import AuditStatus, State
 from jobs.submission.submission import ID_FORM, KEY_FORM, fleet_in, submission_of
 from jobs.web.access import Caller, Right, Who, unknown_audit
 from jobs.web.problems import refused
-from jobs.web.shares import Places, TooMany, Turns, UntilSent
+from jobs.web.shares import Once, Places, TooMany, Turns, UntilSent
 from services.errors import ClasswiseError, Problem, StorageError, UnknownAudit
 from services.records import AuditResult
 from services.storage import files
@@ -222,11 +222,11 @@ def audit_routes(service: Service) -> APIRouter:
     token = HTTPBearer(auto_error=False, description="A token of the server's settings; checked before the route.")
     router = APIRouter(prefix="/v1", dependencies=[Depends(token)], responses=refused(401, 413, 429))
 
-    written = cache(lambda: json.dumps(json_schema()).encode())  # it takes a third of a second
+    written = Once(lambda: json.dumps(json_schema()).encode())  # it takes a third of a second
 
     @router.get("/schema", summary="The JSON Schema of the fleet file", response_class=JSONResponse)
-    def schema() -> Response:
-        return Response(written(), media_type="application/json")
+    async def schema() -> Response:
+        return Response(await written.get(), media_type="application/json")
 
     _add_submission(router, service)
     _add_watching(router, service)

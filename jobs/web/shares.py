@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from functools import cache
 from weakref import WeakValueDictionary
 
-from anyio import CapacityLimiter
+from anyio import CapacityLimiter, to_thread
 from fastapi import Response
 
 from jobs.web.guard import Receive, Scope, Send
@@ -72,6 +73,20 @@ class Turns:
         turn = object()
         await known.acquire_on_behalf_of(turn)
         return lambda: known.release_on_behalf_of(turn)
+
+
+class Once:
+    """What takes long to make and never changes: made once, in a thread, however many ask at the same time.
+
+    Args:
+        make: makes it.
+    """
+
+    def __init__(self, make: Callable[[], bytes]) -> None:
+        self._made, self._own = cache(make), CapacityLimiter(1)
+
+    async def get(self) -> bytes:
+        return await to_thread.run_sync(self._made, limiter=self._own)
 
 
 class UntilSent(Response):
