@@ -147,11 +147,10 @@ def _because(model: ModelResult) -> str:
 
 def _open(model: ModelResult, gate: GateResult, key: str) -> str:
     """Why a gate is undecided: the samples leave it open, or what they show does not count."""
-    _, objected, why = gate.reason.partition(", but ")
-    if not objected:
+    if not gate.objected:
         return ", and these samples do not decide it"
     judged = {attack.adequacy for attack in model.attacks if key in attack.series}
-    return f", but {next((_NO_EVIDENCE[each] for each in _NO_EVIDENCE if each in judged), why)}"
+    return f", but {next((_NO_EVIDENCE[each] for each in _NO_EVIDENCE if each in judged), gate.objected)}"
 
 
 def fleet_words(audit: AuditResult) -> list[str]:

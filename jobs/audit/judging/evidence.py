@@ -52,7 +52,8 @@ def weighed(judged: GateResult, gate: GateConfig, objections: Iterable[Objection
     kept = [each.text for each in barring if each.name not in gate.overrule]
     overruled = [each for each in barring if each.name in gate.overrule]
     if kept:
-        return replace(judged, outcome=Outcome.UNDECIDED, reason=f"{judged.reason}, but {'; '.join(kept)}")
+        why = "; ".join(kept)
+        return replace(judged, outcome=Outcome.UNDECIDED, reason=f"{judged.reason}, but {why}", objected=why)
     if not overruled:
         return judged
     texts = "; ".join(f"{each.name} ({each.text})" for each in overruled)

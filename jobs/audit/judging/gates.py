@@ -35,7 +35,7 @@ def judge(gate: GateConfig, estimate: Estimate, *, against: Sequence[str] = (), 
         return judged
     why = "; ".join(against)
     if judged.outcome is Outcome.PASS:
-        return replace(judged, outcome=Outcome.UNDECIDED, reason=f"{judged.reason}, but {why}")
+        return replace(judged, outcome=Outcome.UNDECIDED, reason=f"{judged.reason}, but {why}", objected=why)
     return replace(judged, reason=f"{judged.reason}; {why}")
 
 

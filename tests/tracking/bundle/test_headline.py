@@ -134,6 +134,7 @@ def test_advice_says_why_a_number_beyond_its_threshold_decides_nothing(
         gate(PGD.key, Outcome.UNDECIDED),
         estimate=Estimate(0.8, 0.7, 0.9),
         reason="lower bound 0.7 clears 0.3, but 4 of 96 fell to a probe",
+        objected="4 of 96 fell to a probe",
     )
     attacks = (AttackResult("pgd", (PGD.key,), adequacy),)
     audit = replace(audit, models=tuple(replace(model, attacks=attacks) for model in audit.models))

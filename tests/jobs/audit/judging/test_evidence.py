@@ -37,7 +37,9 @@ def test_what_a_probe_broke_is_broken(fell: int, low: float, expected: Outcome) 
 
 def test_the_limit_that_does_not_clear_the_threshold_is_the_one_without_what_fell() -> None:
     """The lower limit that clears it stood there twice: "0.2255 clears 0.2, but ... 0.2255 does not clear it"."""
-    reason = outcome(3, Estimate(0.35, 0.2255, 0.57), at_least=0.2).reason
+    judged = outcome(3, Estimate(0.35, 0.2255, 0.57), at_least=0.2)
+    reason = judged.reason
+    assert reason == f"lower bound 0.2255 clears 0.2, but {judged.objected}"
     assert reason.startswith("lower bound 0.2255 clears 0.2, but without the 3.1%")
     assert reason.count("0.2255") == 1 and "it is 0.1943, which does not" in reason
 
