@@ -90,6 +90,25 @@ def _spreads(tensor: Tensor, shape: tuple[int, ...]) -> bool:
     return tensor.dim() in (2, len(shape)) and all(side in (1, wanted) for side, wanted in pairs)
 
 
+def _recurrent(operator: Any, given: Arguments) -> None:
+    """Steps (L, B, I) or (B, L, I), states (C, B, P) and (C, B, H) for C layers and directions, and weights of each.
+
+    They are (4H, I), (4H, P), two biases (4H,), and where P is not H (P, H); beyond the first layer I is what the last
+    gives.
+    """
+    steps, states, sides = given["input"], given["hx"], 2 if given["bidirectional"] else 1
+    _require(len(states) == 2 and all(each.dim() == 3 for each in (steps, *states)), operator, "hx")
+    (cells, batch, out), hidden = states[0].shape, states[1].shape[2]
+    _require(cells == given["num_layers"] * sides and cells > 0, operator, "num_layers")
+    _require(states[1].shape[:2] == (cells, batch), operator, "hx")
+    _require(steps.shape[0 if given["batch_first"] else 1] == batch, operator, "input")
+    wanted: list[tuple[int, ...]] = []
+    for cell in range(cells):
+        wanted += [(4 * hidden, steps.shape[2] if cell < sides else out * sides), (4 * hidden, out)]
+        wanted += [(4 * hidden,)] * (2 if given["has_biases"] else 0) + ([(out, hidden)] if out != hidden else [])
+    _require([tuple(each.shape) for each in given["params"]] == wanted, operator, "params")
+
+
 def _scales(operator: Any, given: Arguments) -> None:
     """Factors that make the size that is asked for out of the size there is."""
     images: Tensor = given["input"] if "input" in given else given["self"]
@@ -112,6 +131,7 @@ CHECKS: dict[str, Callable[[Any, Arguments], None]] = {
     "_native_batch_norm_legit": _statistics,
     "native_batch_norm": _statistics,
     "_scaled_dot_product_flash_attention_for_cpu": _attention,
+    "lstm": _recurrent,
     "upsample_": _scales,
     "_upsample_": _scales,
     "grid_sampler": _modes,

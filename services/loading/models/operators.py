@@ -66,6 +66,8 @@ _WORDS = "approximate assert_msg equation indexing mode norm ord padding reduce 
 WORDS = frozenset(_WORDS.split())
 """Arguments that are texts: each chooses among the ways of one operator."""
 
+LEFT_OUT = frozenset({("lstm", "data")})
+"""Overloads of names on the list: this one believes the lengths of sequences that it is given."""
 SUBGRAPHS = frozenset(("cond", "wrap_with_set_grad_enabled", "wrap_with_autocast"))
 NUMBERS = re.compile(
     r"_operator\.(add|sub|mul|truediv|floordiv|mod|pow|neg|pos|abs|eq|ne|lt|le|gt|ge|and_|or_|not_|xor|getitem)|"
@@ -86,7 +88,7 @@ def is_tensor_operator(target: str) -> bool:
     space, name, overload = parts.groups()
     if space == "higher_order":
         return name in SUBGRAPHS and overload is None
-    if name not in OPERATORS or overload is None:
+    if name not in OPERATORS or overload is None or (name, overload) in LEFT_OUT:
         return False
     packet = getattr(torch.ops.aten, name, None)
     return packet is not None and overload in packet.overloads() and takes_tensors(getattr(packet, overload)._schema)

@@ -25,6 +25,8 @@ NO_STATS = aten("_native_batch_norm_legit", "no_stats")
 NO_TRAINING = aten("_native_batch_norm_legit_no_training")
 FUNCTIONAL = aten("_native_batch_norm_legit_functional")
 FLASH = aten("_scaled_dot_product_flash_attention_for_cpu")
+LSTM, STEPS, STATE = aten("lstm", "input"), torch.rand(2, 5, 3), torch.zeros(1, 2, 4)
+CELL = [torch.rand(16, 3), torch.rand(16, 4), torch.rand(16), torch.rand(16)]
 
 UNSAFE: dict[str, tuple[Any, ...]] = {
     "a mean of fewer channels": (NO_TRAINING, IMAGES, None, None, ONE, FOUR, 0.1, 1e-5),
@@ -37,6 +39,8 @@ UNSAFE: dict[str, tuple[Any, ...]] = {
     "fewer keys than values": (FLASH, HEADS, HEADS[:, :, :1], HEADS),
     "fewer heads": (FLASH, HEADS, HEADS[:, :1], HEADS[:, :1]),
     "fewer samples": (FLASH, HEADS.repeat(8, 1, 1, 1), HEADS, HEADS),
+    "no weights of a cell": (LSTM, STEPS, [STATE, STATE], [], False, 1, 0.0, False, False, True),
+    "fewer weights than cells": (LSTM, STEPS, [STATE, STATE], CELL, True, 2, 0.0, False, False, True),
     "a factor that is not of the sizes": (aten("_upsample_bilinear2d_aa"), IMAGES, [16, 16], False, 1e-19, 1e-19),
     "one of two factors": (aten("_upsample_bicubic2d_aa"), IMAGES, [16, 16], False, 2.0, 1e-3),
     "a dtype that is a number": (aten("_to_copy"), IMAGES, {"dtype": -1_000_000}),
@@ -63,6 +67,7 @@ SAFE: tuple[tuple[Any, ...], ...] = (
     (NO_TRAINING, IMAGES, FOUR, None, FOUR, FOUR, 0.1, 1e-5),
     (NO_STATS, IMAGES, None, None, True, 0.1, 1e-5),
     (FUNCTIONAL, IMAGES, FOUR, FOUR, FOUR, FOUR, True, 0.1, 1e-5),
+    (LSTM, STEPS, [STATE, STATE], CELL, True, 1, 0.0, False, False, True),
     (FLASH, HEADS, HEADS, HEADS, {"attn_mask": torch.zeros(4, 4)}),
     (FLASH, HEADS, HEADS[:, :, :3], HEADS[:, :, :3], 0.0, True),
     (aten("_upsample_bilinear2d_aa"), IMAGES, [12, 4], False, 1.5, 0.5),
