@@ -79,7 +79,7 @@ def _statistics(operator: Any, given: Arguments) -> None:
 def _attention(operator: Any, given: Arguments) -> None:
     """Queries (B, H, L, E), as many keys and values (B, H, S, E), a mask that is spread over (B, H, L, S)."""
     query, key, value, mask = (given[name] for name in ("query", "key", "value", "attn_mask"))
-    _require(query.dim() == key.dim() == 4 and key.shape == value.shape, operator, "key")
+    _require(query.dim() == key.dim() == 4 and key.shape == value.shape and bool(key.shape[2]), operator, "key")
     _require((*query.shape[:2], query.shape[3]) == (*key.shape[:2], key.shape[3]), operator, "query")
     whole = (*query.shape[:3], key.shape[2])
     _require(mask is None or _spreads(mask, whole), operator, "attn_mask")
