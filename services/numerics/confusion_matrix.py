@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.cluster.hierarchy import leaves_list, linkage
-from scipy.spatial.distance import squareform
 
 from services.numerics.arguments import Floats, Ints, as_indices, check_level, fault
 from services.numerics.intervals.means import clopper_pearson
@@ -108,5 +106,8 @@ class ConfusionMatrix:
         shares[self.labels[inside], self.predicted[inside]] = self.shares[inside]
         distance = 1.0 - (shares + shares.T) / 2
         np.fill_diagonal(distance, 0.0)
+        from scipy.cluster.hierarchy import leaves_list, linkage  # a fifth of a second of every audit's start
+        from scipy.spatial.distance import squareform
+
         tree = linkage(squareform(distance, checks=False), "average", optimal_ordering=True)
         return np.asarray(leaves_list(tree), dtype=np.int64)

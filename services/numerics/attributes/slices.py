@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.cluster.vq import kmeans2
 from scipy.special import gammaln
 
 from services.numerics.arguments import Floats, Ints, check_level, fault
@@ -159,6 +158,8 @@ def _clusters(embedding: Floats | None, searching: NDArray[np.bool_], draw: np.r
         return []
     points = centred @ axes[:kept].T
     count = int(np.clip(searching.sum() // (4 * FEWEST), 2, MOST_CLUSTERS))
+    from scipy.cluster.vq import kmeans2  # a fifth of a second of every audit's start
+
     centres, _ = kmeans2(points[searching], count, minit="++", rng=draw)
     centres = centres[np.isfinite(centres).all(axis=1)]
     distance = np.sqrt(((points[:, None, :] - centres) ** 2).sum(axis=2))
