@@ -159,6 +159,12 @@ def test_every_example_is_valid_and_listed(example: Path) -> None:
     assert f"`{example.name}`" in (ROOT / "deploy" / "README.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("fleet", sorted((ROOT / "benchmarks").glob("*.yaml")), ids=lambda path: path.name)
+def test_every_fleet_of_the_benchmarks_is_valid(fleet: Path) -> None:
+    gated = {gate.measure for gate in load_fleet(fleet).config.gates}
+    assert gated and gated <= set(load_fleet(fleet).series())
+
+
 def test_the_tests_that_hold_an_interpretation_exist() -> None:
     named = set(re.findall(r"`(test_\w+)`", text_of("interpretation.md")))
     written = {

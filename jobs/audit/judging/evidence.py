@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from jobs.audit.judging.observations import same_ball
 from jobs.fleetfile.gates import GateConfig
 from services.metrics import METRICS
 from services.numerics.evidence.adequacy import (
@@ -21,7 +22,7 @@ from services.numerics.evidence.adequacy import (
     class_undercut,
     undercut,
 )
-from services.records import Evidence, GateResult, GroupScore, Outcome, RefutedResult, Series
+from services.records import Evidence, GateResult, GroupScore, Outcome, RefutedResult, Series, SeriesResult
 from tracking.bundle.headline import MOST_REFUTED
 
 INADEQUATE, REFUTED, BOUND = "inadequate-attack", "refuted-claim", "bound-as-value"
@@ -61,12 +62,30 @@ def weighed(judged: GateResult, gate: GateConfig, objections: Iterable[Objection
     return replace(judged, reason=f"{judged.reason}; overruled in the fleet file: {texts}", overruled=names)
 
 
-def worded(judged: GateResult, gate: GateConfig, series: Series) -> GateResult:
-    """A pass says no more than its evidence does: that this attack was withstood, that so much is claimed."""
+def worded(judged: GateResult, gate: GateConfig, series: Series, results: Sequence[SeriesResult] = ()) -> GateResult:
+    """A pass says no more than its evidence does: that this attack was withstood, that so much is claimed.
+
+    Args:
+        results: of the model; an attack among them that left less than was asked, in the same ball, is named.
+    """
     if judged.outcome is not PASS or gate.at_least is None:
         return judged
     said = {Evidence.ATTACK: f"withstood {series.key}", Evidence.CLAIM: f"claimed by {series.key}"}.get(series.evidence)
-    return replace(judged, reason=f"{said}: {judged.reason}") if said else judged
+    stronger = _stronger(gate, series, results) if series.evidence is Evidence.ATTACK else ""
+    return replace(judged, reason=f"{said}: {judged.reason}{stronger}") if said else judged
+
+
+def _stronger(gate: GateConfig, series: Series, results: Sequence[SeriesResult]) -> str:
+    """What the strongest other attack left in the ball of a series, where that is less than a gate asks."""
+    left = [
+        (value, other.series.key)
+        for other in results
+        if other.series.attack and other.series.binary and other.grouping == gate.grouping
+        if other.series.key != series.key and same_ball(other.series.threat, series.threat)
+        if (value := other.metric(gate.metric).value) is not None and METRICS[gate.metric].monotone
+    ]
+    value, key = min(left, default=(1.0, ""))
+    return f"; in the same ball {key} leaves {value:.3g}" if key and value < (gate.at_least or 0.0) else ""
 
 
 def objections(

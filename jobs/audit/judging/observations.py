@@ -185,10 +185,11 @@ def _holds_grey(threat: ThreatModel | None) -> bool:
 def _least(attacked: Series, measures: Sequence[Measure], scores: Scores) -> NDArray[Any] | None:
     """The least that a sample has under any of the measures that looked in the ball of the series; None without one."""
     listed = (series for measure in measures for series in measure.series())
-    return _smallest([scores[series.key] for series in listed if _same_ball(series.threat, attacked.threat)])
+    return _smallest([scores[series.key] for series in listed if same_ball(series.threat, attacked.threat)])
 
 
-def _same_ball(one: ThreatModel | None, other: ThreatModel | None) -> bool:
+def same_ball(one: ThreatModel | None, other: ThreatModel | None) -> bool:
+    """Whether two series are about perturbations of one norm and radius."""
     if one is None or other is None or one.norm != other.norm:
         return False
     return math.isclose(one.epsilon, other.epsilon, abs_tol=SAME_RADIUS)

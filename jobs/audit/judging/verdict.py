@@ -80,7 +80,7 @@ def gate_result(gate: GateConfig, case: Case, config: FleetConfig) -> GateResult
     judged = by_bounds(gate, case, config)
     share, by_class = _refuted_share(gate, case), class_scores(gate, case.series)
     against = tuple(objections(gate, series, case.attacks, share, judged.estimate.low, by_class))
-    return weighed(worded(judged, gate, series), gate, against)
+    return weighed(worded(judged, gate, series, case.series), gate, against)
 
 
 def class_scores(gate: GateConfig, results: Sequence[SeriesResult]) -> tuple[GroupScore, ...]:

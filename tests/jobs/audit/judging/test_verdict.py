@@ -216,6 +216,18 @@ def test_a_pass_says_what_it_rests_on() -> None:
     assert under_attack((Clean(),), gate("clean", "wcr", at_least=0.5)).reason.startswith("lower bound")
 
 
+def test_a_pass_under_a_weak_attack_says_what_another_one_left_in_the_same_ball() -> None:
+    wanted = gate("square500/linf-0.03137", "wcr", at_least=0.3)
+    left = np.where(np.arange(N) % 10 < 2, 1.0, 0.0)
+    found = under_attack((Pgd(), Square()), wanted, **{PGD: left})
+    assert found.outcome is Outcome.PASS
+    assert found.reason.startswith("withstood square500/linf-0.03137: lower bound")
+    assert f" clears 0.3; in the same ball {PGD} leaves 0.2" in found.reason
+    assert "same ball" not in under_attack((Pgd(), Square()), wanted).reason, "nothing is below the threshold"
+    far = under_attack((Pgd(epsilons=(16 / 255,)), Square()), wanted, **{"pgd20/linf-0.06275": left})
+    assert "same ball" not in far.reason
+
+
 def test_nothing_passes_on_an_attack_of_which_nothing_is_known() -> None:
     found = under_attack((Pgd(),), SURVIVES, **{f"{PGD}:correct": ONES}, probes={}, zero_gradient=False)
     assert found.outcome is Outcome.UNDECIDED and "nothing was checked of pgd20" in found.reason
