@@ -31,7 +31,7 @@ from services.storage import files
 from services.training.methods import METHODS
 from services.training.networks import ARCHITECTURES
 
-WEIGHTED = "weighted"
+WEIGHTED, ADJUSTED = "weighted", "logit-adjusted"
 STEPS = 10
 """Of the attack that is trained against; a step is a quarter of the radius, as in PRB B.2."""
 RECIPE = {"epochs": 5, "lr": 0.005, "batch": 128, "weight_decay": 5e-4, "schedule": "cosine"}
@@ -48,7 +48,7 @@ class Tuning:
     Attributes:
         train: source of the training samples.
         method: name or fields of a training method; the radius is that of the series where it gives none, and the
-            class weights of `weighted` are those measured.
+            class weights of `weighted` and rates of `logit-adjusted` are those measured.
         recipe: what differs from `RECIPE`.
     """
 
@@ -124,6 +124,16 @@ def measured_weights(tried: Tried, bound: float) -> tuple[float, ...]:
     return tuple(np.maximum(np.nan_to_num(weights, nan=1.0), LEAST_WEIGHT).round(4).tolist())
 
 
+def measured_rates(tried: Tried, bound: float) -> tuple[float, ...]:
+    """``s_k / bound``, at least `LEAST_WEIGHT`: a class that is seldom right must win by a margin, as a rare one would.
+
+    A class without samples has the mean of the others.
+    """
+    shares = np.array(tried.scores) / bound
+    shares = np.nan_to_num(shares, nan=float(np.nanmean(shares)))
+    return tuple(np.maximum(shares, LEAST_WEIGHT).round(4).tolist())
+
+
 def _model_problems(config: FleetConfig) -> Iterator[Problem]:
     model = config.models[0]
     uri = parse_uri(model.uri)
@@ -182,7 +192,7 @@ def _sweep(trying: Trying, tuning: Tuning, start: Tried) -> dict[str, Any]:
     name = _architecture(config)
     return {
         "sweep": f"{config.fleet}-tuning"[-100:],
-        "methods": [_method(tuning.method, trying.series, measured_weights(start, trying.series.bound))],
+        "methods": [_method(tuning.method, trying.series, start)],
         "architectures": [{"name": name, **arguments, "init": weights, **({"init_key": key} if key else {})}],
         "datasets": [{"name": "samples", "root": tuning.train, "holdout": HELD_OUT, "recipe": normalisation}],
         "seeds": [config.seed],
@@ -194,15 +204,18 @@ def _sweep(trying: Trying, tuning: Tuning, start: Tried) -> dict[str, Any]:
     }
 
 
-def _method(given: str | Mapping[str, Any], series: Series, weights: tuple[float, ...]) -> dict[str, Any]:
-    """The method's fields, with the series' radius and the measured weights where none are given."""
+def _method(given: str | Mapping[str, Any], series: Series, start: Tried) -> dict[str, Any]:
+    """The method's fields, with the series' radius and what was measured of the classes where none are given."""
     fields: dict[str, Any] = {"name": given} if isinstance(given, str) else dict(given)
     takes = METHODS.get(str(fields.get("name")), where="--method").model_fields
     threat = series.threat
     if threat is not None and "budget" in takes and "budget" not in fields:
         fields["budget"] = {"epsilon": threat.epsilon, "step": threat.epsilon / 4, "steps": STEPS}
+    base = "erm" if threat is None else "pgd"
     if fields.get("name") == WEIGHTED:
-        fields = {"weights": weights, **({"base": "erm"} if threat is None else {}), **fields}
+        return {"weights": measured_weights(start, series.bound), "base": base, **fields}
+    if fields.get("name") == ADJUSTED:
+        return {"rates": measured_rates(start, series.bound), "base": base, **fields}
     return fields
 
 

@@ -16,7 +16,7 @@ from jobs.cli import app
 from jobs.fleetfile.reading import validate_fleet
 from jobs.repair.offsets import Tried
 from jobs.repair.repair import repair
-from jobs.repair.tuning import Tuning, measured_weights
+from jobs.repair.tuning import Tuning, measured_rates, measured_weights
 from jobs.repair.words import front_words
 from jobs.terminal.progress import Quiet
 from services.errors import ClasswiseError, ConfigError
@@ -61,6 +61,15 @@ def test_a_fine_tuned_network_is_shown_on_fresh_samples_with_what_it_was_trained
     assert again is None, "a training that moves nothing is no remedy, and uses no fresh samples"
 
 
+@pytest.mark.slow
+def test_an_adjusted_loss_takes_the_scores_of_the_classes_as_rates(weak: dict[str, Any]) -> None:
+    done = repair(validate_fleet(weak), "m", Quiet(), tuning=Tuning(TRAIN, method="logit-adjusted", recipe=RECIPE))
+    assert done is not None and done.repair.worst_after > done.repair.worst_before
+    method = done.repair.training["method"]
+    assert (method["name"], method["base"]) == ("logit-adjusted", "erm")
+    assert np.argmin(method["rates"]) == 8 and min(method["rates"]) < 0.2 < np.median(method["rates"])
+
+
 def test_remedies_that_the_same_samples_showed_stand_side_by_side(weak: dict[str, Any]) -> None:
     fleet = validate_fleet(weak)
     first = repair(fleet, "m", Quiet(), rounds=2)
@@ -82,6 +91,8 @@ def test_weights_are_shares_of_errors() -> None:
     expected = np.maximum(errors / errors.mean(), 0.05)
     assert measured_weights(tried, 1.0) == pytest.approx([*expected[:3], 1.0, expected[3]], abs=1e-4)
     assert measured_weights(Tried((), (2.0, 1.0), 1.5), 2.0) == (0.05, 2.0)
+    assert measured_rates(tried, 1.0) == (0.9, 0.5, 0.7, 0.775, 1.0)
+    assert measured_rates(Tried((), (2.0, 0.0), 1.0), 2.0) == (1.0, 0.05)
     assert measured_weights(Tried((), (1.0, 1.0), 1.0), 1.0) == (1.0, 1.0)
 
 
