@@ -29,7 +29,8 @@ class Dafa(Method):
     to be had; weights, losses and constants are those of the authors' code, which sets the weights after 70 of 110
     epochs. We depart from it in three ways: the attack starts uniformly in the ball of the class, as in `trades` (it:
     at 0.001 times a normal variable); the PGD base takes weighted steps alone, where the code adds an unweighted one
-    to each; and a weight below 0, which a scale above 1 may give, is 0.
+    to each; and a weight below 0, which a scale above 1 may give, is 0. Others' programs take `p_j(i) p_i(i)` from the
+    easier class, so that the weights sum to K; these need not.
     """
 
     name: Literal["dafa"] = "dafa"
