@@ -15,6 +15,9 @@ from services.errors import Problem, SourceError
 MOST_CLASSES = 100_000
 """Without class names K is read off the largest label; a stray id among the labels must not become so many classes."""
 
+LONGEST = 1_000
+"""Characters of the name of a class or a group: it stands in tables, reports and answers of servers."""
+
 MISSING = frozenset({"", "nan", "na", "n/a", "<na>"})
 """What tables write where a value is missing, in lower case."""
 
@@ -93,7 +96,18 @@ def _class_problems(classes: tuple[str, ...] | None, where: str) -> list[Problem
     """Two spellings of one name in Unicode look the same, and are the same class."""
     spelled = Counter(unicodedata.normalize("NFC", name) for name in classes or ())
     repeated = sorted(name for name, times in spelled.items() if times > 1)
-    return [Problem(f"{where} (classes)", "distinct class names", f"{repeated} more than once")] if repeated else []
+    problems = too_long(spelled, f"{where} (classes)")
+    if len(spelled) > MOST_CLASSES:
+        problems.append(Problem(f"{where} (classes)", f"at most {MOST_CLASSES:,} classes", f"{len(spelled):,}"))
+    if repeated:
+        problems.append(Problem(f"{where} (classes)", "distinct class names", f"{repeated[:5]} more than once"))
+    return problems
+
+
+def too_long(names: Iterable[str], where: str) -> list[Problem]:
+    """A problem where a name of a class or group has more than `LONGEST` characters."""
+    longest = max(map(len, names), default=0)
+    return [Problem(where, f"names of at most {LONGEST:,} characters", f"one of {longest:,}")] * (longest > LONGEST)
 
 
 def _dtype_problems(raw: NDArray[Any], where: str) -> list[Problem]:

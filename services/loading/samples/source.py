@@ -20,7 +20,7 @@ from services.loading.confined import held
 from services.loading.factories import DEFAULT_FACTORIES
 from services.loading.samples.attributes import Groups, Requested, check_shape, requested_attributes
 from services.loading.samples.duplicates import Distinct, distinct
-from services.loading.samples.labels import MISSING, checked_labels, spelled_alike
+from services.loading.samples.labels import MISSING, checked_labels, spelled_alike, too_long
 from services.loading.samples.selection import part_of, select
 from services.loading.samples.splits import rows_of_split
 from services.loading.samples.stores import Read, Shape, Store, Taken, unread_problems
@@ -316,6 +316,8 @@ def _group_names(groups: Mapping[str, NDArray[Any]], rows: NDArray[np.int64], wh
         for column, values in names.items()
         if (alike := spelled_alike(values))
     ]
+    for column, values in names.items():
+        problems += too_long(values, f"{where} (groups, {column})")
     if problems:
         raise SourceError(problems)
     return names

@@ -152,6 +152,14 @@ def test_large_images_are_decoded_one_by_one_and_kept_only_while_they_are_of_one
     assert peak_of(refused) < 150
 
 
+def test_the_name_of_a_group_is_short(tmp_path: Path) -> None:
+    """It stands in every table, report and answer."""
+    images, labels = np.arange(256, dtype=np.uint8).reshape(4, 8, 8), np.array([0, 1, 0, 1])
+    np.savez(tmp_path / "s.npz", images=images, labels=labels, eye=np.array(["left", "left", "y" * 1001, "left"]))
+    with pytest.raises(SourceError, match=r"groups, eye\): expected names of at most 1,000 characters"):
+        open_samples(SampleSpec(f"npz:{tmp_path}/s.npz", groups=("eye",)))
+
+
 def test_a_corruption_that_is_named_a_thousand_times_is_read_once(tmp_path: Path) -> None:
     folder = tmp_path / "CIFAR-10-C"
     folder.mkdir()

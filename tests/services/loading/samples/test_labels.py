@@ -33,6 +33,9 @@ def test_a_class_without_samples_stays() -> None:
         (np.array(["a", "b", "z"]), ("a", "b"), "found 1 of 3 unknown, for example 'z'"),
         (np.array([True, False, True]), None, "labels of an integer type, found bool"),
         (np.array([0, 1, 1]), ("a", "a"), "distinct class names"),
+        (np.array([0, 1, 1]), ("a", "b" * 1001), "names of at most 1,000 characters, found one of 1,001"),
+        (np.array([0, 1, 1]), tuple(map(str, range(100_001))), "at most 100,000 classes, found 100,001"),
+        (np.array(["a", "a", "b" * 1001]), None, "names of at most 1,000 characters, found one of 1,001"),
     ],
 )
 def test_refused(raw: np.ndarray, classes: tuple[str, ...] | None, message: str) -> None:
