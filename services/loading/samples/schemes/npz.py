@@ -109,6 +109,8 @@ def _array(archive: Any, name: str, where: str) -> NDArray[Any]:
         raise SourceError(Problem(f"{where} ({name})", "a readable array", str(error), "write it again")) from error
     if not isinstance(array, np.ndarray):  # NumPy hands over the bytes of a member that is no array
         raise SourceError(Problem(f"{where} ({name})", "an array", "other bytes", "write it again"))
+    if array.size and not array.itemsize:  # any number of them take no room in a file
+        raise SourceError(Problem(f"{where} ({name})", "values of at least a byte", f"{array.dtype}"))
     return array
 
 
