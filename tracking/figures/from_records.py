@@ -197,7 +197,7 @@ def widths(audit: AuditResult, lens: str) -> Dots | None:
     panels = (
         Panel(f"{_kind(pairs)} intervals: median and range", (Marks("width", middle, low, high),)),
         Panel("RDI interval", (Marks("width", rdi),)),
-        Panel("WCR: estimate minus certified", (Marks("margin", margin),)),
+        Panel("WCR: estimate minus lower limit", (Marks("margin", margin),)),
     )
     methods = ", ".join(sorted({result.method for _, result in rows}))
     note = f"Widths of the confidence intervals ({methods}): narrower is surer, and more samples make them narrower."

@@ -247,6 +247,12 @@ def test_figures_go_into_a_folder_of_any_kind(make_audit: Callable[..., AuditRes
     assert all(files.read_bytes(path).startswith(b"\x89PNG") for path in paths)
 
 
+def test_only_certificates_are_called_certified(gf_audit: AuditResult) -> None:
+    """The panel of a worst class was called that for a score, and for what an attack left."""
+    said = {name: repr(chart).lower() for name, chart in all_charts(gf_audit).items()}
+    assert [name for name, text in said.items() if "certified" in text] == []
+
+
 def test_one_model_has_no_rankings(small_audit: AuditResult) -> None:
     alone = replace(small_audit, models=small_audit.models[:1])
     assert set(fleet_charts(alone, "great")) == {"heatmap", "disparity", "interval_widths", "radar"}
