@@ -74,7 +74,8 @@ class Remaining:
     """How much of a stage is left.
 
     Each kind of task, a model's tasks of one measure, has a ratio of actual to predicted seconds: its own, that of the
-    measure on other models, or that of all so far.
+    measure on other models, or that of all so far, in which a task of its own as predicted counts too: what took no
+    time says nothing of what takes minutes.
 
     Args:
         cost: predicted seconds of a task.
@@ -88,9 +89,11 @@ class Remaining:
         self._cost, self._began = cost, now
         self._left: dict[tuple[str, str], float] = defaultdict(float)
         self._seen: dict[tuple[str, str], tuple[float, float]] = {}
+        self._one: dict[tuple[str, str], float] = {}
         self._tasks, self._actual = 0, 0.0
         for task in tasks:
             self._left[_kind(task)] += cost(task)
+            self._one.setdefault(_kind(task), cost(task))
             self._tasks += 1
         self._known = now, 0.0, sum(self._left.values()) / max(workers, 1)
 
@@ -120,7 +123,7 @@ class Remaining:
     def _ratio(self, kind: tuple[str, str]) -> float:
         own = self._seen.get(kind)
         alike = [seen for (_, measure), seen in self._seen.items() if measure == kind[1]]
-        chosen = [own] if own else alike or [*self._seen.values()]
+        chosen = [own] if own else alike or [*self._seen.values(), (self._one[kind], self._one[kind])]
         took, expected = (sum(part) for part in zip(*chosen, strict=True))
         return took / expected if expected else 1.0
 

@@ -89,6 +89,18 @@ def test_instant_shards_do_not_count_as_much_as_slow_ones() -> None:
     assert share < 0.02 and left > 50
 
 
+def test_an_instant_shard_says_nothing_of_slow_ones() -> None:
+    """Reading and writing it took twenty times what was predicted, and nights were left of minutes."""
+    todo = tasks()
+    remaining, whole = Remaining(todo, cost, 0.0), sum(cost(each) for each in todo)
+    instant = next(each for each in todo if each.kind == "derive")
+    _, left = remaining.done(Receipt(instant, 100, 0, 20 * cost(instant)), 20 * cost(instant))
+    assert left == pytest.approx(whole, rel=0.05)
+    slow = next(each for each in todo if each.kind == "measure")
+    _, left = remaining.done(Receipt(slow, 100, 0, 0.1 * cost(slow)), 0.1 * cost(slow))
+    assert left < 0.5 * whole, "a slow one says something of others"
+
+
 def test_one_task_of_each_kind_comes_first() -> None:
     first, rest = scouts_first(tasks())
     assert len(first) == 4 and {(each.model.name, each.measure) for each in first} == {
