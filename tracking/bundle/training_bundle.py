@@ -51,6 +51,7 @@ SCHEMA = pa.schema(
         ),
         ("explained", pa.float64()),
         ("parts", pa.map_(pa.string(), pa.float64())),
+        ("judging", pa.float64()),
     ],
     metadata={"schema_version": str(SCHEMA_VERSION)},
 )
@@ -153,6 +154,7 @@ def _row(point: EpochPoint) -> dict[str, Any]:
         "seconds": point.seconds,
         "explained": point.explained,
         "parts": list(point.parts.items()),
+        "judging": point.judging,
     }
     for side in SIDES:
         shares: Shares | None = getattr(point, side)
@@ -162,7 +164,7 @@ def _row(point: EpochPoint) -> dict[str, Any]:
 
 
 def _point(row: dict[str, Any]) -> EpochPoint:
-    """Files of before there were mappers lack their columns."""
+    """Files of before there were mappers lack their columns, older ones that of what judging took."""
     train, validation = (_shares(row, side) for side in SIDES)
     return EpochPoint(
         row["epoch"],
@@ -173,6 +175,7 @@ def _point(row: dict[str, Any]) -> EpochPoint:
         validation,
         row.get("explained"),
         dict(row.get("parts") or ()),
+        row.get("judging") or 0.0,
     )
 
 

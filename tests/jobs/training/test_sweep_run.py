@@ -159,8 +159,8 @@ def test_a_stopped_sweep_goes_on_from_its_epoch_to_the_same_weights(tmp_path: Pa
         other = by_name(done)[name]
         first, two = load_weights(trial.weights), load_weights(other.weights)
         assert trial.key == other.key and all(torch.equal(first[key], two[key]) for key in first)
-        assert [replace(point, seconds=0) for point in read_curves(str(Path(trial.weights).parent))] == [
-            replace(point, seconds=0) for point in read_curves(str(Path(other.weights).parent))
+        assert [replace(point, seconds=0, judging=0) for point in read_curves(str(Path(trial.weights).parent))] == [
+            replace(point, seconds=0, judging=0) for point in read_curves(str(Path(other.weights).parent))
         ]
 
 
