@@ -208,8 +208,9 @@ class ClassRow(BaseModel):
 
 
 class Bracket(BaseModel):
-    """Per class what is proved, claimed and broken, in L2 distance: robustness lies between first and last."""
+    """Per class what is proved, claimed and broken, in one distance: robustness lies between first and last."""
 
+    unit: str
     marks: list[str]
     classes: list[ClassName]
     values: list[list[float | None]] = Field(description="A list a mark, an entry a class.")
@@ -261,7 +262,7 @@ class ModelCard(BaseModel):
     series: list[SeriesBody]
     classes: list[ClassRow] = Field(description="The weakest first.")
     total: int = Field(description="How many classes there are.")
-    bracket: Bracket | None
+    brackets: list[Bracket] = Field(description="One a distance; empty where fewer than two of the three are known.")
 
 
 class Difference(BaseModel):

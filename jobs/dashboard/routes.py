@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from functools import wraps
+from functools import partial, wraps
 from typing import Annotated, Any
 
 from anyio import CapacityLimiter, to_thread
@@ -35,8 +35,7 @@ from jobs.dashboard.stores import FAILURES, PRESETS, Stores
 from jobs.dashboard.views import (
     Reading,
     Scores,
-    bracket,
-    bracketed,
+    brackets,
     chosen,
     class_rows,
     gap_bodies,
@@ -349,7 +348,6 @@ def _card(pages: Pages, folder: str, index: int, lens: str, most: int) -> ModelC
     series = chosen(overview, lens)
     shown = series.lens if series else ""
     rows = class_rows(pages.groups(folder, model, shown))
-    marks = {label: pages.bundles.scores(folder, model, result) for label, result in bracketed(model).items()}
     return ModelCard(
         head=head(folder.rpartition("/")[2], overview),
         index=index,
@@ -366,7 +364,7 @@ def _card(pages: Pages, folder: str, index: int, lens: str, most: int) -> ModelC
         series=[series_body(result) for result in model.series],
         classes=rows[:most],
         total=len(rows),
-        bracket=bracket(marks, MOST_BRACKETS) if marks else None,
+        brackets=brackets(model, overview.pixels, partial(pages.bundles.scores, folder, model), MOST_BRACKETS),
     )
 
 

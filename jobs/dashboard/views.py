@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 
 from jobs.dashboard.answers import (
@@ -25,14 +25,14 @@ from jobs.dashboard.answers import (
 from jobs.web.problems import ProblemBody
 from services.errors import ClasswiseError, ConfigError, Problem
 from services.metrics import OF_SERIES
-from services.records import L2_DISTANCE, WORST_FIRST, Estimate, Outcome
+from services.records import WORST_FIRST, Estimate, Evidence, Outcome
 from services.registry import did_you_mean
 from tracking.bundle.classes import GroupRow
 from tracking.bundle.fairness import GAPS
 from tracking.bundle.group_table import finite
 from tracking.bundle.overview import ModelOverview, Overview, SeriesOverview
 from tracking.bundle.summary import tied
-from tracking.figures.brackets import BRACKET
+from tracking.figures.brackets import panels
 from tracking.names import shorten
 
 METRICS: tuple[Metric, ...] = tuple(metric.name for metric in OF_SERIES)
@@ -183,26 +183,38 @@ def matrix(
     )
 
 
-def bracketed(model: ModelOverview) -> dict[str, SeriesOverview]:
-    """The model's series in L2 distance over the classes that prove, claim and break; fewer than two are none."""
-    chosen_series = {}
-    for label, evidence in BRACKET.items():
-        fits = [s for s in model.series if (s.grouping, s.evidence, s.unit) == ("class", evidence, L2_DISTANCE)]
-        if fits:
-            chosen_series[label] = min(fits, key=lambda series: len(series.key))
-    return chosen_series if len(chosen_series) > 1 else {}
+def brackets(model: ModelOverview, pixels: int, scores: Callable[[SeriesOverview], Scores], most: int) -> list[Bracket]:
+    """For each distance what is proved, claimed and broken of the classes, as `panels` says.
+
+    Args:
+        pixels: values of an image; 0 where not known.
+        scores: the mean scores of a series.
+        most: classes at most, those that are broken at the smallest distance.
+    """
+
+    def found(evidence: Evidence, unit: str) -> SeriesOverview | None:
+        fits = [s for s in model.series if (s.grouping, s.evidence, s.unit) == ("class", evidence, unit)]
+        return min(fits, key=lambda series: len(series.key), default=None)
+
+    return [
+        _bracket(unit, {label: (scores(series), by) for label, (series, by) in marks.items()}, most)
+        for unit, marks in panels(found, pixels).items()
+    ]
 
 
-def bracket(by_label: Mapping[str, Scores], most: int) -> Bracket:
-    """Per class the marks of a bracket, the `most` classes that are broken at the smallest distance."""
-    names = {index: name for line in by_label.values() for index, (name, _) in line.items()}
-    scores = {label: _values(line) for label, line in by_label.items()}
-    broken = list(scores.values())[-1]
+def _bracket(unit: str, by_label: Mapping[str, tuple[Scores, float]], most: int) -> Bracket:
+    names = {index: name for line, _ in by_label.values() for index, (name, _) in line.items()}
+    values = {
+        label: {index: None if value is None else value / by for index, value in _values(line).items()}
+        for label, (line, by) in by_label.items()
+    }
+    broken = list(values.values())[-1]
     order = sorted(names, key=lambda index: (_last(broken.get(index)), index))[:most]
     return Bracket(
-        marks=list(scores),
+        unit=unit,
+        marks=list(values),
         classes=[ClassName(index=index, name=names[index]) for index in order],
-        values=[[line.get(index) for index in order] for line in scores.values()],
+        values=[[line.get(index) for index in order] for line in values.values()],
     )
 
 

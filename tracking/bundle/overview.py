@@ -7,6 +7,7 @@ audits of 20 models and 100 classes it is 29 MB and a second to read; their bund
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from pydantic import TypeAdapter, ValidationError
@@ -134,6 +135,7 @@ class Overview:
         words: what the fleet's numbers mean.
         advice, why, steps: for who decides, what the weakest class is taken for, and what to do next.
         size: length of the ``bundle.json`` that this is of.
+        pixels: values of an image, C H W; 0 where not known.
     """
 
     audit_id: str
@@ -155,6 +157,7 @@ class Overview:
     advice: tuple[str, ...] = ()
     why: tuple[str, ...] = ()
     steps: tuple[str, ...] = ()
+    pixels: int = 0
 
     @property
     def lenses(self) -> dict[str, SeriesOverview]:
@@ -196,6 +199,7 @@ def overview_of(result: AuditResult, size: int) -> Overview:
         advice=tuple(advice_words(result)),
         why=tuple(why_words(result)),
         steps=tuple(next_steps(result)),
+        pixels=math.prod(result.samples.shape),
     )
 
 

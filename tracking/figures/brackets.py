@@ -3,47 +3,62 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TypeVar
 
 from services.records import L2_DISTANCE, LINF_DISTANCE, Evidence, ModelResult, SeriesResult
 from tracking.bundle.group_table import finite
 from tracking.figures.charts import Dots, Marks, Panel
 
 MOST = 40
+S = TypeVar("S")
+BROKEN = "perturbation found (broken)"
 BRACKET = {
     "certified radius (proved)": Evidence.CERTIFICATE,
     "GREAT (claimed)": Evidence.CLAIM,
-    "perturbation found (broken)": Evidence.ATTACK,
+    BROKEN: Evidence.ATTACK,
 }
 """The marks of a bracket and what their series are evidence of."""
 
 
-def bracket(model: ModelResult, pixels: int = 0) -> Dots | None:
-    """Per class: certified radius (proved), GREAT (claimed), smallest perturbation found (broken).
+def panels(found: Callable[[Evidence, str], S | None], pixels: int) -> dict[str, dict[str, tuple[S, float]]]:
+    """For each distance the marks of a bracket: their series, and what its values are divided by.
 
-    A panel of L2 distances where two of the three are known in L2, and one of Linf distances where a perturbation was
-    looked for in Linf: an L2 ball of radius r holds the Linf ball of radius ``r / sqrt(pixels)``, so what is proved or
-    claimed in L2 stands at that. None when there is no panel.
+    L2 where two of the three are known in L2, and Linf where a perturbation was looked for in Linf: an L2 ball of
+    radius r holds the Linf ball of radius ``r / sqrt(pixels)``, so what is proved or claimed in L2 stands at that.
 
     Args:
-        pixels: values of an image, C H W; 0 where not known, and then there is no panel of Linf.
+        found: the series that shows this, in a distance.
+        pixels: values of an image, C H W; 0 where not known, and then there is nothing in Linf.
     """
-    there = {label: result for label, evidence in BRACKET.items() if (result := distances(model, evidence))}
-    lines = {L2_DISTANCE: {label: _values(result) for label, result in there.items()}}
-    found = distances(model, Evidence.ATTACK, LINF_DISTANCE)
-    if found is not None and pixels:
-        bounds = [label for label in there if BRACKET[label] is not Evidence.ATTACK]
-        lines[LINF_DISTANCE] = {
-            **{f"{label}, L2 / sqrt(d)": _values(there[label], math.sqrt(pixels)) for label in bounds},
-            "perturbation found (broken)": _values(found),
-        }
-    panels = {unit: marks for unit, marks in lines.items() if len(marks) > 1}
-    if not panels:
-        return None
-    last = list(next(iter(panels.values())).values())[-1]
-    classes = {
-        row.index: row.name for result in (*there.values(), *([found] if found else [])) for row in result.groups
+    there = {
+        label: (series, 1.0) for label, kind in BRACKET.items() if (series := found(kind, L2_DISTANCE)) is not None
     }
+    marks = {L2_DISTANCE: there}
+    if pixels and (broken := found(Evidence.ATTACK, LINF_DISTANCE)) is not None:
+        bounds = [label for label in there if BRACKET[label] is not Evidence.ATTACK]
+        marks[LINF_DISTANCE] = {
+            **{f"{label}, L2 / sqrt(d)": (there[label][0], math.sqrt(pixels)) for label in bounds},
+            BROKEN: (broken, 1.0),
+        }
+    return {unit: each for unit, each in marks.items() if len(each) > 1}
+
+
+def bracket(model: ModelResult, pixels: int = 0) -> Dots | None:
+    """Per class: certified radius (proved), GREAT (claimed), smallest perturbation found (broken), as `panels` says.
+
+    None when there is no panel.
+    """
+    chosen = panels(partial(distances, model), pixels)
+    if not chosen:
+        return None
+    lines = {
+        unit: {label: _values(result, by) for label, (result, by) in marks.items()} for unit, marks in chosen.items()
+    }
+    every = [result for marks in chosen.values() for result, _ in marks.values()]
+    last = list(next(iter(lines.values())).values())[-1]
+    classes = {row.index: row.name for result in every for row in result.groups}
     order = sorted(classes, key=lambda index: (_last(last.get(index)), index))[:MOST]
     note = "Class means: robustness lies between the certified radius (proved) and the smallest perturbation found "
     note += "(broken). GREAT claims a radius; a claim to the right of the perturbation found is refuted."
@@ -51,7 +66,7 @@ def bracket(model: ModelResult, pixels: int = 0) -> Dots | None:
         note += f" The {len(order)} weakest of {len(classes):,} classes."
     shown = tuple(
         Panel(unit, tuple(Marks(label, tuple(line.get(index) for index in order)) for label, line in marks.items()))
-        for unit, marks in panels.items()
+        for unit, marks in lines.items()
     )
     title = f"{model.spec.name}: proved, claimed, broken"
     return Dots(title, note, tuple(classes[index] for index in order), shown, "class")

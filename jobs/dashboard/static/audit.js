@@ -116,15 +116,16 @@ const classes = (found, series) => {
   ];
 };
 
+const brackets = (found) => found.length ? section("Proved, claimed, broken", ...found.map(bracket)) : null;
+
 const bracket = (found) => {
-  if (!found) return null;
   const names = found.classes.map((one) => one.name);
   const marks = found.marks.map((label, place) => ({ name: label, cells: found.values[place].map((value) => value === null ? null : [value, null, null]) }));
   const numbers = table({
     caption: "The same numbers, a row a class", rows: found.classes.map((one, place) => ({ ...one, place })),
     columns: [{ title: "class", head: true, get: (row) => row.name, cell: (row) => name(row.name) }, ...found.marks.map((label, line) => ({ title: label, kind: "number", get: (row) => found.values[line][row.place], cell: (row) => number(found.values[line][row.place]) }))],
   }).element;
-  return section("Proved, claimed, broken", figure("Proved, claimed, broken", "Class means in L2 distance: robustness lies between the certified radius (proved) and the smallest perturbation found (broken). GREAT claims a radius; a claim to the right of the perturbation found is refuted.", dots(names, marks, "L2 distance"), numbers));
+  return figure(`Proved, claimed, broken: ${found.unit}`, `Class means in ${found.unit}: robustness lies between the certified radius (proved) and the smallest perturbation found (broken). GREAT claims a radius; a claim to the right of the perturbation found is refuted.`, dots(names, marks, found.unit), numbers);
 };
 
 const gaps = (found) => found.length ? section("Gaps between groups", table({
@@ -174,7 +175,7 @@ export const model = async (route) => {
     reasons.holder,
     section("Measures", measures.element, list([...found.series.map((one) => one.words), ...found.notes])),
     attacks(found.attacks),
-    bracket(found.bracket),
+    brackets(found.brackets),
     gaps(found.gaps),
     series ? section("Class by class", filters(select("Measure", named(found.series), found.lens, (value) => { route.remember({ series: value }); route.again(); })), ...classes(found, series)) : null,
   ];

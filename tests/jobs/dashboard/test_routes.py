@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from jobs.dashboard.answers import Hardest
 from jobs.dashboard.bundles import Bundles
 from jobs.dashboard.routes import COMPUTING
 from services.errors import StorageError
+from services.records import AuditResult
 from services.storage import files
 
 from .conftest import AUDITS, FLEET, HOSTILE, ID, Audit, keep_why, root_of, write
@@ -87,13 +90,33 @@ def test_a_model_s_card_has_reasons_intervals_classes_and_the_bracket(caller: Te
     assert (card["name"], card["outcome"]) == ("second", "fail") and len(card["gates"]) == 1
     assert [row["name"] for row in card["classes"]] == ["cat", "bee", "ant"]
     assert card["classes"][0]["worst"] and card["classes"][0]["score"]["low"] == pytest.approx(0.56)
-    assert card["bracket"]["marks"] == ["GREAT (claimed)", "perturbation found (broken)"]
-    assert [each["name"] for each in card["bracket"]["classes"]] == ["cat", "bee", "ant"]
-    assert card["bracket"]["values"][1] == pytest.approx([0.3, 0.4, 0.5])
+    [bracket] = card["brackets"]
+    assert (bracket["unit"], bracket["marks"]) == ("L2 distance", ["GREAT (claimed)", "perturbation found (broken)"])
+    assert [each["name"] for each in bracket["classes"]] == ["cat", "bee", "ant"]
+    assert bracket["values"][1] == pytest.approx([0.3, 0.4, 0.5])
     [gap] = card["gaps"]
     assert (gap["grouping"], gap["task"], gap["gap"]["high"]) == ("sex", "cat", 0.4) and gap["title"].startswith("EOdd")
     few = get(caller, f"fleets/{FLEET}/audits/{ids[AUDITS[2]]}/models/1", most=1)
     assert len(few["classes"]) == 1 and few["total"] == 3
+
+
+def test_a_card_has_a_bracket_a_distance(
+    caller: TestClient, base: Path, board_audit: Callable[..., AuditResult]
+) -> None:
+    """What is claimed in L2 stands in Linf at a tenth for images of 100 values."""
+    audit = board_audit(AUDITS[0], {"m": ({}, {"clean": 0.9, "great": 0.5, "minimal/linf": 0.04})}, fleet="linf")
+    units = {"clean": "", "great": "L2 distance", "minimal/linf": "Linf distance"}
+    series = [
+        replace(each, series=replace(each.series, unit=units[each.series.key])) for each in audit.models[0].series
+    ]
+    models = (replace(audit.models[0], series=tuple(series)),)
+    write(base, replace(audit, models=models, samples=replace(audit.samples, shape=(1, 10, 10))))
+    latest = get(caller, "fleets/linf/audits")["audits"][0]["id"]
+    [bracket] = get(caller, f"fleets/linf/audits/{latest}/models/0")["brackets"]
+    assert bracket["unit"] == "Linf distance"
+    assert bracket["marks"] == ["GREAT (claimed), L2 / sqrt(d)", "perturbation found (broken)"]
+    claimed = {group.name: group.score.value for group in series[1].groups}
+    assert bracket["values"][0] == pytest.approx([claimed[each["name"]] / 10 for each in bracket["classes"]])
 
 
 def test_the_class_map_keeps_the_weakest_classes_and_tells_what_it_cannot_read(caller: TestClient, base: Path) -> None:
