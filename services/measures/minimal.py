@@ -133,7 +133,7 @@ class Minimal(Measure):
         )
 
     def series(self) -> tuple[Series, ...]:
-        title = f"Smallest adversarial perturbation found ({self.norm})"
+        title = f"smallest adversarial perturbation found ({self.norm})"
         threat = ThreatModel(self.norm, self.search_limit)
         unit, label = (L2_DISTANCE, self.name) if self.norm == "L2" else (LINF_DISTANCE, f"{self.name}-linf")
         evidence = Evidence.ATTACK

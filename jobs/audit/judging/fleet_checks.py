@@ -123,8 +123,9 @@ def _place_notes(models: Sequence[ModelResult]) -> Iterator[str]:
         best = max(values, key=lambda name: values[name][0])
         low = _joint(values[best][1], key, "aggregate").low
         others = [name for name, (first, _) in places.items() if first == 1 and name != best]
-        named = ", ".join(others[:MOST_FIRST]) + (f" and {len(others) - MOST_FIRST} more" * (len(others) > MOST_FIRST))
-        shared = f"{named or 'no other model'} may truly be better"
+        more = [f"{len(others) - MOST_FIRST} more"] if len(others) > MOST_FIRST else []
+        *first, last = [*others[:MOST_FIRST], *more] or ["no other model"]
+        shared = " and ".join([", ".join(first), last] if first else [last]) + " may truly be better"
         yield (
             f"By {series[key].title} {best} has the best mean, and {shared}; chosen of {len(models)} models, its mean "
             f"is at least {low or 0.0:.4g} (limits for all models together)."

@@ -70,7 +70,7 @@ def test_an_l2_radius_may_exceed_one() -> None:
         (Apgd(losses=("ce",), targets=3), ["apgd30-ce/linf-0.03137"], "APGD-30-ce accuracy (Linf 8/255)"),
         (Square(queries=100), ["square100/linf-0.03137"], "Square-100 accuracy (Linf 8/255)"),
         (AutoAttackSurvival(), ["autoattack/linf-0.03137"], "AutoAttack accuracy (Linf 8/255)"),
-        (Minimal(), ["minimal/l2"], "Smallest adversarial perturbation found (L2)"),
+        (Minimal(), ["minimal/l2"], "smallest adversarial perturbation found (L2)"),
     ],
 )
 def test_keys_and_titles(measure: Measure, keys: list[str], title: str) -> None:
