@@ -160,6 +160,9 @@ def one_thread() -> Iterator[None]:
     torch = sys.modules.get("torch")
     if torch is not None and torch.get_num_threads() != 1:
         torch.set_num_threads(1)
+    if torch is not None and not torch.is_grad_enabled():
+        torch.set_grad_enabled(True)
+        pytest.fail("gradients were left off, for every test after this one")
 
 
 def _define_missing_torchvision_operators() -> None:

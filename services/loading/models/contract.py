@@ -71,7 +71,9 @@ class ContractedNetwork(nn.Module):
 
     def raw(self, images: Tensor) -> Any:
         """What the network itself returns for images in [0, 1]."""
-        return self.network(self.prepare(images))
+        prepared = self.prepare(images)
+        with torch.set_grad_enabled(torch.is_grad_enabled()):  # a graph that fails within `no_grad` would leave it on
+            return self.network(prepared)
 
     def prepare(self, images: Tensor) -> Tensor:
         """Images in [0, 1] as the network expects them."""

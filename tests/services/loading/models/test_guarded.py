@@ -110,3 +110,4 @@ def test_a_graph_shows_nothing_of_the_memory_beside_its_tensors(inside: bool, tm
     assert loaded.network is not None
     with pytest.raises(UnsafeCall, match="running_mean"):
         loaded.network(torch.rand(2, 1, 8, 8))
+    assert torch.is_grad_enabled(), "or no attack on the next model had a gradient"
