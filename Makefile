@@ -14,8 +14,8 @@ export UV_FIND_LINKS := $(PIP_FIND_LINKS)
 
 help:
 	@echo "make demo      install, train three small models, audit them, print the verdict"
-	@echo "make check     install, then lint, types, import contracts and the tests of units: two minutes"
-	@echo "make test      the same with servers and whole audits: eight minutes on two idle cores"
+	@echo "make check     install, then lint, types, import contracts and the tests of units: 75 seconds on two idle cores"
+	@echo "make test      the same with servers and whole audits: seven minutes"
 	@echo "make test-outer  the rest of what CI runs: deployments, clusters, browsers, attacks and outages, five minutes"
 	@echo "make test-all  all of these, the slow statistical and end-to-end tests, and more examples of each property"
 	@echo "make torture   200 audits disturbed at a random point each, then servers, Ray and settings; COUNT=n, SEED=n"
