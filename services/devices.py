@@ -41,13 +41,13 @@ def machine_memory() -> int:
 
 
 def take_at_most(size: int) -> None:
-    """Let this process, and those that it starts, take so many bytes; more is a MemoryError of its own (on Linux)."""
+    """Let this process, and each that it starts, take so many bytes; more is a `MemoryError` there (on Linux)."""
     with suppress(ImportError):
         import resource
 
-        hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
-        soft = size if hard == resource.RLIM_INFINITY else min(size, hard)
-        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+        limits = resource.getrlimit(resource.RLIMIT_DATA)
+        soft = min([size, *(limit for limit in limits if limit != resource.RLIM_INFINITY)])
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, limits[1]))
 
 
 def release(device: str) -> None:

@@ -146,6 +146,8 @@ class Session:
                 stop.check()
                 if isinstance(result, TaskFailure):
                     self._failed(result)
+                    with turn:
+                        remaining.dropped(result.task)
                     continue
                 with turn:
                     self._count(result)

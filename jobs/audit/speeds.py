@@ -111,6 +111,11 @@ class Remaining:
         self._tasks -= 1
         return self._known[1:]
 
+    def dropped(self, task: ShardTask) -> None:
+        """Count a task that failed: nothing of it is left, and it says nothing of how long others take."""
+        self._left[_kind(task)] = max(0.0, self._left[_kind(task)] - self._cost(task))
+        self._tasks -= 1
+
     def at(self, now: float) -> tuple[float, float]:
         """The same between two receipts: time passes, but no further than to where the next task should end.
 

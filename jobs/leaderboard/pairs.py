@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from services.errors import ClasswiseError, one_line
 from services.numerics.disparity import nrgc
 from services.numerics.ranking.paired_ranks import DRAWS, ahead, places_by, resampled_sums
 from services.records import AuditResult
@@ -23,6 +24,8 @@ from tracking.leaderboard.rows import AuditedModel, Entry, Metric, Standing
 from tracking.names import file_name
 
 LEVEL = 0.05
+FEWEST = 5
+"""Samples of a class at least."""
 AGREE = 1e-6
 """By how much a bundle's number may differ from the run's: MLflow keeps doubles."""
 Array = NDArray[np.float64]
@@ -55,7 +58,10 @@ class Bundles:
             folder = next((each for each in folders if audit_id and files.exists(files.join(each, BUNDLE))), None)
             if folder is None:
                 raise NoPairs(f"audit {audit_id or '(unknown)'} is not in {self._storage}")
-            self._read[audit_id] = read_bundle(folder), folder
+            try:
+                self._read[audit_id] = read_bundle(folder), folder
+            except ClasswiseError as error:
+                raise NoPairs(f"audit {audit_id} cannot be read ({one_line(error)})") from error
         return self._read[audit_id]
 
     def on_training_samples(self, model: AuditedModel) -> AuditedModel:
@@ -177,13 +183,20 @@ def _of_audit(
     place = next((index for index, each in enumerate(result.models) if each.spec.name == model.name), None)
     if place is None:
         raise NoPairs(f"audit {model.audit_id} has no model {model.name}")
-    scores = read_kept_scores(folder, place, result.models[place].spec)
+    try:
+        scores = read_kept_scores(folder, place, result.models[place].spec)
+    except ClasswiseError as error:
+        raise NoPairs(f"the scores of {result.models[place].spec.name} cannot be read ({one_line(error)})") from error
     order = shared.require(scores, model.name, training=training)
     columns = {number.key: _columns(number, scores, model.name) for number in numbers}
     labels = scores["label"][order]
     labels = np.unique(labels, return_inverse=True)[1]  # classes without a sample take no part
     table = np.concatenate(list(columns.values()), axis=1)[order]
+    if (few := int(np.bincount(labels).min())) < FEWEST:
+        raise NoPairs(f"a class has {few} samples, and fewer than {FEWEST} say nothing of other draws")
     sums = resampled_sums(table, labels, draws=DRAWS, seed=int(training))
+    if (sums[:, :, 1::2] < 1).any():
+        raise NoPairs(f"in some resamples no sample of a class counts for {model.name}")
     return {
         number.key: _METRICS[number.metric or AGGREGATE](sums[:, :, 2 * i], sums[:, :, 2 * i + 1])
         for i, number in enumerate(numbers)
@@ -210,7 +223,7 @@ def _columns(number: Number, scores: Scores, name: str) -> Array:
 
 
 def _aggregate(sums: Array, counted: Array) -> Array:
-    mean: Array = sums.sum(axis=1) / np.maximum(counted.sum(axis=1), 1)
+    mean: Array = sums.sum(axis=1) / counted.sum(axis=1)
     return mean
 
 
@@ -220,11 +233,14 @@ def _worst(sums: Array, counted: Array) -> Array:
 
 
 def _nrgc(sums: Array, counted: Array) -> Array:
-    return np.array([nrgc(row) or 0.0 for row in _means(sums, counted)])
+    values = [nrgc(row) for row in _means(sums, counted)]
+    if None in values:
+        raise NoPairs("NRGC is undefined in some resamples: all classes have a mean of 0")
+    return np.array(values, dtype=np.float64)
 
 
 def _means(sums: Array, counted: Array) -> Array:
-    means: Array = sums / np.maximum(counted, 1)
+    means: Array = sums / counted
     return means
 
 

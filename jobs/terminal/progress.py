@@ -42,7 +42,7 @@ class Reporter(Protocol):
         ...
 
     def remaining(self, share: float, seconds: float) -> None:
-        """After a shard: the share of the stage's work that is done, and seconds until it ends."""
+        """The share of the stage's work that is done, and seconds until it ends; also from a thread, between shards."""
         ...
 
     def note(self, text: str) -> None:

@@ -11,11 +11,14 @@ from contextvars import copy_context
 @contextmanager
 def every(seconds: float, act: Callable[[], None]) -> Iterator[None]:
     """Call `act` every so many seconds, in a thread that has the caller's context, until the block ends."""
-    ended = threading.Event()
+    ended, failures = threading.Event(), list[Exception]()
 
     def turns() -> None:
-        while not ended.wait(seconds):
-            act()
+        try:
+            while not ended.wait(seconds):
+                act()
+        except Exception as error:  # as it would be where `act` is called: the caller's
+            failures.append(error)
 
     thread = threading.Thread(target=copy_context().run, args=(turns,), name="ticks", daemon=True)
     thread.start()
@@ -24,3 +27,5 @@ def every(seconds: float, act: Callable[[], None]) -> Iterator[None]:
     finally:
         ended.set()
         thread.join()
+    if failures:
+        raise failures[0]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -158,8 +158,12 @@ def scanned(folder: Path, where: str) -> Iterator[list[os.DirEntry[str]]]:
             os.close(opened)
 
 
-def files_below(folder: Path, where: str, *, follow: bool = False, depth: int = 0) -> Iterator[Path]:
+def files_below(
+    folder: Path, where: str, *, follow: bool = False, leave: Callable[[str], object] | None = None, depth: int = 0
+) -> Iterator[Path]:
     """All regular files below a folder, and with `follow` below links in it to other granted ones; judged as `scanned`.
+
+    Folders of whose name `leave` says so are not opened.
 
     Raises:
         SourceError: as of `scanned`, or folders lie more than `DEPTH` deep in each other.
@@ -169,7 +173,8 @@ def files_below(folder: Path, where: str, *, follow: bool = False, depth: int = 
     with scanned(folder, where) as entries:
         for entry in entries:
             if entry.is_dir(follow_symlinks=follow):
-                yield from files_below(folder / entry.name, where, follow=follow, depth=depth + 1)
+                if leave is None or not leave(entry.name):
+                    yield from files_below(folder / entry.name, where, follow=follow, leave=leave, depth=depth + 1)
             elif entry.is_file():
                 yield folder / entry.name
 

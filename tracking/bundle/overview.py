@@ -135,7 +135,7 @@ class Overview:
         words: what the fleet's numbers mean.
         advice, why, steps: for who decides, what the weakest class is taken for, and what to do next.
         size: length of the ``bundle.json`` that this is of.
-        pixels: values of an image, C H W; 0 where not known.
+        pixels: values of an image, C H W; an overview without it is of before it was kept, and is made again.
     """
 
     audit_id: str
@@ -157,7 +157,7 @@ class Overview:
     advice: tuple[str, ...] = ()
     why: tuple[str, ...] = ()
     steps: tuple[str, ...] = ()
-    pixels: int = 0
+    pixels: int | None = None
 
     @property
     def lenses(self) -> dict[str, SeriesOverview]:
@@ -214,7 +214,7 @@ def parsed_overview(data: bytes) -> Overview | None:
         overview = _ADAPTER.validate_json(data)
     except ValidationError:
         return None
-    return overview if overview.schema_version == SCHEMA_VERSION else None
+    return overview if overview.schema_version == SCHEMA_VERSION and overview.pixels is not None else None
 
 
 def _model(model: ModelResult, table: str) -> ModelOverview:

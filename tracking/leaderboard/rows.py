@@ -133,7 +133,8 @@ class Standing:
         place: 1 is best; None without a score.
         score: the composite with its range, or why there is none.
         front: on the Pareto front; None where a criterion is missing.
-        with_leader: its range reaches the leader's: not separated; None where a range is unknown.
+        with_leader: not separated from the leader: its range reaches the leader's, or by pairs the leader is not
+            certainly ahead; None where a range is unknown.
         between: the best and the worst place that it may have, by the ranges of all rows; None where its is unknown.
     """
 

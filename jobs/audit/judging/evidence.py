@@ -198,7 +198,8 @@ def _of_claim(
     if refuted is not None and low is not None and low > MOST_REFUTED:
         share = f"{refuted.refuted} of {refuted.counted} claims, at least {low:.1%}"
         yield Objection((PASS,), f"attacks refuted {series.key} ({share})", REFUTED)
-    if refuted is not None and attacks and all(attack.findings for attack in attacks):
+    following = [attack for attack in attacks if attack.gradients] or attacks  # no random search moves far enough
+    if refuted is not None and attacks and all(attack.findings for attack in following):
         text = f"no attack that could have refuted {series.key} was adequate: {_spoken(adequacy(attacks), attacks)}"
         yield Objection((PASS,), text, INADEQUATE)
 

@@ -142,4 +142,8 @@ def _irregular(entry: os.DirEntry[str]) -> str | None:
 
 
 def _files_below(folder: Path) -> int:
-    return sum(1 for _ in files_below(folder, str(folder)))
+    """How many files are left out with a folder; one for a folder that cannot be read, as `lost+found`."""
+    try:
+        return sum(1 for _ in files_below(folder, str(folder)))
+    except SourceError:
+        return 1

@@ -46,7 +46,9 @@ def files_of_split(folder: Path, pattern: str, split: str | None, where: str) ->
     Raises:
         SourceError: there are none, or of several splits and none is asked for, or not of the one asked for.
     """
-    relative = sorted(path.relative_to(folder) for path in files_below(folder, where) if path.match(pattern))
+    relative = sorted(
+        path.relative_to(folder) for path in files_below(folder, where, leave=left_out_kind) if path.match(pattern)
+    )
     visible = [path for path in relative if not any(left_out_kind(part) for part in path.parts)]
     if not visible:
         raise SourceError(Problem(where, f"files {pattern} in the folder", "none"))

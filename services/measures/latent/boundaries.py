@@ -5,9 +5,9 @@ m / M`` and ``mu_d + sigma_d m / M``, m = 1 .. M. The label to change is the one
 given for each sample. All (sample, dimension, direction) triples go through the networks together; one that has flipped
 is left out of the next step, so a dimension stops when all its samples have flipped.
 
-Guarantee: every position reported as a flip is one at which an image was decoded and classified otherwise than at the
-centre, or its logits were NaN or infinite; the label was the centre's at every grid position before it. Between grid
-positions nothing is claimed: a label may flip and flip back within ``sigma_d / M``.
+Guarantee: every position reported as a flip is one at which an image was decoded and classified otherwise than the
+label to change, or its logits were NaN or infinite; at every grid position before it the label was that one. Between
+grid positions nothing is claimed: a label may flip and flip back within ``sigma_d / M``.
 """
 
 from __future__ import annotations

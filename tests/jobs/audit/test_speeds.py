@@ -108,3 +108,12 @@ def test_one_task_of_each_kind_comes_first() -> None:
     }
     assert sorted(each.title for each in (*first, *rest)) == sorted(each.title for each in tasks())
     assert scouts_first(tasks(2)) == [tasks(2)] and scouts_first([]) == [[]]
+
+
+def test_a_task_that_failed_is_not_left() -> None:
+    todo = [task("robust", PGD, start) for start in range(3)]
+    remaining = Remaining(todo, cost, 0.0)
+    remaining.dropped(todo[0])
+    remaining.done(Receipt(todo[1], 100, 0, 2.0), 2.0)
+    share, left = remaining.done(Receipt(todo[2], 100, 0, 2.0), 4.0)
+    assert (share, left) == (1.0, 0.0)

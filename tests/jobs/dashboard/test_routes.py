@@ -256,6 +256,10 @@ def test_an_audit_without_an_overview_or_with_another_s_is_read_from_its_bundle(
     folders = {audit: base / "audits" / FLEET / ids[audit] for audit in AUDITS}
     (folders[AUDITS[0]] / "overview.json").unlink()
     (folders[AUDITS[1]] / "overview.json").write_bytes((folders[AUDITS[2]] / "overview.json").read_bytes())
+    older = json.loads((folders[AUDITS[2]] / "overview.json").read_text())
+    assert older.pop("pixels") > 0
+    (folders[AUDITS[2]] / "overview.json").write_text(json.dumps(older))
+    assert get(caller, f"fleets/{FLEET}/audits/{ids[AUDITS[2]]}/models/0")["name"], "of before images had a size there"
     by_name = {audit: get(caller, f"fleets/{FLEET}/audits/{ids[audit]}") for audit in AUDITS[:2]}
     assert [body["head"]["audit_id"] for body in by_name.values()] == list(AUDITS[:2])
 

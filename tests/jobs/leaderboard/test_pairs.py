@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -98,6 +99,18 @@ def test_a_storage_without_the_audits_says_so_and_leaves_the_ranges(audited: tup
     made = board(uri, str(tmp_path), preset="classes")
     assert standings(made) == standings(board(uri, None, preset="classes"))
     assert any(note.startswith("rows are not told apart by pairs: audit 20") for note in made.notes)
+
+
+def test_a_bundle_that_cannot_be_read_costs_the_pairs_and_not_the_board(
+    audited: tuple[str, str], tmp_path: Path
+) -> None:
+    uri, storage = audited
+    shutil.copytree(storage, tmp_path / "damaged")
+    for file in (tmp_path / "damaged" / "audits").rglob("bundle.json"):
+        file.write_text('{"schema_version": 99}')
+    made = board(uri, str(tmp_path / "damaged"), preset="classes")
+    assert standings(made) == standings(board(uri, None, preset="classes"))
+    assert any("cannot be read" in note and "update classwise" in note for note in made.notes), made.notes
 
 
 def written(result: AuditResult, storage: str, scores: dict[str, dict[str, np.ndarray]]) -> None:

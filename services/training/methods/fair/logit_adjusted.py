@@ -61,5 +61,6 @@ class LogitAdjusted(Method):
         if len(rates) != batch.classes:
             expected = f"{batch.classes} positive numbers, one a class"
             raise ConfigError(Problem("method logit-adjusted (rates)", expected, str(len(rates))))
-        logs = [self.tau * math.log(rate / sum(rates)) for rate in rates]
+        whole = sum(rates)
+        logs = [self.tau * math.log(rate / whole) for rate in rates]
         return torch.tensor(logs, device=batch.labels.device)

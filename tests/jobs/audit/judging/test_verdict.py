@@ -279,6 +279,8 @@ def test_a_claim_that_only_inadequate_attacks_left_passes_nothing() -> None:
     found = under_attack((Great(), Minimal(), Pgd()), claims, **masked)
     assert found.outcome is Outcome.UNDECIDED and "no attack that could have refuted great was adequate" in found.reason
     assert found.reason.count("exactly zero") == 2
+    beside = under_attack((Great(), Minimal(), Pgd(), Square()), claims, **masked)
+    assert beside.outcome is Outcome.UNDECIDED, "a random search shows no sign, and refutes nothing either"
     assert under_attack((Great(), Minimal(), Pgd()), claims, **ZEROS).outcome is Outcome.PASS, "minimal was adequate"
     assert under_attack((Great(),), claims, **masked).outcome is Outcome.PASS, "a claim, held against nothing"
     forced = under_attack((Great(), Minimal(), Pgd()), {**claims, **OVERRULED}, **masked)

@@ -43,6 +43,7 @@ UNSAFE: dict[str, tuple[Any, ...]] = {
     "no weights of a cell": (LSTM, STEPS, [STATE, STATE], [], False, 1, 0.0, False, False, True),
     "fewer weights than cells": (LSTM, STEPS, [STATE, STATE], CELL, True, 2, 0.0, False, False, True),
     "a factor that is not of the sizes": (aten("_upsample_bilinear2d_aa"), IMAGES, [16, 16], False, 1e-19, 1e-19),
+    "a factor of nothing to one pixel": (aten("_upsample_nearest_exact2d"), IMAGES, [1, 1], 1e-20, 1e-20),
     "one of two factors": (aten("_upsample_bicubic2d_aa"), IMAGES, [16, 16], False, 2.0, 1e-3),
     "a dtype that is a number": (aten("_to_copy"), IMAGES, {"dtype": -1_000_000}),
     "a dtype where there are no tensors": (aten("arange", "start"), 8, 1.0, {"dtype": -1_000_000}),

@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 
 from services.errors import SourceError
+from services.loading.confined import DEPTH
 from services.loading.samples.source import SelectedSamples, open_samples
 from services.records import SampleSpec
 
@@ -94,6 +95,13 @@ def test_what_is_no_sample_is_left_out_and_counted(folder: Path, path: str) -> N
     assert samples.digest == before.digest
     assert sum(samples.intake.left_out.values()) == 1
     assert not before.intake.left_out
+
+
+def test_a_left_out_folder_that_cannot_be_read_ends_no_audit(folder: Path) -> None:
+    """As `lost+found` of a disk is to all but root; here deeper than folders are followed."""
+    (folder / "lost+found" / "/".join("d" * (DEPTH + 5))).mkdir(parents=True)
+    samples = opened(folder)
+    assert samples.classes == ANIMALS and sum(samples.intake.left_out.values()) == 1
 
 
 def test_descriptions_beside_images_are_left_out_and_counted(folder: Path) -> None:
