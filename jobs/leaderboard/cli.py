@@ -29,7 +29,7 @@ Page = Annotated[
 ]
 Storage = Annotated[
     str | None,
-    typer.Option(help="Storage of the audits' bundles: rows are told apart by pairs of samples."),
+    typer.Option(help="Storage of the audits' bundles: rows are separated by pairs of samples."),
 ]
 Since = Annotated[str | None, typer.Option(metavar="DATE", help="Only runs begun then or later: 2026-11-28, UTC.")]
 

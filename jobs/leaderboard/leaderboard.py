@@ -126,9 +126,9 @@ class _Board:
         criteria = front_metrics(choice, metrics)
         catalogue = merged(entries)
         standings, even = _standings(entries, metrics, criteria)
-        told = ""
+        sentence = ""
         if bundles is not None:
-            standings, told = by_pairs(entries, standings, metrics, self._models, bundles)
+            standings, sentence = by_pairs(entries, standings, metrics, self._models, bundles)
         order = sorted(range(len(entries)), key=lambda index: (*_last(standings[index]), natural(entries[index].name)))
         lens = next((catalogue[names[role]].lens for role in ("ar", "acc") if role in names), "")
         counted = [metric.number for metric in metrics if metric.weight > 0]
@@ -147,7 +147,7 @@ class _Board:
                 *setting_notes(entries, common),
                 *self._notes,
                 *composite_notes(left_out(choice, metrics), even, entries, standings),
-                *([told] if told else []),
+                *([sentence] if sentence else []),
                 *place_notes(entries, standings),
                 *measure_notes(counted, self._models, measures),
             ),

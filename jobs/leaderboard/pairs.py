@@ -1,4 +1,4 @@
-"""Rows told apart by pairs: the samples that all their audits share are drawn again, the same for every model.
+"""Rows separated by pairs: the samples that all their audits share are drawn again, the same for every model.
 
 MLflow has no scores of samples; the bundles of the audits have, in a storage that the user names. What the draws say is
 about the networks of the rows on other samples, and nothing about other seeds.
@@ -32,7 +32,7 @@ Array = NDArray[np.float64]
 
 
 class NoPairs(Exception):
-    """Why rows cannot be told apart by pairs: a sentence."""
+    """Why rows cannot be separated by pairs: a sentence."""
 
 
 class Bundles:
@@ -94,16 +94,16 @@ def by_pairs(
         by_run = {model.run_id: model for model in models}
         values = _values([entries[index] for index in rows], counted, by_run, bundles)
     except NoPairs as error:
-        return list(standings), f"rows are not told apart by pairs: {error}"
+        return list(standings), f"rows are not separated by pairs: {error}"
     found = ahead(_composites(values, counted), level=LEVEL)
     leader = next(place for place, index in enumerate(rows) if standings[index].place == 1)
-    told = list(standings)
+    renewed = list(standings)
     for place, (index, between) in enumerate(zip(rows, places_by(found), strict=True)):
-        told[index] = replace(told[index], between=between, with_leader=not bool(found[leader, place]))
+        renewed[index] = replace(renewed[index], between=between, with_leader=not bool(found[leader, place]))
     pairs, apart = len(rows) * (len(rows) - 1) // 2, int(found.sum())
     how = f"{DRAWS:,} resamples, all differences together at {LEVEL:.0%}, approximate"
-    return told, (
-        f"places and = are by pairs of the shared samples ({how}): {apart} of {pairs} pairs of rows are told apart, "
+    return renewed, (
+        f"places and = are by pairs of the shared samples ({how}): {apart} of {pairs} pairs of rows are separated, "
         "of these networks and not of other seeds"
     )
 

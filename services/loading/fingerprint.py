@@ -33,7 +33,7 @@ def existing(path: Path, where: str, *, folder: bool = False) -> Path:
     """
     kind = "folder" if folder else "file"
     if not (path.is_dir() if folder else path.is_file()):
-        within(path, where)  # nobody is told whether there is something elsewhere
+        within(path, where)  # whether there is a file elsewhere stays private
         actual = "a file" if path.is_file() else "a folder" if path.is_dir() else "nothing"
         remedy = f"looked in {path.absolute()}"
         raise SourceError(Problem(where, f"a {kind} at {path}", f"{actual} there", remedy))

@@ -43,7 +43,7 @@ class Projection(Measure):
         range: low and high end of the latents, for axes that are not learned.
         draws, draw_seed: how many latents `axes: sampled` draws, and the seed that they follow.
         keeps: whose label a move must keep: the classifier's at the "centre" of the dimension, or its own of the
-            "sample"; the latter takes a centre with another label for no tolerance at all.
+            "sample"; with the latter a centre that has another label has a tolerance of 0.
         reach: units are multiplied by it: 2 looks twice as far.
         least_explained: a mapper that explains less of the samples' variance than this is refused, for it does not
             reconstruct and cannot judge; looked at on 64 samples spread over the set.

@@ -1,1 +1,1 @@
-"""Pictures of an audit. `views` turns records into charts, `png` and `interactive` draw a chart for the two media."""
+"""Pictures of an audit. `from_records` turns records into charts; `png` and `interactive` draw them for two media."""

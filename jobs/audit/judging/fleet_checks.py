@@ -126,9 +126,10 @@ def _place_notes(models: Sequence[ModelResult]) -> Iterator[str]:
         more = [f"{len(others) - MOST_FIRST} more"] if len(others) > MOST_FIRST else []
         *first, last = [*others[:MOST_FIRST], *more] or ["no other model"]
         shared = " and ".join([", ".join(first), last] if first else [last]) + " may truly be better"
+        limit = f"its mean is at least {low:.4g}" if low else "nothing is known of how good its mean is"
         yield (
-            f"By {series[key].title} {best} has the best mean, and {shared}; chosen of {len(models)} models, its mean "
-            f"is at least {low or 0.0:.4g} (limits for all models together)."
+            f"By {series[key].title} {best} has the best mean, and {shared}; chosen of {len(models)} models, "
+            f"{limit} (limits for all models together)."
         )
 
 

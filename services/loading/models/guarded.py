@@ -1,4 +1,4 @@
-"""Operators of an exported graph whose kernels believe their arguments: checked each time they are called.
+"""Operators of an exported graph whose kernels check no arguments: checked each time they are called.
 
 What `torch.nn.functional` checks, the kernels below it do not: statistics of fewer channels than the images, keys of
 fewer heads than the queries, a factor of 1e-19 and a number in the place of a `dtype` have them read, and write, memory

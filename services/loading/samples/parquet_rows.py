@@ -1,6 +1,6 @@
 """Parquet and Arrow files of others, read in steps: a few kilobytes can hold a value a million times.
 
-Arrow trusts what a file says of itself: offsets beyond a buffer show the memory of the process. So all is validated.
+Arrow does not check what a file says of itself: offsets beyond a buffer show the process's memory. So all is validated.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rows told apart by pairs of samples: from real audits, and from bundles whose numbers are known."""
+"""Rows separated by pairs of samples: from real audits, and from bundles whose numbers are known."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def standings(made: Board) -> dict[str, tuple[bool | None, tuple[int, int] | Non
     return {entry.name: (standing.with_leader, standing.between) for entry, standing in pairs}
 
 
-def test_rows_trained_twice_are_told_apart_by_the_samples_they_share(audited: tuple[str, str]) -> None:
+def test_rows_trained_twice_are_separated_by_the_samples_they_share(audited: tuple[str, str]) -> None:
     uri, storage = audited
     ranges, pairs = (standings(board(uri, each, metrics=("acc",))) for each in (None, storage))
     assert {mark for mark, _ in ranges.values()} == {True} and {place for _, place in ranges.values()} == {(1, 3)}
@@ -98,7 +98,7 @@ def test_a_storage_without_the_audits_says_so_and_leaves_the_ranges(audited: tup
     uri, _ = audited
     made = board(uri, str(tmp_path), preset="classes")
     assert standings(made) == standings(board(uri, None, preset="classes"))
-    assert any(note.startswith("rows are not told apart by pairs: audit 20") for note in made.notes)
+    assert any(note.startswith("rows are not separated by pairs: audit 20") for note in made.notes)
 
 
 def test_a_bundle_that_cannot_be_read_costs_the_pairs_and_not_the_board(
