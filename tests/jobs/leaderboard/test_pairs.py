@@ -110,7 +110,7 @@ def test_a_bundle_that_cannot_be_read_costs_the_pairs_and_not_the_board(
         file.write_text('{"schema_version": 99}')
     made = board(uri, str(tmp_path / "damaged"), preset="classes")
     assert standings(made) == standings(board(uri, None, preset="classes"))
-    assert any("cannot be read" in note and "update classwise" in note for note in made.notes), made.notes
+    assert any("by pairs: audit 20" in note and "cannot be read" in note for note in made.notes), made.notes
 
 
 def written(result: AuditResult, storage: str, scores: dict[str, dict[str, np.ndarray]]) -> None:
