@@ -364,7 +364,7 @@ def _card(pages: Pages, folder: str, index: int, lens: str, most: int) -> ModelC
         series=[series_body(result) for result in model.series],
         classes=rows[:most],
         total=len(rows),
-        brackets=brackets(model, overview.pixels or 0, partial(pages.bundles.scores, folder, model), MOST_BRACKETS),
+        brackets=brackets(model, overview.pixels, partial(pages.bundles.scores, folder, model), MOST_BRACKETS),
     )
 
 

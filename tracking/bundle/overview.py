@@ -135,7 +135,7 @@ class Overview:
         words: what the fleet's numbers mean.
         advice, why, steps: for who decides, what the weakest class is taken for, and what to do next.
         size: length of the ``bundle.json`` that this is of.
-        pixels: values of an image, C H W; an overview without it is of before it was kept, and is made again.
+        pixels: values of an image, C H W.
     """
 
     audit_id: str
@@ -153,11 +153,11 @@ class Overview:
     versions: dict[str, str]
     models: tuple[ModelOverview, ...]
     size: int
+    pixels: int
     schema_version: int = SCHEMA_VERSION
     advice: tuple[str, ...] = ()
     why: tuple[str, ...] = ()
     steps: tuple[str, ...] = ()
-    pixels: int | None = None
 
     @property
     def lenses(self) -> dict[str, SeriesOverview]:
@@ -209,12 +209,12 @@ def write_overview(result: AuditResult, folder: str, size: int) -> None:
 
 
 def parsed_overview(data: bytes) -> Overview | None:
-    """The overview, or None when this is none of this schema version."""
+    """The overview, or None when this is none of this schema version, or of before a field was kept."""
     try:
         overview = _ADAPTER.validate_json(data)
     except ValidationError:
         return None
-    return overview if overview.schema_version == SCHEMA_VERSION and overview.pixels is not None else None
+    return overview if overview.schema_version == SCHEMA_VERSION else None
 
 
 def _model(model: ModelResult, table: str) -> ModelOverview:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from jobs.audit.judging.gates import left_open
 from jobs.audit.judging.observations import same_ball
 from jobs.fleetfile.gates import GateConfig
 from services.metrics import METRICS
@@ -53,8 +54,7 @@ def weighed(judged: GateResult, gate: GateConfig, objections: Iterable[Objection
     kept = [each.text for each in barring if each.name not in gate.overrule]
     overruled = [each for each in barring if each.name in gate.overrule]
     if kept:
-        why = "; ".join(kept)
-        return replace(judged, outcome=Outcome.UNDECIDED, reason=f"{judged.reason}, but {why}", objected=why)
+        return left_open(judged, "; ".join(kept))
     if not overruled:
         return judged
     texts = "; ".join(f"{each.name} ({each.text})" for each in overruled)

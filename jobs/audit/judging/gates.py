@@ -35,7 +35,7 @@ def judge(gate: GateConfig, estimate: Estimate, *, against: Sequence[str] = (), 
         return judged
     why = "; ".join(against)
     if judged.outcome is Outcome.PASS:
-        return replace(judged, outcome=Outcome.UNDECIDED, reason=f"{judged.reason}, but {why}", objected=why)
+        return left_open(judged, why)
     return replace(judged, reason=f"{judged.reason}; {why}")
 
 
@@ -72,3 +72,8 @@ def _between(threshold: float, estimate: Estimate) -> str:
     low = "-" if estimate.low is None else f"{estimate.low:.4g}"
     high = "-" if estimate.high is None else f"{estimate.high:.4g}"
     return f"{threshold:g} lies within the interval [{low}, {high}], so these samples do not decide it"
+
+
+def left_open(judged: GateResult, why: str) -> GateResult:
+    """A judgement by bounds that something speaks against: undecided."""
+    return replace(judged, outcome=Outcome.UNDECIDED, reason=f"{judged.reason}, but {why}", objected=why)

@@ -8,10 +8,12 @@ import torch
 from torch import Tensor, nn
 from torch.optim.adamw import adamw
 
+from services.training.epochs.sgd import ByName
+
 EPSILON = 1e-8
 
 
-class AdamW:
+class AdamW(ByName):
     """Loshchilov & Hutter 2019, Algorithm 2; the same as `torch.optim.AdamW`.
 
     `w <- w - lr (m / (sqrt(v) + 1e-8) + weight_decay w)` with the bias-corrected moving averages m of gradients, decay
@@ -19,7 +21,7 @@ class AdamW:
     """
 
     def __init__(self, network: nn.Module, *, momentum: float, weight_decay: float) -> None:
-        self._parameters = {name: p for name, p in network.named_parameters() if p.requires_grad}
+        super().__init__(network)
         self._momentum, self._weight_decay = momentum, weight_decay
         self._moments: dict[str, tuple[Tensor, Tensor, Tensor]] = {}
 
@@ -40,15 +42,10 @@ class AdamW:
             if f"steps.{name}" in state
         }
 
-    def clear(self) -> None:
-        """Forget all gradients."""
-        for parameter in self._parameters.values():
-            parameter.grad = None
-
     @torch.no_grad()
     def step(self, lr: float) -> None:
         """Move the weights by their gradients."""
-        moved = {name: p for name, p in self._parameters.items() if p.grad is not None}
+        moved = self._moved()
         for name, p in moved.items():
             if name not in self._moments:
                 zeros = (torch.zeros_like(p), torch.zeros_like(p))

@@ -13,7 +13,23 @@ from torch import Tensor, nn
 from torch.optim.sgd import sgd
 
 
-class Sgd:
+class ByName:
+    """The trainable parameters of a network by name."""
+
+    def __init__(self, network: nn.Module) -> None:
+        self._parameters = {name: p for name, p in network.named_parameters() if p.requires_grad}
+
+    def clear(self) -> None:
+        """Forget all gradients."""
+        for parameter in self._parameters.values():
+            parameter.grad = None
+
+    def _moved(self) -> dict[str, nn.Parameter]:
+        """Those that have a gradient."""
+        return {name: p for name, p in self._parameters.items() if p.grad is not None}
+
+
+class Sgd(ByName):
     """`v <- momentum v + d` with `d = g + weight_decay w`; `w <- w - lr v` (Nesterov: `w <- w - lr (d + momentum v)`).
 
     The same as `torch.optim.SGD` with dampening 0; the first step starts from v = g. Parameters without a gradient are
@@ -21,7 +37,7 @@ class Sgd:
     """
 
     def __init__(self, network: nn.Module, *, momentum: float, weight_decay: float, nesterov: bool) -> None:
-        self._parameters = {name: p for name, p in network.named_parameters() if p.requires_grad}
+        super().__init__(network)
         self._momentum, self._weight_decay, self._nesterov = momentum, weight_decay, nesterov
         self._buffers: dict[str, Tensor] = {}
 
@@ -37,15 +53,10 @@ class Sgd:
             if name in state
         }
 
-    def clear(self) -> None:
-        """Forget all gradients."""
-        for parameter in self._parameters.values():
-            parameter.grad = None
-
     @torch.no_grad()
     def step(self, lr: float) -> None:
         """Move the weights by their gradients, which are spent: they come out with the decay added."""
-        moved = {name: p for name, p in self._parameters.items() if p.grad is not None}
+        moved = self._moved()
         gradients = [p.grad for p in moved.values() if p.grad is not None]
         buffers = [self._buffers.get(name) for name in moved]
         sgd(

@@ -24,6 +24,21 @@ from services.training.step import Batch, Budget
 CPU = torch.device("cpu")
 
 
+def both_step(nets: list[nn.Linear], ours: Sgd | AdamW, theirs: torch.optim.Optimizer, step: int) -> None:
+    """A step of each on the same samples, at a rate of 0.1."""
+    x = torch.randn(4, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(step))
+    for net in nets:
+        net.zero_grad()
+        net(x).square().sum().backward()
+    ours.step(0.1)
+    theirs.step()
+
+
+def assert_equal_weights(nets: list[nn.Linear]) -> None:
+    for a, b in zip(nets[0].parameters(), nets[1].parameters(), strict=True):
+        assert a.detach().numpy() == pytest.approx(b.detach().numpy(), rel=1e-12)
+
+
 @pytest.mark.parametrize(
     ("momentum", "weight_decay", "nesterov"),
     [(0.0, 0.0, False), (0.9, 0.0, False), (0.9, 0.05, False), (0.9, 0.05, True)],
@@ -36,14 +51,8 @@ def test_sgd_is_that_of_torch(momentum: float, weight_decay: float, nesterov: bo
         nets[1].parameters(), lr=0.1, momentum=momentum, weight_decay=weight_decay, nesterov=nesterov
     )
     for step in range(5):
-        x = torch.randn(4, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(step))
-        for net in nets:
-            net.zero_grad()
-            net(x).square().sum().backward()
-        ours.step(0.1)
-        theirs.step()
-    for a, b in zip(nets[0].parameters(), nets[1].parameters(), strict=True):
-        assert a.detach().numpy() == pytest.approx(b.detach().numpy(), rel=1e-12)
+        both_step(nets, ours, theirs, step)
+    assert_equal_weights(nets)
 
 
 def test_adamw_is_that_of_torch_and_goes_on_from_its_state() -> None:
@@ -56,14 +65,8 @@ def test_adamw_is_that_of_torch_and_goes_on_from_its_state() -> None:
             state = {name: value.clone() for name, value in ours.state().items()}
             ours = AdamW(nets[0], momentum=0.8, weight_decay=0.05)
             ours.load(state)
-        x = torch.randn(4, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(step))
-        for net in nets:
-            net.zero_grad()
-            net(x).square().sum().backward()
-        ours.step(0.1)
-        theirs.step()
-    for a, b in zip(nets[0].parameters(), nets[1].parameters(), strict=True):
-        assert a.detach().numpy() == pytest.approx(b.detach().numpy(), rel=1e-12)
+        both_step(nets, ours, theirs, step)
+    assert_equal_weights(nets)
 
 
 def test_batch_norm_is_that_of_torchs_own_pass_over_the_batches() -> None:
