@@ -31,13 +31,13 @@ def machine_memory() -> int:
     groups = [Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/memory")]
     with suppress(OSError):
         groups += [groups[0] / Path("/proc/self/cgroup").read_text().rpartition("0::/")[2].strip()]
-    found = []
+    limits = []
     for file in (group / name for group in groups for name in ("memory.max", "memory.limit_in_bytes")):
         with suppress(OSError, ValueError):
-            found.append(int(file.read_text()))
+            limits.append(int(file.read_text()))
     with suppress(AttributeError, OSError, ValueError):  # no POSIX
-        found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    return min(found, default=0)
+        limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    return min(limits, default=0)
 
 
 def take_at_most(size: int) -> None:

@@ -205,8 +205,8 @@ def forecast_audit(
         context = _context(config, samples)
         with Session(factory, reporter, stop_on_fault=config.on_model_fault == "stop") as session:
             _, plans, _ = inspect_models(fleet, context, session)
-            found = _forecast(fleet, plans, context, session)
-    return found, _sample_facts(redacted(config.samples.uri), samples)
+            costs = _forecast(fleet, plans, context, session)
+    return costs, _sample_facts(redacted(config.samples.uri), samples)
 
 
 def _forecast(fleet: Fleet, plans: Sequence[plan.ModelPlan], context: plan.Context, session: Session) -> Forecast:

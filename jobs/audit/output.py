@@ -83,7 +83,7 @@ def finish(published: Published, json: bool, markdown: bool = False) -> None:
     raise typer.Exit(result.outcome.exit_code)
 
 
-def planned(fleet: Fleet, found: Forecast, facts: SampleFacts, json: bool) -> None:
+def planned(fleet: Fleet, costs: Forecast, facts: SampleFacts, json: bool) -> None:
     """Print what an audit would cost, and what its samples can decide."""
     from jobs.audit.forecast.cost_words import as_json, autoattack_words, cost_words, model_words
     from jobs.audit.judging.decidable import smallest_gaps, too_few
@@ -91,9 +91,9 @@ def planned(fleet: Fleet, found: Forecast, facts: SampleFacts, json: bool) -> No
 
     decides = [*smallest_gaps(fleet, facts), *smallest_margins(fleet, facts), *too_few(fleet, facts)]
     if json:
-        console.print_json({**as_json(found), "decides": decides})
+        console.print_json({**as_json(costs), "decides": decides})
         return
-    console.say("\n".join([*model_words(found), *cost_words(found), *autoattack_words(found), *decides]))
+    console.say("\n".join([*model_words(costs), *cost_words(costs), *autoattack_words(costs), *decides]))
 
 
 def valid(fleet: Fleet, check: Callable[[Fleet], SampleFacts], json: bool, *, cost: bool = False) -> None:
@@ -129,31 +129,33 @@ def _costs(fleet: Fleet) -> dict[str, list[str]]:
     from jobs.audit.forecast.cost_words import autoattack_words, cost_words
     from jobs.terminal.progress import Quiet
 
-    found, _ = forecast_audit(fleet, Quiet())
-    return {"cost": [*cost_words(found), *autoattack_words(found)]}
+    costs, _ = forecast_audit(fleet, Quiet())
+    return {"cost": [*cost_words(costs), *autoattack_words(costs)]}
 
 
 SHOWN = 20
 
 
-def suspects(found: Suspects, json: bool) -> None:
+def suspects(suspicious: Suspects, json: bool) -> None:
     """Print the labels to look at, and accuracies with and without them."""
     from dataclasses import asdict
 
     from tracking.names import shorten
 
-    table = {name: column.tolist() for name, column in found.columns.items()}
+    table = {name: column.tolist() for name, column in suspicious.columns.items()}
     if json:
-        console.print_json({"written": found.where, "suspects": table, "metrics": [asdict(m) for m in found.metrics]})
+        console.print_json(
+            {"written": suspicious.where, "suspects": table, "metrics": [asdict(m) for m in suspicious.metrics]}
+        )
         return
     count = len(table["id"])
-    lines = [f"{count:,} labels to look at, the least plausible first; the whole list is {found.where}"]
+    lines = [f"{count:,} labels to look at, the least plausible first; the whole list is {suspicious.where}"]
     for row in range(min(count, SHOWN)):
         name = table["key"][row] if "key" in table else f"sample {table['id'][row]}"
         label, other = shorten(table["label_name"][row], 30), shorten(table["looks_like_name"][row], 30)
         lines.append(f"  {shorten(str(name), 60)}: labelled {label}, looks like {other}")
     lines.append("Clean accuracy over all samples, and without the suspects (chosen by looking: no interval holds):")
-    for each in found.metrics:
+    for each in suspicious.metrics:
         whole = f"{each.all_samples:.4f} all, {each.without:.4f} without"
         worst = f"worst class {each.worst_all:.4f} all, {each.worst_without:.4f} without"
         lines.append(f"  {shorten(each.model, 40)}: {whole}; {worst}")

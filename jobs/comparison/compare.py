@@ -144,12 +144,12 @@ def delta_of(result: AuditResult) -> float:
 def _moved(accepted: Kept, now: Kept, pair: _Pair, alpha: float) -> tuple[MovedPair, ...]:
     """Confusions that are others than before; none where a bundle has no table of them, or a damaged one."""
     try:
-        then = read_confusions(accepted.folder, pair.accepted, accepted.result.models[pair.accepted].spec)
+        earlier = read_confusions(accepted.folder, pair.accepted, accepted.result.models[pair.accepted].spec)
         today = read_confusions(now.folder, pair.now, now.result.models[pair.now].spec)
     except StorageError:
         return ()
     same = accepted.result.samples.classes == now.result.samples.classes
-    return moved_pairs(then, today, accepted.result.samples.classes, alpha) if same else ()
+    return moved_pairs(earlier, today, accepted.result.samples.classes, alpha) if same else ()
 
 
 # --- one model ----------------------------------------------------------------------------------------------------
@@ -186,7 +186,7 @@ def _unpaired(
     before = _kept_columns(accepted, pair.accepted, keys)
     parts = [_kept_columns(each, place, keys) for each, place in _same_version(accepted, now, pair, keys, nights)]
     after = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    series, found = measured(now.result, pair.now).series, {}
+    series, changes = measured(now.result, pair.now).series, {}
     for key in keys:
 
         def against(groups: tuple[NDArray[Any], NDArray[Any]], count: int, key: str = key) -> Changes:
@@ -196,8 +196,8 @@ def _unpaired(
 
         labels = before["label"], after["label"]
         whole = against((np.zeros_like(labels[0]), np.zeros_like(labels[1])), 1)
-        found[key] = _Tested(against(labels, len(now.result.samples.classes)), whole)
-    return found
+        changes[key] = _Tested(against(labels, len(now.result.samples.classes)), whole)
+    return changes
 
 
 def _apart(parts: Sequence[Scores]) -> NDArray[np.int64]:

@@ -61,9 +61,9 @@ def _fleet(accepted: AuditResult, now: AuditResult) -> Iterator[Drift]:
 
 
 def _models(accepted: AuditResult, now: AuditResult) -> Iterator[Drift]:
-    before = _by_name(accepted)
+    earlier = _by_name(accepted)
     for name, model in _by_name(now).items():
-        if (was := before.get(name)) is None:
+        if (was := earlier.get(name)) is None:
             continue
         if was.digest != model.digest and was.digest and model.digest:
             yield Drift("model", name, f"digest {was.digest[:12]}", f"digest {model.digest[:12]}")

@@ -32,11 +32,11 @@ def _in_stream(accepted: Kept, now: Kept, config: FleetConfig) -> Comparison:
     nights = (
         _nights(accepted, now, looks, home) if accepted.result.samples.content != now.result.samples.content else []
     )
-    found = compare(accepted, now, level=level, nights=nights)
+    comparison = compare(accepted, now, level=level, nights=nights)
     if not all_unchanged(accepted, now):
-        looks = replace(looks, looks=(*looks.looks, Look(own, level, found.worse > 0)))
+        looks = replace(looks, looks=(*looks.looks, Look(own, level, comparison.worse > 0)))
         write_looks(looks, home)
-    return replace(found, looks=len(looks.looks), bound=looks.bound if looks.looks else None, pooled=len(nights))
+    return replace(comparison, looks=len(looks.looks), bound=looks.bound if looks.looks else None, pooled=len(nights))
 
 
 def _nights(accepted: Kept, now: Kept, looks: Looks, home: str) -> list[Kept]:

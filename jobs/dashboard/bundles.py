@@ -180,10 +180,10 @@ class Bundles:
             if index >= len(result.models):
                 raise UnknownAudit(Problem("model", f"below {len(result.models)}", str(index)))
             listed = [(index, result.models[index])]
-            found = why_of(listed, result.samples.classes, folder, PICTURES)
+            why = why_of(listed, result.samples.classes, folder, PICTURES)
             rows = slice_rows(listed, folder)
-        parts, cut = found.confusions.get("parts", []), found.confusions.get("cut", False)
-        entries, total = found.gallery.get("entries", []), found.gallery.get("total", 0)
+        parts, cut = why.confusions.get("parts", []), why.confusions.get("cut", False)
+        entries, total = why.gallery.get("entries", []), why.gallery.get("total", 0)
         shared = {"parts": parts, "entries": entries, "total": total, "cut": cut}
         return WhyBody(classes=list(result.samples.classes), **shared, slices=[_slice_body(row) for row in rows])
 

@@ -192,13 +192,13 @@ def brackets(model: ModelOverview, pixels: int, scores: Callable[[SeriesOverview
         most: classes at most, those that are broken at the smallest distance.
     """
 
-    def found(evidence: Evidence, unit: str) -> SeriesOverview | None:
+    def shortest_of(evidence: Evidence, unit: str) -> SeriesOverview | None:
         fits = [s for s in model.series if (s.grouping, s.evidence, s.unit) == ("class", evidence, unit)]
         return min(fits, key=lambda series: len(series.key), default=None)
 
     return [
         _bracket(unit, {label: (scores(series), by) for label, (series, by) in marks.items()}, most)
-        for unit, marks in panels(found, pixels).items()
+        for unit, marks in panels(shortest_of, pixels).items()
     ]
 
 

@@ -95,12 +95,12 @@ def by_pairs(
         values = _values([entries[index] for index in rows], counted, by_run, bundles)
     except NoPairs as error:
         return list(standings), f"rows are not separated by pairs: {error}"
-    found = ahead(_composites(values, counted), level=LEVEL)
+    separated = ahead(_composites(values, counted), level=LEVEL)
     leader = next(place for place, index in enumerate(rows) if standings[index].place == 1)
     renewed = list(standings)
-    for place, (index, between) in enumerate(zip(rows, places_by(found), strict=True)):
-        renewed[index] = replace(renewed[index], between=between, with_leader=not bool(found[leader, place]))
-    pairs, apart = len(rows) * (len(rows) - 1) // 2, int(found.sum())
+    for place, (index, between) in enumerate(zip(rows, places_by(separated), strict=True)):
+        renewed[index] = replace(renewed[index], between=between, with_leader=not bool(separated[leader, place]))
+    pairs, apart = len(rows) * (len(rows) - 1) // 2, int(separated.sum())
     how = f"{DRAWS:,} resamples, all differences together at {LEVEL:.0%}, approximate"
     return renewed, (
         f"places and = are by pairs of the shared samples ({how}): {apart} of {pairs} pairs of rows are separated, "

@@ -103,12 +103,12 @@ def repair(
 
 def remedies(fleet: Fleet, repair: Repair) -> tuple[Repair, ...]:
     """All repairs of a model under the same series that the same fresh samples showed, the first made first."""
-    found = []
+    repairs = []
     for folder in list_bundles(fleet.config.storage, _of_fresh(fleet)):
         known = REPAIR_FILE.read(folder)
         if known and (known.model, known.series, known.content) == (repair.model, repair.series, repair.content):
-            found.append(known)
-    latest = {(each.remedy, each.offsets, each.uri): each for each in sorted(found, key=lambda each: each.use)}
+            repairs.append(known)
+    latest = {(each.remedy, each.offsets, each.uri): each for each in sorted(repairs, key=lambda each: each.use)}
     return tuple(latest.values())
 
 

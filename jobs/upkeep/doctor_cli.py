@@ -52,11 +52,11 @@ def sources(json: Json = False) -> None:
     with console.exits(json):
         from jobs.upkeep.sources import installed_sources
 
-        found = installed_sources()
+        sources = installed_sources()
         if json:
-            console.print_json([asdict(source) for source in found])
+            console.print_json([asdict(source) for source in sources])
             return
-        for source in found:
+        for source in sources:
             console.say(f"{source.kind:<8} {source.scheme:<13} {source.about}")
             if source.state != "ok":
                 console.say(f"{'':<8} {'':<13} needs {source.install}: {source.state}")

@@ -58,8 +58,8 @@ def installed_sources() -> list[InstalledSource]:
     """All sources, those of other packages included; one process imports what they need."""
     from importlib.metadata import packages_distributions
 
-    found = [*_of("model", MODELS), *_of("samples", SAMPLES)]
-    packages = sorted({package for _, _, _, package in found if package})
+    sources = [*_of("model", MODELS), *_of("samples", SAMPLES)]
+    packages = sorted({package for _, _, _, package in sources if package})
     try:
         broken = broken_imports(packages, SECONDS)
     except (RuntimeError, subprocess.SubprocessError) as error:
@@ -67,7 +67,7 @@ def installed_sources() -> list[InstalledSource]:
     brought = packages_distributions()  # it reads what every installed distribution says of itself
     return [
         InstalledSource(kind, f"{scheme}:", about, package, _install(package, brought), _state(package, broken))
-        for kind, scheme, about, package in found
+        for kind, scheme, about, package in sources
     ]
 
 

@@ -42,8 +42,8 @@ def agreement(predicted: Ints, labels: Ints) -> Agreement:
     return Agreement((predicted != labels).sum(axis=0), votes, consensus)
 
 
-def hardest_first(found: Agreement, broken: Ints, nearest: Floats, labels: Ints) -> Ints:
+def hardest_first(voted: Agreement, broken: Ints, nearest: Floats, labels: Ints) -> Ints:
     """(N,) the samples in order: most models wrong, then most votes for one other class, most broken, nearest."""
-    astray = np.where(found.consensus != labels, found.votes, 0)
+    astray = np.where(voted.consensus != labels, voted.votes, 0)
     distance = np.where(np.isnan(nearest), np.inf, nearest)
-    return np.lexsort((np.arange(len(labels)), distance, -broken, -astray, -found.wrong))
+    return np.lexsort((np.arange(len(labels)), distance, -broken, -astray, -voted.wrong))

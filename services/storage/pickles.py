@@ -75,8 +75,8 @@ def load(file: IO[bytes], *, encoding: str = "latin1") -> Any:
     Raises:
         Exception: one of `DAMAGE`; `UnpicklingError` where it refers to anything else.
     """
-    found = _ArraysOnly(file, encoding=encoding).load()
-    return {key: _plain(value) for key, value in found.items()} if isinstance(found, dict) else _plain(found)
+    content = _ArraysOnly(file, encoding=encoding).load()
+    return {key: _plain(value) for key, value in content.items()} if isinstance(content, dict) else _plain(content)
 
 
 def _plain(value: Any) -> Any:

@@ -53,8 +53,8 @@ def model_rows(audit: AuditResult, index: int, folder: str) -> Rows:
 def predictions(scores: Scores) -> NDArray[np.int64] | None:
     """(N,) the clean predictions that a measure kept; None where none did."""
     known = (values for name, values in scores.items() if name.endswith(beside("", PREDICTED)))
-    found = next(known, None)
-    return None if found is None else np.nan_to_num(found, nan=NO_CLASS).astype(np.int64)
+    predicted = next(known, None)
+    return None if predicted is None else np.nan_to_num(predicted, nan=NO_CLASS).astype(np.int64)
 
 
 def write_table(audit: AuditResult, folder: str, target: str, kind: str) -> int:

@@ -22,21 +22,21 @@ BRACKET = {
 """The marks of a bracket and what their series are evidence of."""
 
 
-def panels(found: Callable[[Evidence, str], S | None], pixels: int) -> dict[str, dict[str, tuple[S, float]]]:
+def panels(series_of: Callable[[Evidence, str], S | None], pixels: int) -> dict[str, dict[str, tuple[S, float]]]:
     """For each distance the marks of a bracket: their series, and what its values are divided by.
 
     L2 where two of the three are known in L2, and Linf where a perturbation was looked for in Linf: an L2 ball of
     radius r holds the Linf ball of radius ``r / sqrt(pixels)``, so what is proved or claimed in L2 stands at that.
 
     Args:
-        found: the series that shows this, in a distance.
+        series_of: the series that shows this, in a distance.
         pixels: values of an image, C H W; 0 where not known, and then there is nothing in Linf.
     """
     there = {
-        label: (series, 1.0) for label, kind in BRACKET.items() if (series := found(kind, L2_DISTANCE)) is not None
+        label: (series, 1.0) for label, kind in BRACKET.items() if (series := series_of(kind, L2_DISTANCE)) is not None
     }
     marks = {L2_DISTANCE: there}
-    if pixels and (broken := found(Evidence.ATTACK, LINF_DISTANCE)) is not None:
+    if pixels and (broken := series_of(Evidence.ATTACK, LINF_DISTANCE)) is not None:
         bounds = [label for label in there if BRACKET[label] is not Evidence.ATTACK]
         marks[LINF_DISTANCE] = {
             **{f"{label}, L2 / sqrt(d)": (there[label][0], math.sqrt(pixels)) for label in bounds},

@@ -185,8 +185,8 @@ def _shares(
     if adequacy(observed).adequacy is Adequacy.INADEQUATE:
         return {}
     results = case_of(item, front.table, context.taken[front.table.key].rows, common).series
-    found = ((gate, undercuts(gate, observed, class_scores(gate, results))) for gate in front.gates)
-    return {gate_text(gate): max((each.share for each in shares), default=0.0) for gate, shares in found}
+    undercutting = ((gate, undercuts(gate, observed, class_scores(gate, results))) for gate in front.gates)
+    return {gate_text(gate): max((each.share for each in shares), default=0.0) for gate, shares in undercutting}
 
 
 def _whole(measure: Measure, going: Sequence[_Progress], common: Fleetwide) -> None:

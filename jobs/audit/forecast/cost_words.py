@@ -8,58 +8,59 @@ from jobs.audit.forecast.costs import Cost, Forecast
 from jobs.terminal.progress import clock
 
 
-def cost_words(found: Forecast) -> list[str]:
+def cost_words(forecast: Forecast) -> list[str]:
     """What is left to do, in a few lines: the whole, and each measure where there are several."""
-    if not found.costs:
+    if not forecast.costs:
         return ["estimate: everything is in the cache"]
-    lines = [f"estimate: {_amount(found, found.costs)}"]
-    measures = list(dict.fromkeys(cost.measure for cost in found.costs))
+    lines = [f"estimate: {_amount(forecast, forecast.costs)}"]
+    measures = list(dict.fromkeys(cost.measure for cost in forecast.costs))
     for measure in measures if len(measures) > 1 else []:
-        mine = [cost for cost in found.costs if cost.measure == measure]
-        lines.append(f"  {measure}: {_amount(found, mine)}")
+        mine = [cost for cost in forecast.costs if cost.measure == measure]
+        lines.append(f"  {measure}: {_amount(forecast, mine)}")
     return lines
 
 
-def model_words(found: Forecast) -> Iterator[str]:
+def model_words(forecast: Forecast) -> Iterator[str]:
     """A line a model and measure."""
-    for cost in found.costs:
-        yield f"{cost.model}, {cost.measure}: {_amount(found, [cost])}"
+    for cost in forecast.costs:
+        yield f"{cost.model}, {cost.measure}: {_amount(forecast, [cost])}"
 
 
-def autoattack_words(found: Forecast) -> Iterator[str]:
+def autoattack_words(forecast: Forecast) -> Iterator[str]:
     """What AutoAttack would take."""
-    if found.autoattack:
-        samples = found.autoattack[0].samples
-        yield f"AutoAttack on these {samples:,} samples would take {_amount(found, found.autoattack)}"
+    if forecast.autoattack:
+        samples = forecast.autoattack[0].samples
+        yield f"AutoAttack on these {samples:,} samples would take {_amount(forecast, forecast.autoattack)}"
 
 
-def _amount(found: Forecast, costs: Sequence[Cost]) -> str:
-    hours = found.hours(costs)
+def _amount(forecast: Forecast, costs: Sequence[Cost]) -> str:
+    hours = forecast.hours(costs)
     passes = sum(cost.passes for cost in costs)
-    text = f"at most {passes:,.0f} passes, {clock(found.wall(costs))} on {_workers(found)} ({_hours(found, hours)})"
+    most = f"{clock(forecast.wall(costs))} on {_workers(forecast)} ({_hours(forecast, hours)})"
+    text = f"at most {passes:,.0f} passes, {most}"
     if any(cost.usual is not None for cost in costs):
-        hours = found.hours(costs, usual=True)
-        text += f"; as in the last audit about {clock(found.wall(costs, usual=True))} ({_hours(found, hours)})"
-    if found.early and any(cost.share < 1.0 for cost in costs):
-        hours = found.hours(costs, early=True)
-        text += f"; decided early about {clock(found.wall(costs, early=True))} ({_hours(found, hours)})"
+        hours = forecast.hours(costs, usual=True)
+        text += f"; as in the last audit about {clock(forecast.wall(costs, usual=True))} ({_hours(forecast, hours)})"
+    if forecast.early and any(cost.share < 1.0 for cost in costs):
+        hours = forecast.hours(costs, early=True)
+        text += f"; decided early about {clock(forecast.wall(costs, early=True))} ({_hours(forecast, hours)})"
     return text
 
 
-def _workers(found: Forecast) -> str:
-    return "one worker" if found.workers == 1 else f"{found.workers} workers"
+def _workers(forecast: Forecast) -> str:
+    return "one worker" if forecast.workers == 1 else f"{forecast.workers} workers"
 
 
-def _hours(found: Forecast, hours: float) -> str:
-    money = found.money(hours)
+def _hours(forecast: Forecast, hours: float) -> str:
+    money = forecast.money(hours)
     price = "" if money is None else f", {money:,.2f} in money"
     amount = "under 0.01" if hours < 0.01 else f"{hours:.3g}"
-    return f"{amount} {'GPU-hours' if found.gpus else 'hours of a worker'}{price}"
+    return f"{amount} {'GPU-hours' if forecast.gpus else 'hours of a worker'}{price}"
 
 
-def as_json(found: Forecast) -> dict[str, object]:
+def as_json(forecast: Forecast) -> dict[str, object]:
     """For programs."""
-    whole, early = found.hours(found.costs), found.hours(found.costs, early=True)
+    whole, early = forecast.hours(forecast.costs), forecast.hours(forecast.costs, early=True)
     return {
         "costs": [
             {
@@ -68,17 +69,17 @@ def as_json(found: Forecast) -> dict[str, object]:
                 "samples": cost.samples,
                 "passes": cost.passes,
                 "seconds": cost.seconds,
-                "early_share": cost.share if found.early else None,
+                "early_share": cost.share if forecast.early else None,
             }
-            for cost in found.costs
+            for cost in forecast.costs
         ],
-        "workers": found.workers,
-        "seconds": found.wall(found.costs),
+        "workers": forecast.workers,
+        "seconds": forecast.wall(forecast.costs),
         "hours": whole,
-        "money": found.money(whole),
-        "usual_seconds": found.wall(found.costs, usual=True),
-        "early_seconds": found.wall(found.costs, early=True) if found.early else None,
-        "early_hours": early if found.early else None,
-        "early_money": found.money(early) if found.early else None,
-        "autoattack_seconds": found.wall(found.autoattack) if found.autoattack else None,
+        "money": forecast.money(whole),
+        "usual_seconds": forecast.wall(forecast.costs, usual=True),
+        "early_seconds": forecast.wall(forecast.costs, early=True) if forecast.early else None,
+        "early_hours": early if forecast.early else None,
+        "early_money": forecast.money(early) if forecast.early else None,
+        "autoattack_seconds": forecast.wall(forecast.autoattack) if forecast.autoattack else None,
     }

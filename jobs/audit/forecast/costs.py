@@ -163,14 +163,14 @@ def _usual(fleet: Fleet) -> dict[tuple[str, str], float]:
     except StorageError:
         return {}
     measures = {measure.series()[0].key: measure for measure in fleet.measures if measure.needs == "model"}
-    found = {}
+    shares = {}
     for model in models:
         for result in model.series:
             measure, queries = measures.get(result.series.key), result.extras.get("queries")
             if measure is not None and queries is not None and result.grouping == "class":
                 whole = measure.pass_cost * queries / measure.most_passes
-                found[model.spec.name, result.series.label] = min(1.0, whole)
-    return found
+                shares[model.spec.name, result.series.label] = min(1.0, whole)
+    return shares
 
 
 # --- early --------------------------------------------------------------------------------------------------------

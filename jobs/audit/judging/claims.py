@@ -84,8 +84,8 @@ def known_distances(measures: Sequence[Measure], scores: Scores, pixels: int) ->
     nearest = np.where(scores[beside(key, "censored")] > 0, np.inf, scores[key])
     for each in _all_series(measures):
         if each.attack and each.unit == LINF_DISTANCE:
-            found = (scores[beside(each.key, "censored")] == 0) & (scores[beside(each.key, "correct")] > 0)
-            nearest = np.where(found, np.minimum(nearest, scores[each.key] * math.sqrt(pixels)), nearest)
+            broken = (scores[beside(each.key, "censored")] == 0) & (scores[beside(each.key, "correct")] > 0)
+            nearest = np.where(broken, np.minimum(nearest, scores[each.key] * math.sqrt(pixels)), nearest)
     for ball, radius in _radii(measures, pixels):
         nearest = np.where(scores[ball] > 0, nearest, np.minimum(nearest, radius * (1 + ROUNDING)))
     return Distances(nearest, limit, scores[beside(key, "correct")] > 0)

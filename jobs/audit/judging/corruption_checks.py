@@ -21,10 +21,10 @@ def mean_corruption_errors(models: Sequence[ModelResult], measures: Sequence[Mea
     if measure.reference not in errors:
         return {"mce": {"reference": measure.reference, "models": {}}}
     reference = errors[measure.reference]
-    found = {name: corruption_errors(*mine, *reference) for name, mine in errors.items()}
+    compared = {name: corruption_errors(*mine, *reference) for name, mine in errors.items()}
     by_model = {
         name: {"mce": each.mce, "relative_mce": each.relative, "reasons": list(each.reasons)}
-        for name, each in found.items()
+        for name, each in compared.items()
     }
     return {"mce": {"reference": measure.reference, "corruptions": list(measure.names), "models": by_model}}
 

@@ -180,10 +180,10 @@ def undercuts(
 
 def _spoken(judged: Judgement, attacks: Sequence[AttackObservations]) -> str:
     """Why attacks are not adequate: of each that shows signs the first, for a line in a terminal."""
-    shown = [(attack.attack, found) for attack in attacks if (found := attack.findings)]
+    shown = [(attack.attack, findings) for attack in attacks if (findings := attack.findings)]
     if not shown:
         return "; ".join(judged.reasons)
-    named = [f"{name}: {found[0].count.words}{_more(len(found) - 1)}" for name, found in shown]
+    named = [f"{name}: {findings[0].count.words}{_more(len(findings) - 1)}" for name, findings in shown]
     return "; ".join([*named, REMEDY])
 
 

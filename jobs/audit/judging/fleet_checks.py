@@ -93,14 +93,16 @@ def _ranks(key: str, models: Sequence[ModelResult]) -> dict[str, list[float | No
 
 def _places(key: str, models: Sequence[ModelResult]) -> dict[str, dict[str, list[int]]]:
     """By metric, the places that each model may have: limits of all models hold together."""
-    found: dict[str, dict[str, list[int]]] = {}
+    by_metric: dict[str, dict[str, list[int]]] = {}
     for metric in CHOSEN_BY:
         joint = [_joint(model, key, metric) for model in models]
         if sum(each.low is not None for each in joint) < 2:
             continue
         sets = place_sets([each.low for each in joint], [each.high for each in joint])
-        found[metric] = {m.spec.name: [*places] for m, places in zip(models, sets, strict=True) if places is not None}
-    return found
+        by_metric[metric] = {
+            m.spec.name: [*places] for m, places in zip(models, sets, strict=True) if places is not None
+        }
+    return by_metric
 
 
 def _joint(model: ModelResult, key: str, metric: str) -> Estimate:

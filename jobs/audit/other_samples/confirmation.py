@@ -134,5 +134,5 @@ def _worse(
     folder = folder_of(own.config.storage, own.config.fleet, before.audit_id)
     again = compare(Kept(read_bundle(folder), folder), now, level=use.level)
     known = {(model.name, series.series, group.name) for model, series, group in comparison.flagged("worse")}
-    found = [(model.name, series.series, group.name) for model, series, group in again.flagged("worse")]
-    return tuple(each for each in found if each in known)
+    worse = [(model.name, series.series, group.name) for model, series, group in again.flagged("worse")]
+    return tuple(each for each in worse if each in known)

@@ -34,9 +34,9 @@ def keep_hardest(result: AuditResult, samples: Samples, folder: str, *, pictures
         times, distance = times + broken, np.fmin(distance, nearest)
     if not votes:
         return
-    found = agreement(np.stack(votes), samples.labels)
-    rows = hardest_first(found, times, distance, samples.labels)[:MOST]
-    rows = rows[(found.wrong[rows] > 0) | (times[rows] > 0)]
+    voted = agreement(np.stack(votes), samples.labels)
+    rows = hardest_first(voted, times, distance, samples.labels)[:MOST]
+    rows = rows[(voted.wrong[rows] > 0) | (times[rows] > 0)]
     if not len(rows):
         return
     names = np.array([*samples.classes, ""], dtype=object)
@@ -50,10 +50,10 @@ def keep_hardest(result: AuditResult, samples: Samples, folder: str, *, pictures
             "label": samples.labels[rows],
             "label_name": names[samples.labels[rows]],
             "models": np.full(len(rows), len(votes)),
-            "wrong": found.wrong[rows],
-            "consensus": found.consensus[rows],
-            "consensus_name": names[found.consensus[rows]],
-            "votes": found.votes[rows],
+            "wrong": voted.wrong[rows],
+            "consensus": voted.consensus[rows],
+            "consensus_name": names[voted.consensus[rows]],
+            "votes": voted.votes[rows],
             "broken": times[rows],
             "nearest": distance[rows],
             "picture": np.array(shown, dtype=object),

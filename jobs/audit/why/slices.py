@@ -69,12 +69,12 @@ def slice_results(
         return ()
     known = read_table(embedding_folder(item, context), context.count)
     attributes = {name.removeprefix("pixel:"): known[name] for name in known if name.startswith("pixel:")}
-    found: list[SliceResult] = []
+    results: list[SliceResult] = []
     for each in shown:
         right, level = scores[each.key] > 0, delta / len(shown)
         search = find_slices(right, samples.labels, attributes, known["embedding"], delta=level, seed=context.seed)
-        found += [_result(each, one, search, samples) for one in search.slices]
-    return tuple(found)
+        results += [_result(each, one, search, samples) for one in search.slices]
+    return tuple(results)
 
 
 def keep_slices(
@@ -96,19 +96,19 @@ def keep_slices(
     write_slices(folder, index, spec, columns)
 
 
-def _result(series: Series, found: Slice, search: SliceSearch, samples: Samples) -> SliceResult:
+def _result(series: Series, tested: Slice, search: SliceSearch, samples: Samples) -> SliceResult:
     return SliceResult(
         series.key,
         series.title,
-        found.source,
-        found.low,
-        found.high,
-        found.n,
-        found.wrong,
-        Estimate(found.rate, found.rate_low, found.rate_high),
-        found.expected,
-        found.p,
+        tested.source,
+        tested.low,
+        tested.high,
+        tested.n,
+        tested.wrong,
+        Estimate(tested.rate, tested.rate_low, tested.rate_high),
+        tested.expected,
+        tested.p,
         search.tested,
         search.candidates,
-        tuple(samples.ids[found.rows[:PICTURED]].tolist()),
+        tuple(samples.ids[tested.rows[:PICTURED]].tolist()),
     )

@@ -73,10 +73,10 @@ class KServe:
             except (TypeError, KeyError, ValueError) as error:
                 expected = "outputs with name, shape and data"
                 raise SourceError(_malformed(self.where, expected, one_line(error))) from error
-        found = {name: array for name, array in arrays.items() if array is not None}
-        if not found:
+        scores = {name: array for name, array in arrays.items() if array is not None}
+        if not scores:
             raise PreflightError(_labels_only(self.where))
-        return found
+        return scores
 
 
 @dataclass(frozen=True)
@@ -97,8 +97,8 @@ class MLflowScoring:
             arrays = {str(name): _array(value, count, self.where) for name, value in named.items()}
         except (TypeError, ValueError) as error:
             raise SourceError(_malformed(self.where, "predictions (n, K)", one_line(error))) from error
-        if found := {name: array for name, array in arrays.items() if array is not None}:
-            return found
+        if scores := {name: array for name, array in arrays.items() if array is not None}:
+            return scores
         raise PreflightError(_labels_only(self.where))
 
 

@@ -45,13 +45,13 @@ def measured_speed(
     def sort() -> None:
         part.flatten(1).sort(dim=1).values[:, 0].cpu()
 
-    found = {
+    seconds = {
         "forward": _fastest(forward, len(chunk), device),
         "gradient": None,
         "sort": _fastest(sort, len(part), device),
         "values": images[0].size,
     }
-    return {**found, "gradient": _fastest(gradient, len(part), device)} if gradients else found
+    return {**seconds, "gradient": _fastest(gradient, len(part), device)} if gradients else seconds
 
 
 def _fastest(run: Callable[[], None], count: int, device: str) -> float | None:

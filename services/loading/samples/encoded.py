@@ -132,9 +132,9 @@ class EncodedStore:
         threads = pool(cores(), "decode")
         for start in range(0, len(rows), AT_A_TIME):
             block = rows[start : start + AT_A_TIME].tolist()
-            for row, found in zip(block, threads.map(find, block), strict=True):
-                if (found := found or find(row, alone=True)) is not None:
-                    yield row, found
+            for row, decoded in zip(block, threads.map(find, block), strict=True):
+                if (decoded := decoded or find(row, alone=True)) is not None:
+                    yield row, decoded
 
     def _conversions(self) -> str:
         """What is done to the pixels, as the content's hash has it."""

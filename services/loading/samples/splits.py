@@ -87,15 +87,15 @@ def rows_of_split(
     Raises:
         SourceError: rows are of several splits and none is asked for, or not of the one asked for.
     """
-    found = {
+    candidates = {
         name: values for name, column in columns.items() if (values := _splits_in(name, column, count)) is not None
     }
-    if split is None and (not found or set(found) & set(named)):
+    if split is None and (not candidates or set(candidates) & set(named)):
         return np.arange(count, dtype=np.int64)
-    if not found:
+    if not candidates:
         remedy = "leave split out"
         raise SourceError(Problem(f"{where} (split)", "a column that says which split a row is of", "none", remedy))
-    name, values = next(iter(found.items()))
+    name, values = next(iter(candidates.items()))
     wanted = SPLITS.get((split or "").casefold(), split)
     known, rows = np.unique(values, return_counts=True)
     if wanted in known:

@@ -122,16 +122,16 @@ def planned(plan: ProbePlan) -> list[str]:
 
 def attempts(probed: Probed, plan: ProbePlan, slopes: Slopes) -> dict[str, Callable[[], torch.Tensor]]:
     """By column what tells whether noise, few large steps, other losses and scores alone break each sample, (m,)."""
-    found: dict[str, Callable[[], torch.Tensor]] = {}
+    by_column: dict[str, Callable[[], torch.Tensor]] = {}
     if plan.draws:
-        found[Sign.NOISE] = lambda: noise(probed, plan.draws)
+        by_column[Sign.NOISE] = lambda: noise(probed, plan.draws)
     if plan.large:
-        found[Sign.SHORTER] = lambda: climb(probed, probed.guard.losses[0], plan.large, slopes=slopes)[0]
+        by_column[Sign.SHORTER] = lambda: climb(probed, probed.guard.losses[0], plan.large, slopes=slopes)[0]
     if plan.queries:
-        found[Sign.BLACK_BOX] = lambda: square(probed, plan.queries)
+        by_column[Sign.BLACK_BOX] = lambda: square(probed, plan.queries)
     for loss, steps in tried(others_of(probed, slopes), plan) if plan.steps or plan.more else ():
-        found[_of_loss(loss)] = partial(_falls, probed, loss, steps, slopes)
-    return found
+        by_column[_of_loss(loss)] = partial(_falls, probed, loss, steps, slopes)
+    return by_column
 
 
 def others_of(probed: Probed, slopes: Slopes) -> tuple[Ascent, ...]:

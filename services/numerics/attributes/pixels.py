@@ -22,13 +22,13 @@ def pixel_attributes(images: NDArray[Any]) -> dict[str, Floats]:
     contrast = grey.std(axis=(1, 2))
     steps = [np.abs(np.diff(grey, axis=axis)).mean(axis=(1, 2)) for axis in (1, 2) if grey.shape[axis] > 1]
     rough = np.mean(steps, axis=0) if steps else np.zeros(len(grey))
-    found = {
+    attributes = {
         "brightness": grey.mean(axis=(1, 2)),
         "contrast": contrast,
         "sharpness": np.divide(rough, contrast, out=np.zeros_like(rough), where=contrast > 1e-9),
         "edge weight": _edge(grey),
     }
-    return {**found, "colourfulness": values.std(axis=1).mean(axis=(1, 2))} if values.shape[1] == 3 else found
+    return {**attributes, "colourfulness": values.std(axis=1).mean(axis=(1, 2))} if values.shape[1] == 3 else attributes
 
 
 def _edge(grey: Floats) -> Floats:

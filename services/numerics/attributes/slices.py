@@ -105,17 +105,17 @@ def find_slices(
         raise fault("attributes", f"one value for each of {len(right)} samples", "others")
     draw = np.random.default_rng(np.random.SeedSequence([seed, 17]))
     searching = _half(labels, draw)
-    found = [*_quarters(attributes, searching), *_clusters(embedding, searching, draw)]
-    excess = [_excess(candidate.members & searching, right, labels, searching) for candidate in found]
+    candidates = [*_quarters(attributes, searching), *_clusters(embedding, searching, draw)]
+    excess = [_excess(candidate.members & searching, right, labels, searching) for candidate in candidates]
     order = np.argsort([-value for value in excess], kind="stable")
-    chosen = [found[k] for k in order.tolist() if excess[k] >= EXCESS][:MOST_TESTED]
+    chosen = [candidates[k] for k in order.tolist() if excess[k] >= EXCESS][:MOST_TESTED]
     if not chosen:
-        return SliceSearch((), len(found), 0)
+        return SliceSearch((), len(candidates), 0)
     tested = [_tested(candidate, right, labels, ~searching, delta / len(chosen)) for candidate in chosen]
     adjusted = holm(tuple(each.p for each in tested))
     pairs = zip(tested, adjusted, strict=True)
     named = [replace(each, p=p) for each, p in pairs if p is not None and p <= delta]
-    return SliceSearch(tuple(sorted(named, key=lambda each: (each.p, -each.n))), len(found), len(chosen))
+    return SliceSearch(tuple(sorted(named, key=lambda each: (each.p, -each.n))), len(candidates), len(chosen))
 
 
 def _half(labels: Ints, draw: np.random.Generator) -> NDArray[np.bool_]:
@@ -129,7 +129,7 @@ def _half(labels: Ints, draw: np.random.Generator) -> NDArray[np.bool_]:
 
 def _quarters(attributes: Mapping[str, Floats], searching: NDArray[np.bool_]) -> list[_Candidate]:
     """The four quarters of each attribute, cut by the half that searches."""
-    found = []
+    quarters = []
     for name, values in attributes.items():
         known = values[searching & np.isfinite(values)]
         if len(np.unique(known)) < 4:
@@ -142,8 +142,8 @@ def _quarters(attributes: Mapping[str, Floats], searching: NDArray[np.bool_]) ->
             if inside.any():
                 middle = np.abs(values - np.median(values[inside]))
                 low_end, high_end = (None if end is None else float(end) for end in (low, high))
-                found.append(_Candidate(name, low_end, high_end, inside, middle))
-    return found
+                quarters.append(_Candidate(name, low_end, high_end, inside, middle))
+    return quarters
 
 
 def _clusters(embedding: Floats | None, searching: NDArray[np.bool_], draw: np.random.Generator) -> list[_Candidate]:

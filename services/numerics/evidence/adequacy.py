@@ -296,9 +296,9 @@ def adequacy(seen: Sequence[AttackObservations], *, gradients: bool = False) -> 
     Args:
         gradients: the number rests on all of them, so the gradients of at least one must have been looked at.
     """
-    found = tuple(_reasons(seen))
-    if found:
-        return Judgement(Adequacy.INADEQUATE, (*found, REMEDY))
+    reasons = tuple(_reasons(seen))
+    if reasons:
+        return Judgement(Adequacy.INADEQUATE, (*reasons, REMEDY))
     if not seen:
         return Judgement(Adequacy.UNKNOWN, ("no attack was measured",))
     if gradients and not any(attack.gradients for attack in seen):

@@ -147,13 +147,13 @@ def _named(sign: Sign, detail: str) -> str:
 def unsettled(columns: Columns, delta: float = DELTA) -> dict[str, int]:
     """Columns of paired signs that may show, and how many samples the attack alone may have broken for that."""
     stands = columns["stands"] > 0
-    found: dict[str, int] = {}
+    open_signs: dict[str, int] = {}
     for sign, detail, values in _signs(columns):
         if sign not in RATES and (values[~stands] < 0).any():
             most = most_favour(int((stands & (values == 1)).sum()), len(values), delta)
             if most >= 0:
-                found[_named(sign, detail)] = most
-    return found
+                open_signs[_named(sign, detail)] = most
+    return open_signs
 
 
 def _signs(columns: Columns) -> Iterator[tuple[Sign, str, NDArray[Any]]]:

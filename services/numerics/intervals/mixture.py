@@ -72,8 +72,8 @@ def lower_bound_of_counts(successes: Floats, counts: Floats, alpha: float) -> Fl
     Groups with the same counts have the same bound: of 1,000 classes after few samples there are few different ones.
     """
     (k, n), place = np.unique(np.stack([successes, counts]), axis=1, return_inverse=True)
-    found = _largest_rejected(lambda null: log_evidence_of_counts(k, n, null), len(n), alpha)
-    return found[place.reshape(-1)]
+    lowest = _largest_rejected(lambda null: log_evidence_of_counts(k, n, null), len(n), alpha)
+    return lowest[place.reshape(-1)]
 
 
 def _largest_rejected(evidence: Callable[[Floats], Floats], groups: int, alpha: float) -> Floats:

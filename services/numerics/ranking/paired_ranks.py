@@ -75,9 +75,9 @@ def ahead(scores: NDArray[np.floating], *, level: float) -> Bools:
     if not 0 < level < 1:
         raise fault("level", "a number between 0 and 1", str(level))
     first, second = np.triu_indices(scores.shape[1], 1)
-    found = np.zeros((scores.shape[1],) * 2, dtype=bool)
+    is_ahead = np.zeros((scores.shape[1],) * 2, dtype=bool)
     if not len(first):
-        return found
+        return is_ahead
     differences = scores[:, first] - scores[:, second]
     whole, drawn = differences[0], differences[1:]
     spread = drawn.std(axis=0)
@@ -87,11 +87,11 @@ def ahead(scores: NDArray[np.floating], *, level: float) -> Bools:
         reach = np.quantile(largest, 1 - level) * spread
     else:
         reach = spread
-    found[first, second], found[second, first] = whole > reach + 1e-12, -whole > reach + 1e-12
-    return found
+    is_ahead[first, second], is_ahead[second, first] = whole > reach + 1e-12, -whole > reach + 1e-12
+    return is_ahead
 
 
-def places_by(found: Bools) -> list[tuple[int, int]]:
+def places_by(is_ahead: Bools) -> list[tuple[int, int]]:
     """Best and worst place of each row by who is certainly ahead of whom (N, N)."""
-    behind, before = found.sum(axis=0), found.sum(axis=1)
-    return [(int(1 + back), int(len(found) - front)) for back, front in zip(behind, before, strict=True)]
+    behind, before = is_ahead.sum(axis=0), is_ahead.sum(axis=1)
+    return [(int(1 + back), int(len(is_ahead) - front)) for back, front in zip(behind, before, strict=True)]

@@ -127,8 +127,8 @@ class BlackBox:
             return self._one(parts[0])
         if self._threads is None:
             self._threads = ThreadPoolExecutor(self.concurrency, thread_name_prefix="classwise-scoring")
-        found = list(self._threads.map(self._one, parts))
-        return {name: np.concatenate([part[name] for part in found]) for name in found[0]}
+        answers = list(self._threads.map(self._one, parts))
+        return {name: np.concatenate([part[name] for part in answers]) for name in answers[0]}
 
     def _one(self, images: Images) -> dict[str, Scores]:
         body = self.client.ask(self.url, self.protocol.request(images), images=len(images))

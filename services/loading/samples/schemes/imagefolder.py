@@ -139,9 +139,9 @@ def _described(
     if missing:
         actual = f"{len(missing)} of {len(wanted)} without, for example {missing[0]}"
         raise SourceError(Problem(where, "a column file_name and a row for every image", actual))
-    found = text_columns({column: [rows[name][column] for name in wanted] for column in columns}, where)
-    if problems := other_classes(found, [classes[k] for _, k in files], wanted):
+    texts = text_columns({column: [rows[name][column] for name in wanted] for column in columns}, where)
+    if problems := other_classes(texts, [classes[k] for _, k in files], wanted):
         raise SourceError(problems)
     surplus = sorted(rows.keys() - set(wanted))
     example = f", for example {surplus[0]}" if surplus else ""
-    return found, (f"{len(surplus)} rows of {where} name no image that was read{example}.",) if surplus else ()
+    return texts, (f"{len(surplus)} rows of {where} name no image that was read{example}.",) if surplus else ()
