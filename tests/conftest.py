@@ -86,7 +86,7 @@ FOLDERS = {
         "jobs/api/test_pools",
         "jobs/api/test_served",
         "jobs/api/test_shares",
-        "jobs/audit/test_broken_defences",
+        "jobs/audit/judging/test_broken_defences",
         "jobs/audit/test_ray_operations",
         "jobs/dashboard/test_browser",
         "jobs/notebook/test_notebook",

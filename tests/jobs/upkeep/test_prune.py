@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -15,56 +13,17 @@ from typing import Any
 
 import fsspec
 import pytest
-from pydantic import TypeAdapter
 from typer.testing import CliRunner
 
-from jobs.audit.audit import run_audit
 from jobs.cli import app
-from jobs.comparison.accepted import Acceptance, Accepted
-from jobs.fleetfile.reading import validate_fleet
 from jobs.submission.queue import Queue
 from jobs.submission.submission import Ending, Submission, folder_in, write_ending
-from jobs.terminal.progress import Quiet
 from jobs.upkeep.prune import DAY, Rules, carry_out, plan_prune
 from jobs.upkeep.prune_cli import parsed_size, shown_size
 from services.errors import ConfigError, StorageError
 from services.records import Outcome
 from services.storage import files
-
-NOW = datetime(2026, 11, 28, 12, tzinfo=UTC)
-
-
-def bundle(base: str, fleet: str, days: float, *, synced: bool = True, gates: tuple[str, ...] = ()) -> str:
-    """A finished audit so many days ago; its folder's name."""
-    name = f"{NOW - timedelta(days=days):%Y%m%dT%H%M%SZ}-0a1b2c3d-00000000"
-    folder = files.join(base, "audits", fleet, name)
-    body = {"schema_version": 1, "config": {"gates": [{"not_worse_than": gate} for gate in gates]}}
-    files.write_bytes(files.join(folder, "bundle.json"), json.dumps(body).encode())
-    files.write_bytes(files.join(folder, "tables", "000_m.parquet"), b"x" * 1000)
-    if synced:
-        files.write_bytes(files.join(folder, "tracking.json"), b'{"uploads": [{"tracking_uri": "sqlite:///x"}]}')
-    return name
-
-
-def accept(base: str, fleet: str, name: str) -> str:
-    """What `classwise accept` writes of that bundle; the file."""
-    record = Accepted(fleet, name, (Acceptance(name, Outcome.PASS, NOW.isoformat(), "somebody"),))
-    path = files.join(base, "audits", fleet, "accepted.json")
-    files.write_bytes(path, TypeAdapter(Accepted).dump_json(record))
-    return path
-
-
-def pruned(base: str, **rules: Any) -> set[str]:
-    """Last parts of the paths that went."""
-    requested = Rules(**rules)
-    plan = plan_prune(base, requested, NOW.timestamp())
-    return {item.path.rpartition("/")[2] for item in carry_out(plan, base, NOW.timestamp())}
-
-
-def age(path: Path, days: float) -> None:
-    moment = NOW.timestamp() - days * DAY
-    for each in [path, *path.rglob("*")]:
-        os.utime(each, (moment, moment))
+from tests.jobs.upkeep.stored_audits import NOW, accept, age, bundle, pruned
 
 
 @pytest.fixture(params=["folder", "memory"])
@@ -244,77 +203,6 @@ def test_leftovers_of_killed_processes_go_after_a_day_and_not_before(tmp_path: P
         age(path, days)
     assert pruned(str(base)) == {old.name, stopped.name}
     assert new.exists() and writing.exists() and not stopped.exists()
-
-
-def table(base: Path, key: str, days: float, size: int = 1000) -> Path:
-    folder = base / "cache" / "logits" / key[:2] / key
-    folder.mkdir(parents=True)
-    (folder / "000000000-000000100.parquet").write_bytes(b"x" * size)
-    age(folder, days)
-    return folder
-
-
-def used(base: Path, audit: str, days: float, *folders: Path) -> None:
-    path = base / "cache" / "used" / f"{audit}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    moment = (NOW - timedelta(days=days)).isoformat()
-    paths = [str(folder.relative_to(base / "cache")) for folder in folders]
-    path.write_text(json.dumps({"schema_version": 1, "audit_id": audit, "at": moment, "used": paths}))
-    age(path, days)
-
-
-def test_a_table_goes_when_no_audit_used_it_for_so_long(tmp_path: Path) -> None:
-    old, read, young = table(tmp_path, "aa1", 90), table(tmp_path, "bb2", 90), table(tmp_path, "cc3", 5)
-    used(tmp_path, "A1", 60, old, read)
-    used(tmp_path, "A2", 3, read)
-    assert pruned(str(tmp_path), cache_days=30) == {"aa1"}
-    assert read.exists() and young.exists()
-    notes = sorted(path.name for path in (tmp_path / "cache" / "used").iterdir())
-    assert notes == ["0-merged.json"]
-    assert pruned(str(tmp_path), cache_days=4) == {"cc3"}  # the merged note remembers the last use
-    assert pruned(str(tmp_path), cache_days=2) == {"bb2"}
-
-
-def test_the_least_recently_used_go_down_to_a_size_but_not_what_is_in_use(tmp_path: Path) -> None:
-    first, two, three = table(tmp_path, "aa1", 9), table(tmp_path, "bb2", 8), table(tmp_path, "cc3", 0.01)
-    used(tmp_path, "A1", 0.5, first)
-    assert pruned(str(tmp_path), cache_bytes=2000) == {"bb2"}
-    assert pruned(str(tmp_path), cache_bytes=0) == {"aa1"}
-    assert not two.exists() and three.exists()
-
-
-def test_after_pruning_everything_an_audit_gives_the_same_numbers(digits_fleet: dict[str, Any]) -> None:
-    digits_fleet["models"] = digits_fleet["models"][:1]
-    fleet = validate_fleet(digits_fleet)
-    first = run_audit(fleet, Quiet()).result
-    later = time.time() + 100 * DAY
-    rules = Rules(cache_days=30)
-    plan = plan_prune(fleet.config.storage, rules, later)
-    assert {item.kind for item in plan.remove} == {"table"}
-    assert plan.size == sum(item.size for item in carry_out(plan, fleet.config.storage, later))
-    assert not list(Path(fleet.config.storage, "cache").rglob("*.parquet"))
-    again = run_audit(fleet, Quiet()).result
-    assert again.models[0].series == first.models[0].series
-    assert again.models[0].forwards > 0
-
-
-def test_a_table_pruned_in_the_middle_of_an_audit_is_made_again(digits_fleet: dict[str, Any], tmp_path: Path) -> None:
-    observed: list[str] = []
-
-    class Prunes(Quiet):
-        def stage(self, name: str, shards: int, models: int) -> None:
-            if name == "measures" and not observed:
-                observed.append(name)
-                rules, later = Rules(cache_days=1), time.time() + 9 * DAY
-                carry_out(plan_prune(base, rules, later), base, later)
-
-    digits_fleet["models"] = digits_fleet["models"][:1]
-    undisturbed = run_audit(validate_fleet(digits_fleet), Quiet()).result
-    shutil.rmtree(digits_fleet["storage"])
-    base = digits_fleet["storage"] = str(tmp_path / "pruned")
-    disturbed = run_audit(validate_fleet(digits_fleet), Prunes()).result
-    assert disturbed.models[0].series == undisturbed.models[0].series
-    assert disturbed.models[0].forwards == 2 * undisturbed.models[0].forwards
 
 
 def test_the_command_shows_asks_and_refuses_without_a_terminal(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from services.records import LINF_DISTANCE, Outcome
 
 
 def test_both_norms_stand_side_by_side(digits_fleet: dict[str, Any]) -> None:
-    text = (Path(__file__).resolve().parents[3] / "docs" / "measures.md").read_text()
+    text = (Path(__file__).resolve().parents[4] / "docs" / "measures.md").read_text()
     section = text.split("\n## minimal\n")[1].split("\n## ")[0]
     (block,) = re.findall(r"^```yaml\n(.*?)^```", section, re.M | re.S)
     gate = {"measure": "minimal/linf", "metric": "aggregate", "at_least": 0.9 * 0.5}

@@ -203,7 +203,7 @@ def test_wrong_files_are_refused(cifar_c: Path) -> None:
 
 
 def test_the_example_of_the_docs(digits_fleet: dict[str, Any], tmp_path: Path) -> None:
-    text = (Path(__file__).resolve().parents[3] / "docs" / "measures.md").read_text()
+    text = (Path(__file__).resolve().parents[4] / "docs" / "measures.md").read_text()
     section = text.split("\n## corruptions\n")[1].split("\n## ")[0]
     (block,) = re.findall(r"^```yaml\n(.*?)^```", section, re.M | re.S)
     data = {**digits_fleet, **yaml.safe_load(block), "samples": {"uri": "sklearn:digits?split=test", "limit": 40}}

@@ -184,7 +184,7 @@ def test_measures_that_a_source_cannot_serve_are_refused_by_name_in_validate(
 
 
 def test_the_example_of_the_docs(score: Score, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = (Path(__file__).resolve().parents[3] / "docs" / "sources.md").read_text()
+    text = (Path(__file__).resolve().parents[4] / "docs" / "sources.md").read_text()
     (block,) = [each for each in re.findall(r"^```yaml\n(.*?)^```", text, re.M | re.S) if "fleet: vendor" in each]
     monkeypatch.setenv("VENDOR_TOKEN", "s3cret-enough")
     with kserve(score, token="s3cret-enough") as served:

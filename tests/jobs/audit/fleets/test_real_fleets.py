@@ -18,7 +18,7 @@ from jobs.fleetfile.reading import validate_fleet
 from jobs.terminal.progress import Quiet
 from services.records import Outcome
 
-EXAMPLES = Path(__file__).resolve().parents[3] / "deploy" / "examples"
+EXAMPLES = Path(__file__).resolve().parents[4] / "deploy" / "examples"
 pytestmark = pytest.mark.filterwarnings("default::DeprecationWarning", "default::FutureWarning")
 
 
