@@ -181,6 +181,11 @@ class Interrupted(ClasswiseError):
     exit_code = 130
 
 
+def ends_worker(error: BaseException) -> bool:
+    """Whether Ray ends the process by it, as it does on SIGTERM: no fault of the task, which others do again."""
+    return isinstance(error, SystemExit) and hasattr(error, "ray_terminate_msg")
+
+
 def one_line(error: object, most: int = 200) -> str:
     """The text of an error, usually another library's, in one line of at most so many characters."""
     return " ".join(str(error).split())[:most]

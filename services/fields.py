@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, ClassVar, get_args
 
 from pydantic import BaseModel, SerializerFunctionWrapHandler, ValidationInfo, field_validator, model_serializer
@@ -19,8 +20,13 @@ class StableFields(BaseModel):
 
     @model_serializer(mode="wrap")
     def _without_later(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        usual = {name for name in self.LATER if getattr(self, name) == type(self).model_fields[name].default}
+        usual = unchanged(self, self.LATER)
         return {name: value for name, value in write(self).items() if name not in usual}
+
+
+def unchanged(model: BaseModel, later: Iterable[str]) -> set[str]:
+    """Those of the fields added by later versions that are at their defaults."""
+    return {name for name in later if getattr(model, name) == type(model).model_fields[name].default}
 
 
 class Fields(StableFields):

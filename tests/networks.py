@@ -33,9 +33,22 @@ class Broken(nn.Module):
         raise ValueError("no such layer")
 
 
+class Ended(nn.Module):
+    """Is under way when its process gets a SIGTERM: raises what Ray's handler does, an exit with its message."""
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        gone = SystemExit(1)
+        vars(gone)["ray_terminate_msg"] = "The process receives a SIGTERM."
+        raise gone
+
+
 def limited(most: int) -> nn.Module:
     return Limited(most)
 
 
 def broken() -> nn.Module:
     return Broken()
+
+
+def ended() -> nn.Module:
+    return Ended()

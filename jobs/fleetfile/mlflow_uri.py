@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,10 +49,17 @@ def mlflow_sources(config: FleetConfig) -> Iterator[None]:
         SourceError: that store was never made, so that it holds nothing.
         TrackingError: the storage is remote, and no server is named.
     """
-    if not reads_mlflow(config):
+    with mlflow_store(config.storage, config.tracking.uri, ["mlflow:"] if reads_mlflow(config) else []):
+        yield
+
+
+@contextmanager
+def mlflow_store(storage_url: str, configured: str | None, sources: Iterable[str]) -> Iterator[None]:
+    """The same where these sources are read, for a file of another kind."""
+    if not any(source.startswith("mlflow:") for source in sources):
         yield
         return
-    uri = tracking_uri(config.storage, config.tracking.uri)
+    uri = tracking_uri(storage_url, configured)
     if uri.startswith("sqlite") and not Path(sqlite_path(uri)).exists():  # MLflow would make one
         remedy = f"set tracking.uri or {VARIABLE} to the store that has the models"
         raise SourceError(Problem("tracking.uri", "the MLflow store of the mlflow: sources", f"none at {uri}", remedy))

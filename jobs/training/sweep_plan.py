@@ -7,25 +7,27 @@ depend on.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from jobs.fleetfile.mlflow_uri import mlflow_store
 from jobs.training.mapper_plan import MapperKey, measured_sets, planned_mapper, probed_mappers
 from jobs.training.planned import KEY_VERSION, PlannedTrial, base_of, planned
 from jobs.training.sweep_tree import SweepConfig
 from jobs.training.sweepfile import Sweep, Trial, label_of
 from services.errors import ClasswiseError, PreflightError, Problem
-from services.loading.fingerprint import existing, sha256
 from services.records import digest_of
 from services.records.trials import Start
 from services.storage import files
-from tracking.bundle.training_bundle import sweep_folder
+from tracking.bundle.training_bundle import start_file, sweep_folder
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from services.training.data.sets import TrainingSet
-    from services.training.preflight import Probed
+    from services.training.preflight import Probed, StartWeights
 
 Pair = tuple[str, str]
 """Labels of an architecture and of a data set."""
@@ -40,12 +42,14 @@ class TrainPlan:
         trials: in order.
         sets: training sets by label.
         notes: what a user should know before the first epoch.
+        starts: by the URL of their copy, the weights that fine-tunings start from.
     """
 
     folder: str
     trials: tuple[PlannedTrial, ...]
     sets: dict[str, TrainingSet]
     notes: tuple[str, ...] = ()
+    starts: dict[str, StartWeights] = field(default_factory=dict)
 
 
 def plan_training(sweep: Sweep) -> TrainPlan:
@@ -56,10 +60,16 @@ def plan_training(sweep: Sweep) -> TrainPlan:
     """
     config = sweep.config
     files.filesystem(config.storage)
+    with mlflow_store(config.storage, config.tracking.uri, config.sources):
+        return _planned_training(sweep, config)
+
+
+def _planned_training(sweep: Sweep, config: SweepConfig) -> TrainPlan:
     sets = _read_sets(config)
     problems: list[Problem] = []
     notes: list[str] = []
-    options, probes = _probed_networks(sweep, sets, problems, notes)
+    starts: dict[Pair, StartWeights] = {}
+    options, probes = _probed_networks(sweep, sets, problems, notes, starts)
     problems += _checked_methods(sweep, sets, options, probes)
     sets = measured_sets(sweep, sets, problems)
     mapped = probed_mappers(sweep, sets, problems)
@@ -67,9 +77,11 @@ def plan_training(sweep: Sweep) -> TrainPlan:
     if problems:
         raise PreflightError(list(dict.fromkeys(problems)))
     folder = sweep_folder(base_of(config), config.sweep)
-    networks = (_planned(trial, options[_pair(trial)], sets, config) for trial in sweep.networks)
+    networks = [_planned(trial, options[_pair(trial)], sets, starts, config) for trial in sweep.networks]
     mappers = (planned_mapper(trial, sets, config) for trial in sweep.mappers)
-    return TrainPlan(folder, (*networks, *mappers), sets, tuple(notes))
+    pairs = zip(sweep.networks, networks, strict=True)
+    copies = {item.task.start.file: starts[_pair(trial)] for trial, item in pairs if item.task.start}
+    return TrainPlan(folder, (*networks, *mappers), sets, tuple(notes), copies)
 
 
 def _read_sets(config: SweepConfig) -> dict[str, TrainingSet]:
@@ -94,10 +106,17 @@ def _pair(trial: Trial) -> Pair:
 
 
 def _probed_networks(
-    sweep: Sweep, sets: dict[str, TrainingSet], problems: list[Problem], notes: list[str]
+    sweep: Sweep,
+    sets: dict[str, TrainingSet],
+    problems: list[Problem],
+    notes: list[str],
+    starts: dict[Pair, StartWeights],
 ) -> tuple[dict[Pair, dict[str, Any]], dict[Pair, Probed]]:
-    """The arguments of each network on each training set, and what its probe showed where it passed."""
-    from services.training.preflight import fitted, probe_network, probe_start
+    """The arguments of each network on each training set, and what its probe showed where it passed.
+
+    Adds what does not pass to `problems`, and the weights that networks start from to `starts`.
+    """
+    from services.training.preflight import fitted, probe_network, read_start
 
     options: dict[Pair, dict[str, Any]] = {}
     probes: dict[Pair, Probed] = {}
@@ -110,8 +129,8 @@ def _probed_networks(
         try:
             where = f"{pair[0]} on {pair[1]}"
             probes[pair] = probe_network(name, options[pair], data, trial.recipe, where)
-            if (start := _start_of(trial)) is not None:
-                remark = probe_start(name, options[pair], start, data, trial.recipe, where)
+            if (load := _start_of(trial, sweep.config, where)) is not None:
+                starts[pair], remark = read_start(name, options[pair], load, data, trial.recipe, where)
                 notes += [remark] if remark else []
         except ClasswiseError as error:
             problems += error.problems
@@ -163,25 +182,31 @@ def _memory_problems(
             yield Problem(trial.name, f"about {need / 2**30:.1f} GiB of memory", actual, remedy)
 
 
-def _planned(trial: Trial, options: dict[str, Any], sets: dict[str, TrainingSet], config: SweepConfig) -> PlannedTrial:
+def _planned(
+    trial: Trial,
+    options: dict[str, Any],
+    sets: dict[str, TrainingSet],
+    starts: Mapping[Pair, StartWeights],
+    config: SweepConfig,
+) -> PlannedTrial:
     facts, method = sets[label_of(trial.dataset)].facts, trial.method.method.canonical()
     workers = config.resources.workers
     parts = [method, trial.recipe.canonical(), trial.architecture.name, options, facts.digest, workers]
-    start = _start_of(trial)
-    key = digest_of("trial", KEY_VERSION, *parts, *([] if start is None else [start.digest, start.key]))
-    name = trial.architecture.name
-    item = planned(trial, options, config, key=key, method=method, architecture=name, workers=workers)
-    return replace(item, task=replace(item.task, start=start))
+    start, key = starts.get(_pair(trial)), trial.architecture.init_key or ""
+    own = [] if start is None else [start.digest, key]
+    name, whole = trial.architecture.name, digest_of("trial", KEY_VERSION, *parts, *own)
+    item = planned(trial, options, config, key=whole, method=method, architecture=name, workers=workers)
+    if start is None:
+        return item
+    copy = start_file(sweep_folder(base_of(config), config.sweep), digest_of(name, options, *own))
+    return replace(item, task=replace(item.task, start=Start(copy, start.digest, key)))
 
 
-def _start_of(trial: Trial) -> Start | None:
-    """The weights that it starts from, as they are now.
+def _start_of(trial: Trial, config: SweepConfig, where: str) -> Callable[[nn.Module], str] | None:
+    """What loads the weights that it starts from, if it starts from any."""
+    from services.training.starting import load_start
 
-    Raises:
-        SourceError: there is no such file.
-    """
     given = trial.architecture
     if given.init is None:
         return None
-    path = existing(Path(given.init).expanduser().absolute(), f"{label_of(given)} (init)")
-    return Start(str(path), sha256(path), given.init_key or "")
+    return partial(load_start, init=given.init, key=given.init_key, factories=config.factories, where=f"{where} (init)")

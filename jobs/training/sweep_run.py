@@ -33,7 +33,7 @@ from services.records.trials import (
 from services.running.trial_runners import LocalSweep, SweepRunner
 from services.storage import files
 from services.telemetry.redaction import redacted_tree
-from services.training.epochs.checkpoints import is_whole
+from services.training.epochs.checkpoints import is_whole, save_weights
 from services.training.trial import TrialWorker
 from tracking.bundle.training_bundle import read_trial, write_sweep, write_trial
 
@@ -70,7 +70,7 @@ def run_sweep(
     try:
         return _run(sweep, reporter, check, runner or (lambda plan, todo: runner_for(sweep.config, plan, todo)))
     except KeyboardInterrupt:
-        remedy = "run the same command again; it goes on from the finished epochs"
+        remedy = "run the same command again; it goes on from the last step of each trial"
         raise Interrupted(Problem("training", "to finish", "a request to stop", remedy)) from None
 
 
@@ -114,6 +114,7 @@ def _trained(sweep: Sweep, plan: TrainPlan, reporter: TrainReporter, factory: Ru
         results = dict(_known(plan, reporter, log))
         todo = [item for item in plan.trials if item.task.name not in results]
         if todo:
+            _copy_starts(plan)
             with factory(plan, todo) as runner:
                 for ended in _train(runner, todo, sweep, plan, reporter, log):
                     results[ended.name] = ended
@@ -123,6 +124,13 @@ def _trained(sweep: Sweep, plan: TrainPlan, reporter: TrainReporter, factory: Ru
         write_sweep(result, plan.folder)
         look = log.finish(result, plan.folder)
     return Trained(result, plan.folder, plan, (f"training {plan.folder}", *look))
+
+
+def _copy_starts(plan: TrainPlan) -> None:
+    """Lay the weights that fine-tunings start from where all workers find them."""
+    for url, start in plan.starts.items():
+        if not is_whole(url):
+            save_weights(url, start.state)
 
 
 def _known(plan: TrainPlan, reporter: TrainReporter, log: TrialLog) -> Iterator[tuple[str, TrialResult]]:

@@ -8,6 +8,7 @@ without torch is found here, and all of it together.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from string import Formatter
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -20,6 +21,7 @@ from services.records.trials import CLASS, DataSpec
 from services.registry import did_you_mean
 from services.training.mapper_recipe import MapperRecipe
 from services.training.recipe import Recipe
+from services.training.starting import is_source
 
 LABEL = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,39}$"
 Label = Annotated[str, Field(pattern=LABEL)]
@@ -71,7 +73,11 @@ class ArchitectureConfig(Part):
 
     name: str = Field(description="small_cnn, cnn4, cifar_resnet, resnet18, resnet34, vgg19, wrn28_10, vit_s ...")
     label: Label | None = Field(None, description="Its name in trials; default: name.")
-    init: str | None = Field(None, description="File of weights that it starts from; default: drawn by the seed.")
+    init: str | None = Field(
+        None,
+        description="What it starts from: a file of weights, or a model source (mlflow:, export:, factory: ...); "
+        "default: drawn by the seed.",
+    )
     init_key: str | None = Field(None, description="Which weights of that file, where it holds several sets.")
     recipe: RecipeConfig = Field(RecipeConfig(), description="What differs from the sweep's recipe for it.")
 
@@ -79,6 +85,8 @@ class ArchitectureConfig(Part):
     def _plain(self) -> ArchitectureConfig:
         if self.init_key is not None and self.init is None:
             raise ValueError("init_key names weights of the file init, which is not given")
+        if self.init_key is not None and is_source(str(self.init)):
+            raise ValueError("no init_key beside a model source; say &key= in it")
         if "seed" in self.options():
             raise ValueError("no seed here: every network follows the sweep's seeds")
         odd = [name for name, value in self.options().items() if not isinstance(value, str | int | float | bool)]
@@ -296,6 +304,12 @@ class SweepConfig(Part):
     factories: tuple[str, ...] = Field(
         ("services.training.*",), max_length=1000, description="Modules that audits of the trained networks may import."
     )
+
+    @property
+    def sources(self) -> Iterator[str]:
+        """What it reads of models and samples."""
+        yield from (each.root for each in self.datasets if each.root)
+        yield from (each.init for each in self.architectures if each.init)
 
     @field_validator("seeds")
     @classmethod

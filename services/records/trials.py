@@ -74,9 +74,9 @@ class Start:
     """Weights that a fine-tuning starts from.
 
     Attributes:
-        file: its absolute path.
-        digest: SHA-256 of its bytes when the sweep was planned.
-        key: which weights of the file; "" where it holds one set.
+        file: URL of their copy in the sweep's folder.
+        digest: of the file or model that they were read from when the sweep was planned.
+        key: which weights of that file; "" where it holds one set.
     """
 
     file: str

@@ -21,6 +21,8 @@ from services.storage import files
 from services.training.data.sets import TrainingSet
 from services.training.trial import Event, TrialWorker, as_trial_error
 
+STEP_SECONDS = 20.0
+"""That workers have to keep their step when a sweep is stopped: Kubernetes gives 30 in all."""
 RUN = "ray-train"
 """Ray Train's own folder in a trial's, while it runs."""
 
@@ -36,7 +38,7 @@ class RaySweep(Pool[TrialTask, Event]):
         self._sets, self.data_refs = sets, dict[str, Any]()
 
     def _worker(self) -> tuple[type, tuple[Any, ...]]:
-        return (TrialWorker, ()) if self._request.gang == 1 else (Conductor, (self._request,))
+        return (TrialWorker, (_cancelled,)) if self._request.gang == 1 else (Conductor, (self._request,))
 
     def _send(self, actor: Any, task: TrialTask) -> Any:
         if task.data not in self.data_refs:
@@ -49,6 +51,20 @@ class RaySweep(Pool[TrialTask, Event]):
         if isinstance(event, TrialDone):
             return event, "done"
         return event, "advanced" if isinstance(event, EpochDone) else "begun"
+
+    def _close(self) -> None:
+        """Trials under way keep their step before their workers are ended."""
+        trials = [ref for slot in self.slots for ref in slot.pending] if self._request.gang == 1 else []
+        if trials and ray.is_initialized() and not (self._head and self._head.gone):
+            for trial in trials:
+                ray.cancel(trial)
+            ray.wait([trial.completed() for trial in trials], num_returns=len(trials), timeout=STEP_SECONDS)
+        super()._close()
+
+
+def _cancelled() -> bool:
+    """Whether the driver asked this worker to stop."""
+    return bool(ray.get_runtime_context().is_canceled())
 
 
 class Conductor:

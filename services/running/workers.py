@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.devices import is_out_of_memory, release, started
-from services.errors import ClasswiseError, Problem, ResourceError, SourceError, WorkerError, raised_at
+from services.errors import ClasswiseError, Problem, ResourceError, SourceError, WorkerError, ends_worker, raised_at
 from services.loading import confined
 from services.measures.catalogue import measure_from
 from services.measures.measure import Columns, Measure, RunContext, Scorer
@@ -108,6 +108,8 @@ class Worker:
         except ClasswiseError:
             raise
         except (Exception, SystemExit) as error:  # sys.exit(0) in a network must not pass an audit
+            if ends_worker(error):
+                raise
             _log.debug("shard raised", exc_info=error)
             raise WorkerError(_unexpected(task, error)) from error
         seconds = time.perf_counter() - started

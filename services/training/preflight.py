@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from services.errors import ClasswiseError, ConfigError, PreflightError, Problem, raised_at
-from services.records.trials import DataFacts, Start
-from services.training.architectures.build import ARCHITECTURES, build, start_from
+from services.records.trials import DataFacts
+from services.training.architectures.build import ARCHITECTURES, build
 from services.training.data.batches import Images
 from services.training.data.sets import TrainingSet
 from services.training.epochs.forward import Forward
@@ -92,22 +92,42 @@ def probe_network(name: str, options: Mapping[str, Any], data: TrainingSet, reci
     return Probed(sum(p.numel() for p in network.parameters()), saved.bytes // len(batch.labels), seconds)
 
 
-def probe_start(
-    name: str, options: Mapping[str, Any], start: Start, data: TrainingSet, recipe: Recipe, where: str
-) -> str:
-    """Load the weights that a fine-tuning starts from into the network, and look whether it knows the images.
+@dataclass(frozen=True)
+class StartWeights:
+    """What a fine-tuning starts from: the network's state dict, and a digest of where it was read."""
+
+    state: Mapping[str, Tensor]
+    digest: str
+
+
+def read_start(
+    name: str,
+    options: Mapping[str, Any],
+    load: Callable[[nn.Module], str],
+    data: TrainingSet,
+    recipe: Recipe,
+    where: str,
+) -> tuple[StartWeights, str]:
+    """The weights that a fine-tuning starts from, and whether a network with them knows the images.
+
+    Args:
+        load: puts them into the network, and returns a digest of where they were read (`load_start`).
 
     Returns:
-        a sentence where it knows them plainly better under another normalisation than the recipe's; else "".
+        the weights, and a sentence where the network knows the images plainly better under another normalisation than
+        the recipe's; else "".
 
     Raises:
-        SourceError: as `start_from`.
+        ClasswiseError: as `load`.
     """
+    network = _built(name, options, where)
+    digest = load(network)
+    return StartWeights(network.state_dict(), digest), _other_normalisation(network.eval(), data, recipe, where)
+
+
+def _other_normalisation(network: nn.Module, data: TrainingSet, recipe: Recipe, where: str) -> str:
     from services.loading.preflight.diagnosis import KNOWN, plainly_better
 
-    network = _built(name, options, where)
-    start_from(network, start, where=f"{where} (init)")
-    network.eval()
     rows = np.random.default_rng(0).permutation(len(data.train.labels))[:KNOWN_ROWS]
     part = data.train.take(np.sort(rows))
     images = Images(part.images, part.labels, torch.device("cpu"))

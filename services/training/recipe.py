@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from services.errors import ConfigError
+from services.fields import unchanged
 from services.training.averaging import Averaging
 from services.training.invalid_fields import from_validation
 from services.training.step import Budget
@@ -44,6 +45,9 @@ class Recipe(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    ADDED: ClassVar = ("averaging", "optimizer")
+    """Fields of later versions, at their defaults no part of a trial's key. Files have them, unlike `LATER`."""
 
     epochs: int = Field(default=100, ge=1, le=1_000_000)
     batch: int = Field(default=128, ge=1, le=2**31)
@@ -99,12 +103,9 @@ class Recipe(BaseModel):
         return 1.0 if self.ramp == 0 else min(1.0, (epoch + (step + 1) / steps) / self.ramp)
 
     def canonical(self) -> str:
-        """Canonical JSON, without the device: where a network was trained is not how.
-
-        No averaging and SGD leave no trace: keys of trials from before there were others stay.
-        """
-        usual = {name for name, value in (("averaging", None), ("optimizer", "sgd")) if getattr(self, name) == value}
-        return json.dumps(self.model_dump(mode="json", exclude={"device", *usual}), sort_keys=True)
+        """Canonical JSON, without the device: where a network was trained is not how."""
+        exclude = {"device", *unchanged(self, self.ADDED)}
+        return json.dumps(self.model_dump(mode="json", exclude=exclude), sort_keys=True)
 
     def changed(self, **knobs: Any) -> Recipe:
         """A copy with some fields replaced, validated.

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import cast
 
 from services.devices import is_out_of_memory, started
-from services.errors import ClasswiseError, Problem, ResourceError, WorkerError, raised_at
+from services.errors import ClasswiseError, Problem, ResourceError, WorkerError, ends_worker, raised_at
 from services.records.trials import Begun, EpochDone, EpochPoint, Shares, State, TrialDone, TrialReport, TrialTask
-from services.training.architectures.build import build, start_from
+from services.training.architectures.build import build
 from services.training.counts import ClassCounts, EpochRecord
 from services.training.data.sets import TrainingSet
+from services.training.epochs.checkpoints import load_weights
 from services.training.epochs.listener import TrainReport
 from services.training.epochs.loop import epochs, prepared
 from services.training.epochs.peers import Peers
+from services.training.epochs.stopping import never
 from services.training.mappers.trial import mapper_events
 from services.training.methods import method_from
 from services.training.recipe import Recipe
@@ -27,10 +29,11 @@ class TrialWorker:
     Args:
         device: "cpu", "cuda", or "auto".
         threads: torch threads; 0 leaves torch's default.
+        stopping: whether to stop, asked after each step, beside signals.
     """
 
-    def __init__(self, device: str = "auto", threads: int = 0) -> None:
-        self._device, self._threads = device, threads
+    def __init__(self, device: str = "auto", threads: int = 0, stopping: Callable[[], bool] = never) -> None:
+        self._device, self._threads, self._stopping = device, threads, stopping
 
     def ready(self) -> str:
         """Start torch and return the device in use."""
@@ -44,14 +47,18 @@ class TrialWorker:
             WorkerError: anything else, with the original error's text.
         """
         try:
-            yield from events(task, data)
+            yield from events(task, data, stopping=self._stopping)
         except ClasswiseError:
             raise
         except (Exception, SystemExit) as error:
+            if ends_worker(error):
+                raise
             raise as_trial_error(task, error) from error
 
 
-def events(task: TrialTask, data: TrainingSet, peers: Peers | None = None) -> Iterator[Event]:
+def events(
+    task: TrialTask, data: TrainingSet, peers: Peers | None = None, stopping: Callable[[], bool] = never
+) -> Iterator[Event]:
     """What happens to a trial: it begins, epochs end, it ends."""
     if task.kind == "mapper":
         yield from mapper_events(task, data)
@@ -59,7 +66,7 @@ def events(task: TrialTask, data: TrainingSet, peers: Peers | None = None) -> It
     recipe = Recipe.model_validate_json(task.recipe)
     network = build(task.architecture, seed=recipe.seed, **dict(task.options))
     if task.start is not None:
-        start_from(network, task.start, where=f"{task.name} (init)")
+        network.load_state_dict(load_weights(task.start.file))
     run = prepared(
         network,
         data.train,
@@ -68,6 +75,7 @@ def events(task: TrialTask, data: TrainingSet, peers: Peers | None = None) -> It
         recipe=recipe,
         storage=task.folder,
         peers=peers,
+        stopping=stopping,
     )
     yield Begun(task, run.resumed_at)
     for record in epochs(run):

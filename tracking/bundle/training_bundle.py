@@ -9,6 +9,7 @@
         progress.safetensors         what a resumed trial needs
         curves.parquet               one row an epoch
         trial.json                   the `TrialResult`; written last, so its presence means that the trial ended
+      starts/KEY.safetensors         weights that fine-tunings start from
       generalisation/SET-KEY.npz     the training sample that audits measure (jobs.audit.other_samples.generalisation)
 
 Any fsspec URL serves as storage.
@@ -65,6 +66,11 @@ def sweep_folder(base: str, sweep: str) -> str:
 def trial_folder(base: str, sweep: str, trial: str, key: str) -> str:
     """Where one trial lies: readable, and another one when anything changes that its weights depend on."""
     return files.join(sweep_folder(base, sweep), f"{file_name(trial)}-{key[:8]}")
+
+
+def start_file(folder: str, key: str) -> str:
+    """Where the weights lie that trials of a sweep start from."""
+    return files.join(folder, "starts", f"{key[:16]}.safetensors")
 
 
 def write_trial(result: TrialResult, points: Sequence[EpochPoint], folder: str) -> None:

@@ -72,8 +72,12 @@ class Epoch:
         self._flips = draws.random(len(data)) < 0.5 if flip else None
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        return self.after(0)
+
+    def after(self, steps: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """The batches that follow so many of them."""
         rank, workers = self._part
-        for whole in self.slices():
+        for whole in self.slices()[steps:]:
             rows = np.array_split(whole, workers)[rank]
             labels = self._data.labels[torch.from_numpy(rows).to(self._data.labels.device)]
             yield self._augmented(self._data.rows(rows), rows), labels

@@ -129,13 +129,13 @@ def load_progress(folder: str) -> Progress | None:
 def _progress(tensors: dict[str, Tensor], facts: dict[str, Any]) -> Progress:
     return Progress(
         identity=facts["identity"],
-        model=_below("model.", tensors),
-        momentum=_below("momentum.", tensors),
+        model=below("model.", tensors),
+        momentum=below("momentum.", tensors),
         state={name: tuple(values) for name, values in facts["state"].items()},
         records=tuple(_record(fields) for fields in facts["records"]),
         stopped=facts["stopped"],
         reason=facts["reason"],
-        average=_below("average.", tensors),
+        average=below("average.", tensors),
     )
 
 
@@ -160,7 +160,8 @@ def load_tensors(url: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise StorageError(Problem(url, "a complete safetensors file", str(error), remedy)) from error
 
 
-def _below(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def below(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors whose names begin so, under the rest of their names."""
     return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
 
 

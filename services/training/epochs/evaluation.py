@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 import numpy as np
@@ -52,6 +52,18 @@ class Tally:
                 self._losses.append(F.cross_entropy(robust, labels, reduction="none"))
             if self._confidence:
                 self._add_confidence(labels, robust)
+
+    def state(self) -> dict[str, Tensor]:
+        """What was taken down so far, to go on from."""
+        values = {"labels": self._labels, "clean": self._clean, "robust": self._robust}
+        whole = {name: torch.cat(parts) for name, parts in values.items() if len(parts) == len(self._labels) > 0}
+        return whole if self._confident is None else {**whole, "confident": self._confident}
+
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        """Go on from what was taken down before; to be asked of a tally that has taken down nothing."""
+        for name, values in (("labels", self._labels), ("clean", self._clean), ("robust", self._robust)):
+            values += [state[name]] if name in state else []
+        self._confident = state.get("confident")
 
     def counts(self) -> ClassCounts:
         """What was taken down. A count that not every batch had is None."""

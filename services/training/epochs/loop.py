@@ -24,6 +24,7 @@ from services.training.data.images import Labelled, checked
 from services.training.epochs.listener import TrainReport
 from services.training.epochs.peers import Peers
 from services.training.epochs.run import Run
+from services.training.epochs.stopping import never
 from services.training.methods.method import Method
 from services.training.recipe import Recipe
 
@@ -84,14 +85,15 @@ def prepared(
     recipe: Recipe,
     storage: str | None,
     peers: Peers | None = None,
+    stopping: Callable[[], bool] = never,
 ) -> Run:
-    """A run that is ready for its first or next epoch.
+    """A run that is ready for its first or next epoch; `stopping` is asked after each step whether to stop.
 
     Raises:
         ConfigError: selection or the method needs a held-out split and there is none, or `storage` holds another run.
     """
     require_held_out(method, recipe, held is not None)
-    run = Run(network, data, held, method, recipe, storage, peers)
+    run = Run(network, data, held, method, recipe, storage, peers, stopping)
     run.resume()
     return run
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -30,10 +31,12 @@ from services.training.epochs.checkpoints import (
 )
 from services.training.epochs.evaluation import Tally, evaluate, held_losses
 from services.training.epochs.forward import Forward
+from services.training.epochs.halfway import Halfway, Underway, drop_halfway, load_halfway, save_halfway
 from services.training.epochs.listener import TrainReport
 from services.training.epochs.peers import Alone, Peers, added
 from services.training.epochs.sgd import Sgd
 from services.training.epochs.smoothing import StepAverage, recompute_batch_norm
+from services.training.epochs.stopping import Stopping, never
 from services.training.keys import Purpose, number, seed_layers
 from services.training.methods.method import Method
 from services.training.recipe import Recipe
@@ -59,6 +62,7 @@ class Run:
         recipe: Recipe,
         storage: str | None,
         peers: Peers | None = None,
+        stopping: Callable[[], bool] = never,
     ) -> None:
         self.method, self.recipe, self.storage, self.classes = method, recipe, storage, data.classes
         self.peers = peers or Alone()
@@ -74,13 +78,24 @@ class Run:
         self.progress = Progress(self.identity, self._weights(), {}, method.initial_state(data.classes), ())
         self.kept = self.progress.model
         self.shadow: StepAverage | None = None
+        self.halfway: Halfway | None = None
+        self.underway: Underway | None = None
+        self.took_up = False
+        self.stopping = Stopping(stopping)
         self.resumed_at = 0
 
     def epochs(self) -> Iterator[EpochRecord]:
         """Run the epochs that are left; a record is yielded after its checkpoint is written."""
         while not self.progress.stopped:
-            if self._advance():
+            with self.stopping if self.keeps_steps else nullcontext():
+                done = self._advance()
+            if done:
                 yield self.progress.records[-1]
+
+    @property
+    def keeps_steps(self) -> bool:
+        """Whether a stop within an epoch keeps its steps; other workers would wait for one that stops."""
+        return bool(self.storage) and self.peers.size == 1
 
     def report(self) -> TrainReport:
         """Put the selected weights into the network and say what happened."""
@@ -100,7 +115,10 @@ class Run:
     def resume(self) -> None:
         """Take over the progress that storage holds, if it is this run's."""
         progress = load_progress(self.storage) if self.storage else None
-        self._require_same(0 if progress is None else len(progress.records))
+        done = 0 if progress is None else len(progress.records)
+        self._require_same(done)
+        if self.keeps_steps:
+            self.halfway = load_halfway(str(self.storage), self.identity, done)
         if progress is None:
             return
         if progress.identity != self.identity:
@@ -145,7 +163,7 @@ class Run:
             return False
         weights, average = self._weights(), dict[str, Tensor]()
         if self.peers.rank == 0:
-            record, average = self._judged(record, weights, before)
+            record, average = self._judged_or_kept(record, weights, before)
         record = self.peers.agree(record)
         state = self.method.next_state(before.state, record)
         record = replace(record, train=replace(record.train, confidence=None))
@@ -155,6 +173,23 @@ class Run:
             self._keep(average or weights, record.epoch)
         self._save(Progress(before.identity, weights, self._momentum(), state, records, stopped, reason, average))
         return True
+
+    def _judged_or_kept(
+        self, record: EpochRecord, weights: dict[str, Tensor], before: Progress
+    ) -> tuple[EpochRecord, dict[str, Tensor]]:
+        """As `_judged`; a signal meanwhile keeps the steps of the epoch, all of which are done."""
+        try:
+            self.stopping.at_once(self.keeps_steps)
+            return self._judged(record, weights, before)
+        except BaseException:
+            if not self.stopping.heard:
+                raise
+            self.stopping.at_once(False)
+            self._keep_steps(weights)
+            self.network.load_state_dict(weights)  # whoever handles the signal goes on
+            return self._judged(record, weights, before)
+        finally:
+            self.stopping.at_once(False)
 
     def _judged(
         self, record: EpochRecord, weights: dict[str, Tensor], before: Progress
@@ -208,16 +243,19 @@ class Run:
         self.progress = progress
         if self.storage and self.peers.rank == 0:
             save_progress(self.storage, progress)
+            if self.took_up:
+                drop_halfway(self.storage)
+                self.took_up = False
 
     def _epoch(self, epoch: int, progress: Progress) -> EpochRecord:
-        began, rate = time.perf_counter(), self.recipe.rate(epoch)
-        tally = Tally(self.classes, confidence=self.method.steers_by_confidence(epoch, self.recipe.epochs))
-        total = torch.zeros((), dtype=torch.float64, device=self.device)
+        rate, confidence = self.recipe.rate(epoch), self.method.steers_by_confidence(epoch, self.recipe.epochs)
+        tally, total = Tally(self.classes, confidence=confidence), torch.zeros((), dtype=torch.float64)
+        under = self.underway = Underway(epoch, tally, total.to(self.device), time.perf_counter())
         self.network.train()
-        self.shadow = self._shadow(epoch, progress)
+        self.shadow = self._shadow(epoch, self._taken_up(under) or progress.average)
         batches = self._batches(epoch, (self.peers.rank, self.peers.size))
         sizes = [len(rows) for rows in batches.slices()]
-        for step, (images, labels) in enumerate(batches):
+        for step, (images, labels) in enumerate(batches.after(under.steps), under.steps):
             strength = self.recipe.strength(epoch, step, len(sizes))
             source = torch.Generator(self.device).manual_seed(self._key(Purpose.NOISE, epoch, step))
             seed_layers(self.device, self._key(Purpose.LAYERS, epoch, step))
@@ -225,25 +263,51 @@ class Run:
             result = self._step(batch, rate, len(labels) / sizes[step])
             if self.shadow is not None:
                 self.shadow.step()
-            total += result.loss.detach() * len(labels)
+            under.total += result.loss.detach() * len(labels)
             tally.step(labels, result.clean, result.robust)
+            under.steps = step + 1
             if step % CHECK_EVERY == 0:
-                self._require_finite(total, epoch, step)
-        self._require_finite(total + sum(p.detach().sum() for p in self.network.parameters()), epoch, step)
+                self._require_finite(under.total, epoch, step)
+            if self.keeps_steps and self.stopping.asked:
+                self._keep_steps(self.network.state_dict())
+        ended = under.total + sum(p.detach().sum() for p in self.network.parameters())
+        self._require_finite(ended, epoch, under.steps - 1)
         self._level_buffers()
-        loss, train = float(sum(self.peers.gather(float(total)))), added(self.peers.gather(tally.counts()))
-        return EpochRecord(epoch, rate, len(self.data), loss, train, None, time.perf_counter() - began)
+        loss, train = float(sum(self.peers.gather(float(under.total)))), added(self.peers.gather(tally.counts()))
+        return EpochRecord(epoch, rate, len(self.data), loss, train, None, time.perf_counter() - under.began)
+
+    def _taken_up(self, under: Underway) -> Mapping[str, Tensor]:
+        """Go on from the steps of the epoch that are kept, if any are; returns the average over them."""
+        kept, self.halfway = self.halfway, None
+        if kept is None:
+            return {}
+        self.took_up = True
+        self.network.load_state_dict(kept.model)
+        self.optimizer.load(kept.momentum)
+        under.tally.load({name: value.to(self.device) for name, value in kept.tally.items()})
+        under.total, under.steps, under.began = kept.total.to(self.device), kept.steps, under.began - kept.seconds
+        return kept.shadow
+
+    def _keep_steps(self, weights: Mapping[str, Tensor]) -> None:
+        """Keep what is done of the epoch, then stop."""
+        under, shadow = self.underway, self.shadow
+        if under is not None:
+            seconds, average = time.perf_counter() - under.began, {} if shadow is None else shadow.state()
+            done = (under.epoch, under.steps, seconds, under.total)
+            halfway = Halfway(self.identity, *done, weights, self.optimizer.state(), average, under.tally.state())
+            save_halfway(str(self.storage), halfway)
+        self.stopping.stop()
 
     def _batches(self, epoch: int, part: tuple[int, int]) -> Epoch:
         r = self.recipe
         return Epoch(self.data, batch=r.batch, seed=r.seed, epoch=epoch, crop=r.crop, flip=r.flip, part=part)
 
-    def _shadow(self, epoch: int, progress: Progress) -> StepAverage | None:
+    def _shadow(self, epoch: int, average: Mapping[str, Tensor]) -> StepAverage | None:
         """The average that each step of the epoch goes into."""
         rule = self.recipe.averaging
         if not isinstance(rule, StepEma) or not rule.is_due(epoch, self.recipe.epochs):
             return None
-        return StepAverage(self.network, rule.decay, progress.average)
+        return StepAverage(self.network, rule.decay, average)
 
     def _key(self, purpose: Purpose, epoch: int, step: int) -> int:
         """The first worker draws as a worker alone would, the others otherwise."""

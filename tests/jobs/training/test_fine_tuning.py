@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ from jobs.training.progress import QuietTraining
 from jobs.training.sweep_plan import plan_training
 from jobs.training.sweep_run import Trained, run_sweep
 from services.errors import ClasswiseError
+from services.loading.models.contract import ContractedNetwork, Graphable
 from services.loading.samples.source import open_samples
-from services.records import SampleSpec
+from services.records import InputContract, SampleSpec
 from services.training.architectures.build import build
 from services.training.epochs.checkpoints import load_weights
 
@@ -61,9 +63,10 @@ def test_other_bytes_are_another_trial_and_no_init_keeps_its_key(tmp_path: Path,
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"init": "nowhere.pt"}, r"small_cnn \(init\): expected a file at .*nowhere.pt, found nothing there"),
+        ({"init": "nowhere.pt"}, r"small_cnn on digits \(init\): expected a file at .*nowhere.pt, found nothing there"),
         ({"width": 8, "init": "WEIGHTS"}, r"small_cnn on digits \(init\): expected .*, found .*\(4, 1, 3, 3\)"),
         ({"init_key": "ema"}, r"init_key names weights of the file init, which is not given"),
+        ({"init": "export:a.pt2", "init_key": "ema"}, r"no init_key beside a model source; say &key= in it"),
     ],
 )
 def test_what_cannot_be_started_from_is_refused_before_the_first_epoch(
@@ -74,15 +77,68 @@ def test_what_cannot_be_started_from_is_refused_before_the_first_epoch(
         plan_training(sweep(tmp_path, methods=["erm"], architectures=[given]))
 
 
-def test_a_file_that_changed_since_the_plan_is_not_trained_from(tmp_path: Path, weights: str) -> None:
-    plan = plan_training(sweep(tmp_path, methods=["erm"], architectures=[{**SMALL, "init": weights}]))
-    from services.training.trial import events
+def test_a_file_that_changes_while_the_sweep_runs_changes_no_trial(tmp_path: Path, weights: str) -> None:
+    begin = load_file(weights)
 
-    (trial,) = plan.trials
-    state = load_file(weights)
-    save_file({name: value * 2 for name, value in state.items()}, weights)
-    with pytest.raises(ClasswiseError, match=r"expected the file that was planned with"):
-        list(events(trial.task, plan.sets["digits"]))
+    class Spoils(QuietTraining):
+        """Changes the file once it was read."""
+
+        def sweep(self, names: Sequence[str], epochs: Sequence[int]) -> None:
+            """Every weight is another one."""
+            save_file({name: value * 2 for name, value in begin.items()}, weights)
+
+    started = sweep(tmp_path, methods=["erm"], architectures=[{**SMALL, "init": weights}], recipe=ONCE)
+    (result,) = run_sweep(started, Spoils()).result.trials
+    ends = load_weights(result.weights)
+    assert all(torch.allclose(ends[name], begin[name], atol=1e-6) for name in begin)
+
+
+@pytest.fixture
+def graph(tmp_path: Path, weights: str) -> str:
+    """The network of these weights as MLflow gets it: a graph, normalisation and offsets inside."""
+    network = build("small_cnn", seed=0, width=4, classes=10, channels=1, size=8)
+    network.load_state_dict(load_file(weights))
+    contract, offsets = InputContract(mean=(0.3,), std=(0.4,)), [0.1] * 10
+    whole = Graphable(ContractedNetwork(network, contract, offsets=offsets)).eval()
+    torch.export.save(torch.export.export(whole, (torch.rand(2, 1, 8, 8),)), tmp_path / "g.pt2")
+    return f"export:{tmp_path / 'g.pt2'}"
+
+
+def test_training_starts_from_a_model_source_as_from_its_weights(tmp_path: Path, weights: str, graph: str) -> None:
+    factory = f"factory:services.training.architectures:small_cnn?width=4&weights={weights}"
+    runs = {
+        init: trained(tmp_path / str(n), architectures=[{**SMALL, "init": init}])
+        for n, init in enumerate((weights, factory, graph))
+    }
+    ends = [load_weights(done.result.trials[0].weights) for done in runs.values()]
+    assert all(torch.equal(ends[0][name], other[name]) for other in ends[1:] for name in ends[0])
+    keys = {done.result.trials[0].key for done in runs.values()}
+    assert len(keys) == 3, "what it was read from is part of a trial's identity"
+
+
+@pytest.mark.parametrize(
+    ("init", "message"),
+    [
+        ("factory:services.training.architectures:small_cnn?width=8&weights=WIDE", r"found \d+ shapes: "),
+        ("factory:services.training.architectures:resnet2b?weights=OTHER", r"every weight|weights whose keys match"),
+        ("factory:os.path:join?weights=WEIGHTS", r"os.path"),
+        ("export:nowhere.pt2", r"nowhere.pt2"),
+        ("logits:nowhere.npz", r"nowhere.npz"),
+        ("mlflow:models:/none/1", r"expected the MLflow store of the mlflow: sources, found none at sqlite"),
+    ],
+)
+def test_a_model_that_has_not_these_weights_is_refused_before_the_first_epoch(
+    tmp_path: Path, weights: str, init: str, message: str
+) -> None:
+    for word, network in (("WIDE", {"name": "small_cnn", "width": 8, "size": 8}), ("OTHER", {"name": "resnet2b"})):
+        file = tmp_path / f"{word}.safetensors"
+        if word in init:
+            save_file(build(network.pop("name"), seed=0, **network).state_dict(), file)
+            init = init.replace(word, str(file))
+    with pytest.raises(ClasswiseError, match=message):
+        plan_training(
+            sweep(tmp_path, methods=["erm"], architectures=[{**SMALL, "init": init.replace("WEIGHTS", weights)}])
+        )
 
 
 def test_any_sample_source_is_a_training_set(tmp_path: Path) -> None:

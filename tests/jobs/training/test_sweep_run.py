@@ -150,7 +150,7 @@ def test_what_is_trained_is_not_trained_again_and_what_changed_is(tmp_path: Path
 
 
 def test_a_stopped_sweep_goes_on_from_its_epoch_to_the_same_weights(tmp_path: Path, done: Trained) -> None:
-    with pytest.raises(Interrupted, match="it goes on from the finished epochs"):
+    with pytest.raises(Interrupted, match="it goes on from the last step of each trial"):
         run_sweep(sweep(tmp_path), Heard(stop=("pgd-small_cnn-digits-s0", 1)))
     reporter = Heard()
     resumed = run_sweep(sweep(tmp_path), reporter)
@@ -347,6 +347,14 @@ def test_remote_storage_holds_all_that_local_storage_does(store: str) -> None:
     assert reporter.begins == [] and reporter.notes == [] and again.result.trials == trained.result.trials
     run = trial_run(store, "far")
     assert run.outputs.model_outputs and "classwise.no_model" not in run.data.tags
+    begin, source = load_weights(trial.weights), f"mlflow:models:/{run.outputs.model_outputs[0].model_id}"
+    networks = [{"name": "small_cnn", "width": 4, "init": source}]
+    still = {"epochs": 1, "lr": 1e-12, "weight_decay": 0.0}
+    tracking = {"uri": store, "enabled": False}
+    on = sweep("memory://far/runs", methods=["erm"], architectures=networks, recipe=still, tracking=tracking)
+    (tuned,) = run_sweep(on, Heard()).result.trials
+    ends = load_weights(tuned.weights)
+    assert all(torch.allclose(ends[name], begin[name], atol=1e-6) for name in begin), "it began where the model stood"
 
 
 def test_a_network_that_cannot_be_logged_costs_nothing_else(store: str, done: Trained) -> None:

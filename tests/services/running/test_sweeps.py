@@ -23,7 +23,8 @@ from services.running.cluster import WorkerRequest
 from services.running.sweeps import RaySweep
 from services.running.trial_runners import LocalSweep
 from services.training.data.sets import TrainingSet, read_set
-from services.training.epochs.checkpoints import MODEL, load_weights
+from services.training.epochs.checkpoints import MODEL, load_tensors, load_weights
+from services.training.epochs.halfway import HALFWAY
 from services.training.mapper_recipe import MapperRecipe
 from services.training.methods import method_from
 from services.training.recipe import Recipe
@@ -156,6 +157,30 @@ def test_a_mapper_runs_beside_a_network_and_goes_on_when_its_worker_is_killed(
     assert len(begins) == 2 and begins[0] == 0 and begins[1] >= 1 and epochs == list(range(6))
     expected = in_process(vae, data, tmp_path)
     assert all(torch.equal(value, expected[name]) for name, value in weights(vae).items())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("whole", [False, True], ids=["a worker", "the sweep"])
+def test_a_signal_within_an_epoch_loses_no_step(whole: bool, tmp_path: Path, data: dict[str, TrainingSet]) -> None:
+    """A worker that is told to go is no failure of its trial; a sweep that is stopped waits for the steps."""
+    own, kept = task(tmp_path, "own", batch=4, epochs=2), tmp_path / "own" / HALFWAY
+    begins = 0
+    with RaySweep(ASK, data) as runner:
+        for event in runner.run([own]):
+            begins += isinstance(event, Begun)
+            if begins == 1:
+                time.sleep(1.5)
+                if whole:
+                    break
+                for process in processes("ray::TrialWorker.run"):
+                    os.kill(process, signal.SIGTERM)
+            assert not isinstance(event, TaskFailure), event
+    if whole:
+        assert load_tensors(str(kept))[1]["steps"] >= 1
+        with RaySweep(ASK, data) as runner:
+            begins += sum(isinstance(event, Begun) for event in runner.run([own]))
+    expected = in_process(own, data, tmp_path)
+    assert begins == 2 and all(torch.equal(value, expected[name]) for name, value in weights(own).items())
 
 
 @pytest.mark.slow

@@ -156,6 +156,13 @@ def test_an_unexpected_error_names_model_and_rows(worker: Worker, tmp_path: Path
         worker.run(logits_task(tmp_path, model=model))
 
 
+def test_a_worker_that_is_told_to_go_goes_and_blames_no_model(worker: Worker, tmp_path: Path) -> None:
+    """A node that went, by SIGTERM, cost the model its audit, where one that was killed cost nothing."""
+    model = ModelSpec("cnn", "factory:tests.networks:ended")
+    with pytest.raises(SystemExit):
+        worker.run(logits_task(tmp_path, model=model))
+
+
 def test_a_table_of_logits_cannot_serve_a_measure_of_the_network(worker: Worker, tmp_path: Path) -> None:
     np.savez(tmp_path / "l.npz", logits=np.zeros((1797, 10), dtype=np.float32))
     spec = ModelSpec("box", f"logits:{tmp_path / 'l.npz'}")
