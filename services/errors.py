@@ -191,6 +191,11 @@ def one_line(error: object, most: int = 200) -> str:
     return " ".join(str(error).split())[:most]
 
 
+def counted(count: int, noun: str, plural: str = "") -> str:
+    """A number and what it counts: ``1 model``, ``1,200 models``."""
+    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+
+
 def examples(texts: Iterable[str], most: int = 5, mark: str = ", ") -> str:
     """The first few, and how many more there are: ``a, b and 3 more``."""
     listed = list(texts)

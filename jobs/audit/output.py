@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from jobs.terminal import console
-from services.errors import Problem, StorageError
+from services.errors import Problem, StorageError, counted
 from services.records import SampleFacts
 
 if TYPE_CHECKING:
@@ -119,8 +119,9 @@ def valid(fleet: Fleet, check: Callable[[Fleet], SampleFacts], json: bool, *, co
             {**known, "margins": margins, "unread": unread, "left_out": left_out, "notes": notes, **costs}
         )
         return
-    models_text = f"{len(fleet.config.models)} models, {facts.count} samples of {len(facts.classes)} classes"
-    lines = [f"valid: fleet {fleet.config.fleet}, {models_text}, series {', '.join(series)}", *margins, *notes]
+    samples = f"{counted(facts.count, 'sample')} of {counted(len(facts.classes), 'class', 'classes')}"
+    contents = f"{counted(len(fleet.config.models), 'model')}, {samples}, series {', '.join(series)}"
+    lines = [f"valid: fleet {fleet.config.fleet}, {contents}", *margins, *notes]
     console.say("\n".join([*lines, *costs.get("cost", ())]))
 
 

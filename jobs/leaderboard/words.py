@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from services.errors import Problem, examples
+from services.errors import Problem, counted, examples
 from tracking.bundle.marker import without_secret
 from tracking.leaderboard.audited_runs import read_values
 from tracking.leaderboard.rows import UNDECLARED, Entry, Standing
@@ -31,8 +31,8 @@ def setting_notes(entries: Sequence[Entry], common: Mapping[str, str]) -> list[s
     if any(entry.count > 1 for entry in own):
         notes.append("n > 1: a mean over models that differ in the seed alone; sd is the deviation over them")
     if own and len(own) < len(entries):
-        count = len(entries) - len(own)
-        notes.append(f"{count} published row{'s' if count > 1 else ''}, marked †, ranked among the audited ones")
+        published = counted(len(entries) - len(own), "published row")
+        notes.append(f"{published}, marked †, ranked among the audited ones")
     return notes
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from jobs.repair.record import OPEN, REPAIRED, WORSE, Repair
+from services.errors import counted
 from services.records import Estimate
 from tracking.bundle.comparison import Comparison
 from tracking.names import shorten
@@ -30,7 +31,7 @@ def repair_words(repair: Repair, comparison: Comparison, remedies: Sequence[Repa
     yield f"mean         change {_signed(repair.mean)}"
     yield (
         f"Each limit misses with a chance of at most {100 * repair.level:.3g} %. The samples that were kept apart "
-        f"were used {repair.use} time{'s' * (repair.use > 1)} since the last acceptance."
+        f"were used {counted(repair.use, 'time')} since the last acceptance."
     )
     points = ", ".join(f"{worst:.3f} for {mean:.3f}" for worst, mean in repair.tried)
     yield f"On the {repair.fitted:,} samples of the fit, worst class for mean: {points}."

@@ -20,6 +20,7 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
+from services.errors import counted
 from services.records import Receipt
 from services.telemetry import logs
 
@@ -165,7 +166,7 @@ class Terminal:
         columns = (
             TextColumn("{task.description:<11}"),
             BarColumn(bar_width=16 if wide else 8),
-            TextColumn("{task.fields[shards]} shards of {task.fields[models]} models {task.fields[rate]:>7} images/s"),
+            TextColumn("{task.fields[shards]} shards of {task.fields[models]} {task.fields[rate]:>7} images/s"),
             *((TextColumn("{task.fields[model]:<18}"), TimeElapsedColumn()) if wide else ()),
             TextColumn("left {task.fields[left]}"),
         )
@@ -193,11 +194,10 @@ class Terminal:
             return
         if self._live:
             self._task = self._progress.add_task(
-                name, total=1.0, models=models, rate="", model="", shards=f"0/{shards}", left="-:--"
+                name, total=1.0, models=counted(models, "model"), rate="", model="", shards=f"0/{shards}", left="-:--"
             )
         else:
-            shown = f"{shards} shard{'s' * (shards > 1)} of {models} model{'s' * (models > 1)}"
-            self._console.print(f"{name}: {shown}", highlight=False)
+            self._console.print(f"{name}: {counted(shards, 'shard')} of {counted(models, 'model')}", highlight=False)
 
     def done(self, receipt: Receipt) -> None:
         """Count the shard."""

@@ -12,6 +12,7 @@ import typer
 
 from jobs.audit import output
 from jobs.terminal import console
+from services.errors import counted
 from services.records.trials import FactorGap, MapperFacts, SweepResult, TrialResult
 from services.telemetry import logs
 from tracking.names import shorten
@@ -117,9 +118,8 @@ def _say_valid(sweep: Sweep, plan: TrainPlan, json: bool) -> None:
     if json:
         console.print_json({"valid": True, "trials": names, "samples": counts, "notes": list(plan.notes)})
         return
-    sets = ", ".join(f"{label} ({count} samples)" for label, count in counts.items())
-    trials = f"{len(names)} trial{'s' * (len(names) > 1)}"
-    console.say(f"valid: sweep {sweep.config.sweep}, {trials} on {sets}: {', '.join(names[:20])}")
+    sets = ", ".join(f"{label} ({counted(count, 'sample')})" for label, count in counts.items())
+    console.say(f"valid: sweep {sweep.config.sweep}, {counted(len(names), 'trial')} on {sets}: {', '.join(names[:20])}")
     for note in plan.notes:
         console.say(note)
 

@@ -13,6 +13,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from services.errors import counted
 from services.records.trials import EpochPoint, Kind, TrialResult
 from tracking.names import shorten
 
@@ -118,7 +119,7 @@ class TrainTerminal:
     def sweep(self, names: Sequence[str], epochs: Sequence[int]) -> None:
         """Lay out the rows."""
         self._rows = {name: Row(count) for name, count in zip(names, epochs, strict=True)}
-        self._say(f"training {len(names)} trial{'s' * (len(names) > 1)}")
+        self._say(f"training {counted(len(names), 'trial')}")
 
     def begun(self, name: str, done: int) -> None:
         """Mark a trial as running."""

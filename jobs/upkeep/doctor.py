@@ -9,14 +9,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from jobs.upkeep.findings import SECONDS, SLOW_SECONDS, CheckContext, Finding, Level
 from services.errors import one_line
-
-if TYPE_CHECKING:
-    pass
-
 
 Look = Callable[[CheckContext], Iterator[Finding]]
 

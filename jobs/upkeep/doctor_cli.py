@@ -43,7 +43,8 @@ def doctor(
         else:
             for finding in findings:
                 console.say(line(finding))
-            console.say("audits can run here" if level != "fail" else "audits cannot run here: fix this first")
+            more = f"; classwise validate {fleet_file} looks at its models and samples" if fleet_file else ""
+            console.say("audits cannot run here: fix this first" if level == "fail" else f"audits can run here{more}")
         raise typer.Exit(2 if level == "fail" else 0)
 
 

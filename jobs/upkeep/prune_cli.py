@@ -12,7 +12,7 @@ import typer
 
 from jobs.terminal import console
 from jobs.terminal.options import Json
-from services.errors import ConfigError, Problem
+from services.errors import ConfigError, Problem, counted
 
 if TYPE_CHECKING:
     from jobs.upkeep.prune import PrunePlan
@@ -124,4 +124,4 @@ def _show(plan: PrunePlan) -> None:
 
 
 def _sized(count: int, size: int) -> str:
-    return f"{count} {'item' if count == 1 else 'items'}, {shown_size(size)}"
+    return f"{counted(count, 'item')}, {shown_size(size)}"

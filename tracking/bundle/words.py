@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
+from services.errors import counted
 from services.metrics import METRICS
 from services.records import (
     WORST_FIRST,
@@ -194,7 +195,7 @@ def _refuted_claims(audit: AuditResult) -> Iterator[str]:
         if result.grouping == "class" and _refuted_claim(model, result)
     ]
     for title, times in Counter(titles).items():
-        models = f"{times} of {len(audit.models)} models"
+        models = f"{times} of {counted(len(audit.models), 'model')}"
         yield f"{title}: attacks refuted this claim in {models}, so nothing is concluded from it."
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from jobs.audit.judging.gates import left_open
 from jobs.audit.judging.observations import same_ball
 from jobs.fleetfile.gates import GateConfig
+from services.errors import counted
 from services.metrics import METRICS
 from services.numerics.evidence.adequacy import (
     REMEDY,
@@ -188,7 +189,7 @@ def _spoken(judged: Judgement, attacks: Sequence[AttackObservations]) -> str:
 
 
 def _more(signs: int) -> str:
-    return f" (and {signs} more sign{'s' * (signs > 1)})" if signs else ""
+    return f" (and {counted(signs, 'more sign')})" if signs else ""
 
 
 def _of_claim(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,9 +11,6 @@ from numpy.typing import NDArray
 
 from services.devices import is_out_of_memory, release
 from services.errors import Problem
-
-if TYPE_CHECKING:
-    pass
 
 
 @torch.no_grad()
