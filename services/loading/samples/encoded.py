@@ -24,8 +24,8 @@ from services.errors import Problem, SourceError, examples
 from services.loading.confined import open_granted
 from services.loading.samples.colours import GREY_OR_RGB, is_deep, is_transparent, over, pictures, unapplied
 from services.loading.samples.duplicates import fingerprint
-from services.loading.samples.fitting import PIXEL_LIMIT, middle, with_shorter_side
 from services.loading.samples.orientation import Looked, orientation_of, oriented
+from services.loading.samples.resizing import PIXEL_LIMIT, middle, with_shorter_side
 from services.loading.samples.stores import Shape, Taken
 from services.loading.samples.unusable import DAMAGE, CorruptImage, SmallImage, TransparentImage, Unusable
 from services.threads import cores, pool

@@ -19,9 +19,9 @@ from services.errors import Problem, SourceError
 from services.loading.fingerprint import existing
 from services.loading.samples.colours import colour
 from services.loading.samples.encoded import EncodedStore, file_bytes
-from services.loading.samples.fitting import PIXEL_LIMIT
 from services.loading.samples.listing import class_folders, listing
 from services.loading.samples.metadata import METADATA, other_classes, read_metadata, text_columns
+from services.loading.samples.resizing import PIXEL_LIMIT
 from services.loading.samples.source import Source
 from services.loading.samples.splits import SPLITS, UNNAMED
 from services.loading.uris import Converter, SourceUri, extent, names, one_of
