@@ -7,27 +7,31 @@ from typing import Any
 from jobs.api.settings import Settings
 from jobs.dashboard.bundles import fleet_of
 from jobs.fleetfile.reading import Fleet, validate_fleet
-from jobs.submission.allow import refusals
+from jobs.submission.allow import AllowConfig, refusals
 from services.errors import NotAllowed, Problem
 from tracking.names import file_name
 
 
-def admitted(data: dict[str, Any], settings: Settings, *, of_all: bool = True) -> Fleet:
+def admitted(
+    data: dict[str, Any], settings: Settings, allow: AllowConfig | None = None, *, of_all: bool = True
+) -> Fleet:
     """The fleet that the server audits for a caller.
 
     Args:
+        allow: what this caller may name; None: what the settings grant to all.
         of_all: the caller sees all fleets: a verdict of theirs may stand at any version of the registry.
 
     Raises:
         ConfigError: it is no valid fleet file.
         NotAllowed: it names what the settings do not grant; every such problem together.
     """
+    granted = allow or settings.allow
     fleet = validate_fleet({**data, "storage": settings.storage}, source="body")
     most, count = settings.limits.models, len(fleet.config.models)
     many = [Problem("models", f"at most {most}", str(count))] if count > most else []
-    if problems := [*many, *_unseen(fleet.config.fleet, settings), *refusals(fleet, settings.allow)]:
+    if problems := [*many, *_unseen(fleet.config.fleet, settings), *refusals(fleet, granted)]:
         raise NotAllowed(problems)
-    decided = _overruled(fleet, settings)
+    decided = _overruled(fleet, settings, granted)
     decided["tracking"]["tag_registry"] &= of_all
     return Fleet(validate_fleet(decided, source="body").config, fleet.measures)
 
@@ -42,7 +46,7 @@ def _unseen(name: str, settings: Settings) -> list[Problem]:
     return [Problem("fleet", expected, repr(name), "its folder bears another name, which may look like one of others")]
 
 
-def _overruled(fleet: Fleet, settings: Settings) -> dict[str, Any]:
+def _overruled(fleet: Fleet, settings: Settings, allow: AllowConfig) -> dict[str, Any]:
     """The caller's fleet with the server's decisions, and their resources within the server's limits."""
     data: dict[str, Any] = fleet.config.model_dump(mode="json", exclude_defaults=True)
     wanted, most = fleet.config.resources, settings.resources
@@ -58,6 +62,6 @@ def _overruled(fleet: Fleet, settings: Settings) -> dict[str, Any]:
     }
     data["tracking"] = settings.tracking.model_dump(mode="json")
     data["storage"] = settings.storage
-    data["factories"] = list(settings.allow.factories)
-    data["confine"] = list(settings.allow.paths)
+    data["factories"] = list(allow.factories)
+    data["confine"] = list(allow.paths)
     return data

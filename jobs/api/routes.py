@@ -102,7 +102,8 @@ class Service:
     def admit(self, body: bytes, content_type: str, caller: Caller) -> Fleet:
         """The fleet of a request, checked; it costs the interpreter's time, not waiting."""
         caller.require(Right.SUBMIT)
-        fleet = admitted(fleet_data(body, content_type), self.settings, of_all=caller.sees_all)
+        allow = self.settings.allow_of(caller)
+        fleet = admitted(fleet_data(body, content_type), self.settings, allow, of_all=caller.sees_all)
         caller.require_fleet(fleet.config.fleet)
         return fleet
 
@@ -254,7 +255,7 @@ def _add_submission(router: APIRouter, service: Service) -> None:
                 fleet = await to_thread.run_sync(service.admit, body, content_type, caller, limiter=readers)
             finally:
                 read()
-            allow = service.settings.allow.model_dump(mode="json")
+            allow = service.settings.allow_of(caller).model_dump(mode="json")
             status = await to_thread.run_sync(
                 service.start, fleet, key or "", allow, caller, limiter=service.submitters
             )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from hashlib import sha256
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, IPvAnyNetwork, field_validator, model_validator
@@ -17,7 +17,7 @@ from jobs.fleetfile.followups import EnvName
 from jobs.fleetfile.inputs import Name
 from jobs.fleetfile.tree import MOST_SECONDS, Part, Place
 from jobs.fleetfile.yamlfile import Kind, read_yaml, validated
-from jobs.submission.allow import AllowConfig
+from jobs.submission.allow import AllowConfig, Folder
 from jobs.submission.queue import PRIORITIES
 from jobs.web.access import USUAL, Caller, Right
 from services.errors import ConfigError, Problem
@@ -37,10 +37,13 @@ class AccessConfig(Part):
         None, ge=0, description="Most audits of theirs that wait or run; default: half of `limits.submissions`."
     )
     priority: int = Field(0, ge=0, lt=PRIORITIES, description="Of their audits that wait the highest goes first.")
+    paths: tuple[Folder, ...] | None = Field(
+        None, description="Folders that their fleets may name, among or below those of `allow.paths`; default: all."
+    )
 
     def caller(self, name: str) -> Caller:
         """The caller of that name."""
-        return Caller(name, self.fleets, self.may, self.submissions, self.priority)
+        return Caller(name, self.fleets, self.may, self.submissions, self.priority, self.paths)
 
 
 class TokenConfig(AccessConfig):
@@ -150,9 +153,22 @@ class Settings(Part):
             raise ValueError("identity needs trusted_proxies: the addresses of the proxies whose header is believed")
         return self
 
+    @model_validator(mode="after")
+    def _narrower(self) -> Settings:
+        """Folders of a caller narrow those of all: a list that grants more is a mistake, and refused as one."""
+        people = self.identity.callers if self.identity is not None else ()
+        for path in (path for each in (*self.tokens, *people) for path in each.paths or ()):
+            if not any(PurePosixPath(path).is_relative_to(folder) for folder in self.allow.paths):
+                raise ValueError(f"a caller's paths are folders below those of allow.paths (one is {path!r})")
+        return self
+
     def callers(self) -> dict[str, Caller]:
         """What the owners of tokens may do, by name."""
         return {token.name: token.caller(token.name) for token in self.tokens}
+
+    def allow_of(self, caller: Caller) -> AllowConfig:
+        """What a caller may name."""
+        return self.allow if caller.paths is None else self.allow.model_copy(update={"paths": caller.paths})
 
     @field_validator("storage")
     @classmethod

@@ -198,8 +198,8 @@ class FleetConfig(Part):
     factories: tuple[str, ...] = Field(
         ("services.training.*",), max_length=1000, description="Modules that factory: and generator: may import."
     )
-    confine: tuple[Place, ...] = Field(
-        (),
+    confine: tuple[Place, ...] | None = Field(
+        None,
         max_length=100,
         description="Folders outside of which nothing that the file names is opened, wherever links lead; "
         "left out: anywhere.",

@@ -12,9 +12,10 @@ import re
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
+from typing import Annotated
 from urllib.parse import urlsplit
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field, field_validator
 
 from jobs.fleetfile.followups import EnvName, shown_url
 from jobs.fleetfile.promotions import targets
@@ -36,6 +37,15 @@ PUBLISHED = r"[A-Z0-9_]+|none"
 """Weights that torchvision publishes; anything else is a file."""
 
 
+def _absolute(path: str) -> str:
+    if not Path(path).is_absolute() or ".." in Path(path).parts:
+        raise ValueError(f"absolute paths without '..' (one is {path!r})")
+    return path
+
+
+Folder = Annotated[str, AfterValidator(_absolute)]
+
+
 class AllowConfig(Part):
     """What fleets of callers may name."""
 
@@ -43,7 +53,7 @@ class AllowConfig(Part):
         (), description="Model schemes: export, onnx, mlflow ...; torchscript and factory run code."
     )
     samples: tuple[str, ...] = Field((), description="Sample schemes: npz, imagefolder ...")
-    paths: tuple[str, ...] = Field((), description="Folders, absolute, below which models and samples may lie.")
+    paths: tuple[Folder, ...] = Field((), description="Folders, absolute, below which models and samples may lie.")
     factories: tuple[str, ...] = Field((), description="Modules that factory: and generator: may import.")
     urls: tuple[str, ...] = Field(
         (), description="Addresses below which http: models may lie: https://scores.example.org/v2/models/."
@@ -57,13 +67,6 @@ class AllowConfig(Part):
     )
     promote: bool = Field(False, description="Whether a fleet may move aliases of the registry.")
     accept: bool = Field(False, description="Whether a fleet may say accept: passed.")
-
-    @field_validator("paths")
-    @classmethod
-    def _absolute(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        if relative := [path for path in value if not Path(path).is_absolute() or ".." in Path(path).parts]:
-            raise ValueError(f"absolute paths without '..' (one is {relative[0]!r})")
-        return value
 
     @field_validator("urls")
     @classmethod

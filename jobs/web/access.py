@@ -35,6 +35,7 @@ class Caller:
         may: their rights.
         submissions: audits of theirs that wait or run at the same time, at most; None for a share of the limit.
         priority: of their audits among those that wait; the highest goes first.
+        paths: folders of the server's allow-list that their fleets may name; None for all of them.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Caller:
     may: tuple[Right, ...] = USUAL
     submissions: int | None = None
     priority: int = 0
+    paths: tuple[str, ...] | None = None
 
     @property
     def sees_all(self) -> bool:

@@ -22,7 +22,7 @@ from typing import IO
 
 from services.errors import Problem, SourceError
 
-_folders: tuple[str, ...] = ()
+_folders: tuple[str, ...] | None = None
 _trusted: set[str] = set()
 _held: ContextVar[dict[str, tuple[IO[bytes], os.stat_result, str]] | None] = ContextVar("held", default=None)
 OPEN_FILES = Path("/proc/self/fd")
@@ -30,14 +30,14 @@ DEPTH = 100
 """Of folders in each other."""
 
 
-def confine(folders: Sequence[str]) -> None:
-    """Open nothing else in this process from now on; without any folder, whatever is named."""
+def confine(folders: Sequence[str] | None) -> None:
+    """Open nothing else in this process from now on, of no folders nothing at all; with None, whatever is named."""
     global _folders
-    _folders = tuple(os.path.realpath(folder) for folder in folders)
+    _folders = None if folders is None else tuple(os.path.realpath(folder) for folder in folders)
 
 
 @contextmanager
-def confined_to(folders: Sequence[str]) -> Iterator[None]:
+def confined_to(folders: Sequence[str] | None) -> Iterator[None]:
     """The same, for a while."""
     global _folders
     before = _folders
@@ -55,7 +55,7 @@ def trust(folder: Path) -> None:
 
 def is_confined() -> bool:
     """Whether only some folders are granted."""
-    return bool(_folders)
+    return _folders is not None
 
 
 @contextmanager
@@ -65,7 +65,7 @@ def held() -> Iterator[None]:
     Raises:
         SourceError: a file was written meanwhile, so that what was read and what was hashed may differ.
     """
-    if not _folders or _held.get() is not None:
+    if _folders is None or _held.get() is not None:
         yield
         return
     files: dict[str, tuple[IO[bytes], os.stat_result, str]] = {}
@@ -111,7 +111,7 @@ def within(path: Path, where: str) -> Path:
     Raises:
         SourceError: it leads out of the folders.
     """
-    if _folders and not _is_granted(os.path.realpath(path)):
+    if is_confined() and not _is_granted(os.path.realpath(path)):
         raise SourceError(_leads_out(path, where))
     return path
 
@@ -123,7 +123,7 @@ def within_tree(folder: Path, where: str) -> Path:
         SourceError: one does, or it does itself.
     """
     within(folder, where)
-    if _folders:
+    if is_confined():
         for root, folders, files in os.walk(folder):
             for name in (*folders, *files):
                 if (path := Path(root, name)).is_symlink():
@@ -145,7 +145,7 @@ def scanned(folder: Path, where: str) -> Iterator[list[os.DirEntry[str]]]:
     except OSError as error:
         raise SourceError(_unreadable(folder, error)) from error
     try:
-        if opened is not None and _folders and not _is_granted(_real_path(opened, folder)):
+        if opened is not None and is_confined() and not _is_granted(_real_path(opened, folder)):
             raise SourceError(_leads_out(folder, where))
         try:
             with os.scandir(folder if opened is None else opened) as scan:
@@ -214,7 +214,7 @@ def open_granted(path: Path, where: str) -> IO[bytes]:
     try:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise SourceError(Problem(where, "a regular file", f"{path}, which is none"))
-        if _folders and not _is_granted(_real_path(file.fileno(), path)):
+        if is_confined() and not _is_granted(_real_path(file.fileno(), path)):
             raise SourceError(_leads_out(path, where))
     except BaseException:
         file.close()
@@ -230,7 +230,7 @@ def _real_path(opened: int, path: Path) -> str:
 
 
 def _is_granted(real: str) -> bool:
-    return any(Path(real).is_relative_to(folder) for folder in (*_folders, *_trusted))
+    return any(Path(real).is_relative_to(folder) for folder in (*(_folders or ()), *_trusted))
 
 
 def _unreadable(folder: Path, error: OSError) -> Problem:

@@ -55,7 +55,7 @@ class WorkerRequest:
         gang: workers that each actor starts and waits for; above 1 the actor itself holds nothing.
         wait_seconds: how long to be without any placed worker.
         factories: modules that `factory:` and `generator:` may import on the workers.
-        confine: folders outside of which workers open nothing that a fleet names.
+        confine: folders outside of which workers open nothing that a fleet names; None: anywhere.
         environment: variables that the workers need (where the model registry is).
         log: how the workers log.
     """
@@ -69,7 +69,7 @@ class WorkerRequest:
     gang: int = 1
     wait_seconds: float = 60.0
     factories: tuple[str, ...] = ()
-    confine: tuple[str, ...] = ()
+    confine: tuple[str, ...] | None = None
     environment: tuple[tuple[str, str], ...] = ()
     log: LogSetting | None = None
 

@@ -55,8 +55,8 @@ class Worker:
         log: how a process of its own logs; None in the driver's, where that is settled.
         environment: variables that libraries look for (where the model registry is, and its password). Not as a runtime
             environment of Ray's, which would be written to its logs.
-        confine: folders outside of which it opens nothing that a fleet names; None in the driver's process, where that
-            is settled.
+        confine: folders outside of which it opens nothing that a fleet names; None: as this process is confined, a
+            driver's by its audit, one of its own not at all.
     """
 
     def __init__(

@@ -334,7 +334,7 @@ def test_settings_name_every_fault(tmp_path: Path, settings: Settings) -> None:
     file.write_text("storage: runs\ntokens: []\nallow: {paths: [data, /a/../b]}\nlimit: {}\n")
     with pytest.raises(ConfigError) as caught:
         load_settings(file)
-    assert len(caught.value.problems) == 4
+    assert len(caught.value.problems) == 5  # each folder is one
     file.write_text(
         f"storage: {tmp_path}\ntokens: [{{name: a, env: NONE}}, {{name: b, file: {file}x, env: CI_TOKEN}}]\n"
     )

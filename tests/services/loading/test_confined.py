@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from services.errors import SourceError
-from services.loading.confined import confined_to, files_below, open_granted, trust, within, within_tree
+from services.loading.confined import confined_to, files_below, is_confined, open_granted, trust, within, within_tree
 from services.loading.fingerprint import existing
 from services.loading.models.source import load_model
 from services.loading.samples.listing import class_folders, listing
@@ -181,3 +181,15 @@ def test_a_graph_takes_no_weights_from_where_the_process_runs(
     refused = r"a file at .*granted/api.token|more than 32 bits"
     with confined_to([str(tmp_path / "granted")]), pytest.raises(SourceError, match=refused):
         load_model(ModelSpec("m", f"onnx:{tmp_path}/granted/m.onnx"))
+
+
+def test_where_no_folder_is_granted_nothing_is_opened(tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("x")
+    with confined_to([]):
+        assert is_confined()
+        with pytest.raises(SourceError, match="which leads out of them"):
+            open_granted(tmp_path / "x", "x")
+        Worker("cpu", 1, confine=None)  # in the driver's process: as settled there
+        assert is_confined()
+    with confined_to(None), open_granted(tmp_path / "x", "x") as file:
+        assert not is_confined() and file.read() == b"x"
