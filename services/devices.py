@@ -26,15 +26,42 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError) or (matches and not isinstance(error, ClasswiseError))
 
 
-def machine_memory() -> int:
-    """Bytes that the processes of this machine, or of this control group (container, service), may take; 0: unknown."""
-    groups = [Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/memory")]
+GROUPS, MEMBERSHIP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+_MEMORY = (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes"))
+"""Files of a limit and of what is used, in version 2 and version 1 of control groups."""
+
+
+def control_groups(controller: str, root: Path = GROUPS, membership: Path = MEMBERSHIP) -> Iterator[Path]:
+    """Folders of the control groups that hold this process, each with all its parents, for each of them has limits.
+
+    Of version 2, and of version 1 that of the `controller`. A container often sees its own group as the root, under a
+    path that is only there on its host.
+    """
+    lines = ["0::/", f"1:{controller}:/"]
     with suppress(OSError):
-        groups += [groups[0] / Path("/proc/self/cgroup").read_text().rpartition("0::/")[2].strip()]
-    limits = []
-    for file in (group / name for group in groups for name in ("memory.max", "memory.limit_in_bytes")):
-        with suppress(OSError, ValueError):
-            limits.append(int(file.read_text()))
+        lines += membership.read_text().splitlines()
+    for line in lines:
+        number, names, path = f"{line}::".split(":", 2)
+        homes = [root, root / "unified"] if number == "0" else [root / controller, root / names]
+        if number == "0" or controller in names.split(","):
+            parts = [part for part in path.rstrip(":").split("/") if part not in ("", ".", "..")]
+            yield from (home.joinpath(*parts[:depth]) for home in homes for depth in range(len(parts), -1, -1))
+
+
+def memory_limits(root: Path = GROUPS, membership: Path = MEMBERSHIP) -> Iterator[tuple[int, int]]:
+    """Bytes that each control group of this process may take, and those that its processes take."""
+    for group in control_groups("memory", root, membership):
+        for limit, used in _MEMORY:
+            with suppress(OSError, ValueError):
+                yield int((group / limit).read_text()), int((group / used).read_text())
+
+
+def machine_memory(root: Path = GROUPS, membership: Path = MEMBERSHIP) -> int:
+    """Bytes that the processes of this machine, or of the smallest of this process's control groups, may take.
+
+    0: unknown.
+    """
+    limits = [limit for limit, _ in memory_limits(root, membership)]
     with suppress(AttributeError, OSError, ValueError):  # no POSIX
         limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     return min(limits, default=0)

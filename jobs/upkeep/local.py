@@ -13,10 +13,12 @@ import sys
 import time
 import uuid
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 
 from jobs.upkeep.findings import SLOW_SECONDS, CheckContext, Finding, Level
+from services.devices import control_groups, memory_limits
 from services.errors import one_line
 from services.storage import files
 
@@ -24,7 +26,6 @@ GIB = 2**30
 LOW_DISK = 5 * GIB
 LOW_MEMORY = 2 * GIB
 SKEW_SECONDS = 5.0
-CGROUP = Path("/sys/fs/cgroup")
 PER_WORKER = 1 * GIB
 """Torch, a small network and a batch."""
 TORCH = "import torch; print(torch.cuda.device_count(), torch.version.cuda or 'none')"
@@ -251,25 +252,22 @@ def _standing(url: str) -> str:
 
 
 def _granted_cores() -> float | None:
-    try:
-        quota, period = (CGROUP / "cpu.max").read_text().split()
-        return None if quota == "max" else int(quota) / int(period)
-    except (OSError, ValueError):
-        return None
+    """The least that a control group of this process grants, in version 2 or version 1; None without a limit."""
+    granted = []
+    for group in control_groups("cpu"):
+        for names in (("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us")):
+            with suppress(OSError, ValueError):  # "max", or no such file
+                quota, period = map(int, " ".join((group / name).read_text() for name in names).split())
+                granted += [quota / period] if quota > 0 < period else []
+    return min(granted, default=None)
 
 
 def _free_memory() -> float | None:
-    """The lesser of what the machine has free and what the container has left."""
+    """The least of what the machine has free and what its control groups (container, service) have left."""
     try:
         text = Path("/proc/meminfo").read_text()
     except OSError:
         return None
     match = re.search(r"MemAvailable:\s+(\d+) kB", text)
-    free = float(match[1]) * 1024 if match else None
-    try:
-        limit = (CGROUP / "memory.max").read_text().strip()
-        left = None if limit == "max" else float(limit) - float((CGROUP / "memory.current").read_text())
-    except (OSError, ValueError):
-        left = None
-    known = [value for value in (free, left) if value is not None]
-    return min(known) if known else None
+    free = [float(match[1]) * 1024] if match else []
+    return min([*free, *(float(limit - used) for limit, used in memory_limits())], default=None)

@@ -7,11 +7,13 @@ beside the tensors. A graph calls these kernels, so it is given checked ones. Th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, fx
+
+from services.errors import Problem, SourceError
 
 KINDS = {"ScalarType": torch.dtype, "Layout": torch.layout, "MemoryFormat": torch.memory_format}
 """Types of arguments that a kernel also takes as a number, which it looks up unchecked."""
@@ -20,23 +22,29 @@ MODES = {"interpolation_mode": 3, "padding_mode": 3}
 STATISTICS = ("weight", "bias", "running_mean", "running_var")
 
 Arguments = dict[str, Any]
+Fault = tuple[str, str]
+"""The name of an argument, and what it should have been."""
 
 
-class UnsafeCall(RuntimeError):
+class UnsafeCall(SourceError):
     """A call that would read or write memory beside its tensors."""
 
 
-def guard(network: torch.nn.Module) -> None:
-    """Give a graph, and the graphs in it, checked operators in the place of those whose kernels check nothing."""
+def guard(network: torch.nn.Module, where: str) -> None:
+    """Give a graph, and the graphs in it, checked operators in the place of those whose kernels check nothing.
+
+    Args:
+        where: the model's name, for messages.
+    """
     for module in network.modules():
         if isinstance(module, fx.GraphModule):
             for node in module.graph.nodes:
                 if node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload):
-                    node.target = guarded(node.target)
+                    node.target = guarded(node.target, where)
             module.recompile()
 
 
-def guarded(operator: Any) -> Callable[..., Any]:
+def guarded(operator: Any, where: str) -> Callable[..., Any]:
     """The operator, or one that checks its arguments first; raises `UnsafeCall`."""
     arguments = operator._schema.arguments
     kinds = {each.name: kind for each in arguments if (kind := _kind(str(each.real_type))) is not None}
@@ -48,9 +56,12 @@ def guarded(operator: Any) -> Callable[..., Any]:
     def checked(*values: Any, **named: Any) -> Any:
         given = {**dict(zip(names, values, strict=False)), **named}
         for name in kinds.keys() & given.keys():
-            _require(given[name] is None or isinstance(given[name], kinds[name]), operator, name)
+            if given[name] is not None and not isinstance(given[name], kinds[name]):
+                kind = f"as a {kinds[name].__module__}.{kinds[name].__name__}"
+                raise _unsafe(where, operator, (name, kind), given)
         for check in checks:
-            check(operator, {**defaults, **given})
+            for fault in check({**defaults, **given}):
+                raise _unsafe(where, operator, fault, {**defaults, **given})
         return operator(*values, **named)
 
     return checked
@@ -60,29 +71,61 @@ def _kind(real_type: str) -> type | None:
     return next((kind for word, kind in KINDS.items() if word in real_type), None)
 
 
-def _require(holds: bool, operator: Any, name: str) -> None:
-    if not holds:
-        raise UnsafeCall(f"{operator}: expected {name} as its kernel needs it")
+def _unsafe(where: str, operator: Any, fault: Fault, given: Arguments) -> UnsafeCall:
+    name, expected = fault
+    remedy = "export it again with torch.export, from layers of torch.nn: this kernel does not check its arguments"
+    return UnsafeCall(Problem(f"{where} ({operator})", f"{name} {expected}", _shown(given.get(name)), remedy))
 
 
-def _statistics(operator: Any, given: Arguments) -> None:
+def _shown(value: Any) -> str:
+    """A tensor by its shape, another value as it is."""
+    if isinstance(value, list | tuple) and any(isinstance(each, Tensor) for each in value):
+        return f"{len(value)} of the shapes {', '.join(map(_shown, value))}"[:200]
+    return str(tuple(value.shape)) if isinstance(value, Tensor) else repr(value)[:100]
+
+
+def _statistics(given: Arguments) -> Iterator[Fault]:
     """One number a channel in each; without training they are there."""
     images = given["input"]
-    _require(images.dim() >= 2, operator, "input")
+    if images.dim() < 2:
+        yield "input", "of at least two dimensions"
+    channels = images.shape[1:2]
     for name in STATISTICS:
         tensor = given.get(name)
-        _require(tensor is None or tensor.shape == images.shape[1:2], operator, name)
+        if tensor is not None and tensor.shape != channels:
+            yield name, f"of one number a channel, {tuple(channels)}"
     for name in STATISTICS[2:]:
-        _require(given.get("training", False) or given.get(name) is not None, operator, name)
+        if not given.get("training", False) and given.get(name) is None:
+            yield name, "where there is no training"
 
 
-def _attention(operator: Any, given: Arguments) -> None:
+def _attention(given: Arguments) -> Iterator[Fault]:
+    """Queries (..., L, E) and keys (..., S, E) of one width, as many values (..., S, V) as keys, at least one.
+
+    The kernel reads as many values as there are keys.
+    """
+    query, key, value = (given[name] for name in ("query", "key", "value"))
+    for name in ("query", "key", "value"):
+        if given[name].dim() < 2:
+            yield name, "of at least two dimensions"
+    if not key.shape[-2] or query.shape[-1] != key.shape[-1]:
+        yield "key", f"of at least one row, each as wide as query {tuple(query.shape)}"
+    if value.shape[-2] != key.shape[-2]:
+        yield "value", f"of as many rows as key {tuple(key.shape)}"
+
+
+def _flash_attention(given: Arguments) -> Iterator[Fault]:
     """Queries (B, H, L, E), as many keys and values (B, H, S, E), a mask that is spread over (B, H, L, S)."""
     query, key, value, mask = (given[name] for name in ("query", "key", "value", "attn_mask"))
-    _require(query.dim() == key.dim() == 4 and key.shape == value.shape and bool(key.shape[2]), operator, "key")
-    _require((*query.shape[:2], query.shape[3]) == (*key.shape[:2], key.shape[3]), operator, "query")
+    if key.dim() != 4 or not key.shape[2]:
+        yield "key", "of four dimensions, with at least one row"
+    if value.shape != key.shape:
+        yield "value", f"of the shape of key {tuple(key.shape)}"
+    if query.dim() != 4 or (*query.shape[:2], query.shape[3]) != (*key.shape[:2], key.shape[3]):
+        yield "query", f"of the same batch, heads and width as key {tuple(key.shape)}"
     whole = (*query.shape[:3], key.shape[2])
-    _require(mask is None or _spreads(mask, whole), operator, "attn_mask")
+    if mask is not None and not _spreads(mask, whole):
+        yield "attn_mask", f"of two or four dimensions that spread over {whole}"
 
 
 def _spreads(tensor: Tensor, shape: tuple[int, ...]) -> bool:
@@ -90,26 +133,31 @@ def _spreads(tensor: Tensor, shape: tuple[int, ...]) -> bool:
     return tensor.dim() in (2, len(shape)) and all(side in (1, wanted) for side, wanted in pairs)
 
 
-def _recurrent(operator: Any, given: Arguments) -> None:
+def _recurrent(given: Arguments) -> Iterator[Fault]:
     """Steps (L, B, I) or (B, L, I), states (C, B, P) and (C, B, H) for C layers and directions, and weights of each.
 
     They are (4H, I), (4H, P), two biases (4H,), and where P is not H (P, H); beyond the first layer I is what the last
     gives.
     """
     steps, states, sides = given["input"], given["hx"], 2 if given["bidirectional"] else 1
-    _require(len(states) == 2 and all(each.dim() == 3 for each in (steps, *states)), operator, "hx")
+    if steps.dim() != 3:
+        yield "input", "of three dimensions"
+    if len(states) != 2 or any(each.dim() != 3 for each in states) or states[0].shape[:2] != states[1].shape[:2]:
+        yield "hx", "as two states of three dimensions, of the same layers and batch"
     (cells, batch, out), hidden = states[0].shape, states[1].shape[2]
-    _require(cells == given["num_layers"] * sides and cells > 0, operator, "num_layers")
-    _require(states[1].shape[:2] == (cells, batch), operator, "hx")
-    _require(steps.shape[0 if given["batch_first"] else 1] == batch, operator, "input")
+    if cells != given["num_layers"] * sides or cells < 1:
+        yield "num_layers", f"as the states have them, {cells} by {sides} directions"
+    if steps.shape[0 if given["batch_first"] else 1] != batch:
+        yield "input", f"of the batch of the states, {batch}"
     wanted: list[tuple[int, ...]] = []
     for cell in range(cells):
         wanted += [(4 * hidden, steps.shape[2] if cell < sides else out * sides), (4 * hidden, out)]
         wanted += [(4 * hidden,)] * (2 if given["has_biases"] else 0) + ([(out, hidden)] if out != hidden else [])
-    _require([tuple(each.shape) for each in given["params"]] == wanted, operator, "params")
+    if [tuple(each.shape) for each in given["params"]] != wanted:
+        yield "params", f"as {len(wanted)} of the shapes {', '.join(map(str, wanted))}"[:200]
 
 
-def _scales(operator: Any, given: Arguments) -> None:
+def _scales(given: Arguments) -> Iterator[Fault]:
     """Factors that make the size that is asked for out of the size there is, cut to a whole number."""
     images: Tensor = given["input"] if "input" in given else given["self"]
     sizes = given.get("output_size")
@@ -119,21 +167,24 @@ def _scales(operator: Any, given: Arguments) -> None:
     sides = images.shape[-len(sizes) :]
     for name, side, size in zip(names, sides, sizes, strict=False):
         factor = given[name]
-        _require(factor is None or -1e-3 <= float(side) * factor - float(size) <= 1, operator, name)
+        if factor is not None and not -1e-3 <= float(side) * factor - float(size) <= 1:
+            yield name, f"as the factor that makes {size} of {side}"
 
 
-def _modes(operator: Any, given: Arguments) -> None:
+def _modes(given: Arguments) -> Iterator[Fault]:
     for name, count in MODES.items():
-        _require(name not in given or given[name] in range(count), operator, name)
+        if name in given and given[name] not in range(count):
+            yield name, f"as a number from 0 to {count - 1}"
 
 
-CHECKS: dict[str, Callable[[Any, Arguments], None]] = {
+CHECKS: dict[str, Callable[[Arguments], Iterator[Fault]]] = {
     "_native_batch_norm_legit": _statistics,
     "native_batch_norm": _statistics,
-    "_scaled_dot_product_flash_attention_for_cpu": _attention,
+    "scaled_dot_product_attention": _attention,
+    "_scaled_dot_product_flash_attention_for_cpu": _flash_attention,
     "lstm": _recurrent,
     "upsample_": _scales,
     "_upsample_": _scales,
     "grid_sampler": _modes,
 }
-"""By the beginning of an operator's name."""
+"""By the beginning of an operator's name. Each yields the faults of a call; the first ends it."""

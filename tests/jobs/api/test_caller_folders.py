@@ -1,4 +1,4 @@
-"""Folders of one caller: models and data of one team are not for another, when it is admitted and when it is audited."""
+"""Folders of one caller: models and data of one team are not for another, at submission and where it is audited."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.metadata import version
 from pathlib import Path
@@ -26,6 +27,7 @@ from jobs.upkeep import local, remote
 from jobs.upkeep.doctor import Check, examine, worst_level
 from jobs.upkeep.doctor_cli import context
 from jobs.upkeep.findings import CheckContext, Finding
+from services.devices import control_groups, memory_limits
 
 SECRET = "swordfish-0123456789"
 
@@ -169,7 +171,9 @@ def test_byte_code_that_is_not_written_is_worth_a_word() -> None:
 
 
 def test_a_container_that_grants_fewer_cores_or_less_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local, "CGROUP", tmp_path)
+    groups = partial(control_groups, root=tmp_path, membership=tmp_path / "none")
+    monkeypatch.setattr(local, "control_groups", groups)
+    monkeypatch.setattr(local, "memory_limits", partial(memory_limits, tmp_path, tmp_path / "none"))
     monkeypatch.setattr(local.os, "cpu_count", lambda: 8)
     (tmp_path / "cpu.max").write_text("150000 100000\n")
     (tmp_path / "memory.max").write_text(str(2**30))
@@ -178,6 +182,12 @@ def test_a_container_that_grants_fewer_cores_or_less_memory(tmp_path: Path, monk
     assert only(local.memory(around())).level == "warn"
     (tmp_path / "cpu.max").write_text("max 100000\n")
     assert only(local.cores(around())).level == "ok"
+    (tmp_path / "cpu" / "pod" / "ours").mkdir(parents=True)  # version 1, where a parent grants less
+    (tmp_path / "none").write_text("4:cpu,cpuacct:/pod/ours\n")
+    for group, quota in (("cpu", "-1"), ("cpu/pod", "250000"), ("cpu/pod/ours", "400000")):
+        (tmp_path / group / "cpu.cfs_quota_us").write_text(f"{quota}\n")
+        (tmp_path / group / "cpu.cfs_period_us").write_text("100000\n")
+    assert only(local.cores(around())).found == "8, of which the container grants 2.5"
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from services.errors import Problem, SourceError, one_line
+from services.errors import Problem, SourceError, examples, one_line
 from services.loading.fingerprint import existing, file_kind, sha256
 from services.loading.models.exported import archive_of, code_in, members, tensors_only
 from services.loading.models.source import ModelScheme, Opened, Request
@@ -59,19 +59,32 @@ def open_exported(path: Path, request: Request) -> Opened:
     except _DAMAGE as error:
         raise SourceError(_no_graph(name, path, error)) from error
     if unsafe and not request.spec.allow_unpickling:
-        danger = f"{', '.join(unsafe[:3])}, which runs code when loaded"
-        remedy = "export it again, or set allow_unpickling: true if you trust its author"
-        raise SourceError(Problem(name, "an archive of tensors only", danger, remedy))
+        raise SourceError(_unsafe(name, unsafe))
     try:
         with nullcontext() if unsafe else tensors_only():
             program = torch.export.load(archive if unsafe else archive_of(files))
             facts = {"weights_sha256": sha256(archive), **({"unpickled": True} if unsafe else {})}
-            return opened_program(program, request.device, facts)
+            return opened_program(program, request.device, facts, name)
     except Exception as error:
         raise SourceError(_no_graph(name, path, error)) from error
 
 
-def opened_program(program: Any, device: str, facts: dict[str, Any]) -> Opened:
+def _unsafe(name: str, unsafe: list[str]) -> Problem:
+    """What a graph holds that is not granted, each by its kind: an operator, a member, or a text of the graph."""
+    kinds = {True: "the operator {}", False: "the text {!r}"}
+    shown = [
+        kinds[text.startswith("torch.")].format(text) if "/" not in text else f"the member {text}" for text in unsafe
+    ]
+    danger = f"{examples(shown, 3)}, which runs code when loaded"
+    remedy = (
+        "export it again with torch.export from layers of torch.nn; docs/security.md says which operators are granted"
+    )
+    return Problem(
+        name, "an archive of tensors only", danger, f"{remedy}; or set allow_unpickling: true if you trust its author"
+    )
+
+
+def opened_program(program: Any, device: str, facts: dict[str, Any], where: str) -> Opened:
     """An exported program as a callable network, with what its graph says of batch size and mode."""
     from torch.export.passes import move_to_device_pass
 
@@ -81,7 +94,7 @@ def opened_program(program: Any, device: str, facts: dict[str, Any]) -> Opened:
     program = move_to_device_pass(program, device) if device != "cpu" else program
     batch, train_mode = fixed_batch(program), baked_train_mode(program)
     network = program.module()
-    guard(network)
+    guard(network, where)
     network.mode_is_fixed = True
     if train_mode:
         facts["train_mode"] = train_mode

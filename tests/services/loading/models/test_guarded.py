@@ -26,6 +26,7 @@ NO_STATS = aten("_native_batch_norm_legit", "no_stats")
 NO_TRAINING = aten("_native_batch_norm_legit_no_training")
 FUNCTIONAL = aten("_native_batch_norm_legit_functional")
 FLASH = aten("_scaled_dot_product_flash_attention_for_cpu")
+ATTENTION = aten("scaled_dot_product_attention")
 LSTM, STEPS, STATE = aten("lstm", "input"), torch.rand(2, 5, 3), torch.zeros(1, 2, 4)
 CELL = [torch.rand(16, 3), torch.rand(16, 4), torch.rand(16), torch.rand(16)]
 
@@ -37,6 +38,10 @@ UNSAFE: dict[str, tuple[Any, ...]] = {
     "no mean": (NO_STATS, IMAGES, None, None, False, 0.1, 1e-5),
     "no channels": (NO_TRAINING, FOUR, None, None, FOUR, FOUR, 0.1, 1e-5),
     "the old one": (aten("native_batch_norm"), IMAGES, None, ONE, FOUR, FOUR, False, 0.1, 1e-5),
+    "values that end before the keys": (ATTENTION, HEADS, HEADS.repeat(1, 1, 900, 1), HEADS),
+    "keys that end before the values": (ATTENTION, HEADS, HEADS[:, :, :1], HEADS.repeat(1, 1, 900, 1)),
+    "no keys": (ATTENTION, HEADS, HEADS[:, :, :0], HEADS[:, :, :0]),
+    "keys of another width": (ATTENTION, HEADS, HEADS[..., :1], HEADS),
     "fewer keys than values": (FLASH, HEADS, HEADS[:, :, :1], HEADS),
     "fewer heads": (FLASH, HEADS, HEADS[:, :1], HEADS[:, :1]),
     "fewer samples": (FLASH, HEADS.repeat(8, 1, 1, 1), HEADS, HEADS),
@@ -61,8 +66,26 @@ def called(operator: Any, call: tuple[Any, ...]) -> Any:
 
 @pytest.mark.parametrize("what", UNSAFE)
 def test_a_call_that_leaves_its_tensors_is_refused(what: str) -> None:
-    with pytest.raises(UnsafeCall, match=r"as its kernel needs it"):
-        called(guarded(UNSAFE[what][0]), UNSAFE[what])
+    with pytest.raises(UnsafeCall) as refused:
+        called(guarded(UNSAFE[what][0], "net"), UNSAFE[what])
+    (problem,) = refused.value.problems
+    assert problem.where == f"net ({UNSAFE[what][0]})" and "export it again" in problem.remedy
+    assert problem.expected and problem.found and problem.expected != problem.found
+
+
+def test_the_error_says_what_was_expected_and_what_was_found() -> None:
+    with pytest.raises(UnsafeCall) as refused:
+        guarded(FLASH, "net")(HEADS, HEADS[:, :1], HEADS[:, :1])
+    expected = (
+        "net (aten._scaled_dot_product_flash_attention_for_cpu.default): expected query of the same batch, heads "
+    )
+    assert str(refused.value).startswith(
+        expected + "and width as key (1, 1, 4, 8), found (1, 2, 4, 8); export it again"
+    )
+    with pytest.raises(UnsafeCall, match=r"expected dtype as a torch.dtype, found -5; export it again"):
+        guarded(aten("_to_copy"), "net")(IMAGES, dtype=-5)
+    with pytest.raises(UnsafeCall, match=r"expected interpolation_mode as a number from 0 to 2, found 7"):
+        guarded(aten("grid_sampler_2d"), "net")(IMAGES, torch.rand(2, 3, 3, 2), 7, 0, False)
 
 
 SAFE: tuple[tuple[Any, ...], ...] = (
@@ -71,6 +94,9 @@ SAFE: tuple[tuple[Any, ...], ...] = (
     (FUNCTIONAL, IMAGES, FOUR, FOUR, FOUR, FOUR, True, 0.1, 1e-5),
     (LSTM, STEPS, [STATE, STATE], CELL, True, 1, 0.0, False, False, True),
     (FLASH, HEADS, HEADS, HEADS, {"attn_mask": torch.zeros(4, 4)}),
+    (ATTENTION, HEADS, HEADS[:, :, :3], HEADS[:, :, :3, :5], torch.zeros(1, 1, 1, 3)),
+    (ATTENTION, HEADS[0], HEADS[0, :1, :3], HEADS[0, :, :3], torch.zeros(4, 3)),
+    (ATTENTION, HEADS, HEADS[:, :1], HEADS[:, :1], {"enable_gqa": True}),
     (FLASH, HEADS, HEADS[:, :, :3], HEADS[:, :, :3], 0.0, True),
     (aten("_upsample_bilinear2d_aa"), IMAGES, [12, 4], False, 1.5, 0.5),
     (aten("upsample_nearest2d", "vec"), IMAGES, None, [2.0, 2.0]),
@@ -83,7 +109,7 @@ SAFE: tuple[tuple[Any, ...], ...] = (
 
 @pytest.mark.parametrize("call", SAFE, ids=lambda call: str(call[0]))
 def test_other_calls_give_what_the_operator_gives(call: tuple[Any, ...]) -> None:
-    first, second = called(guarded(call[0]), call), called(call[0], call)
+    first, second = called(guarded(call[0], "net"), call), called(call[0], call)
     pairs = zip(first, second, strict=True) if isinstance(first, tuple) else [(first, second)]
     assert all(torch.equal(one, other) for one, other in pairs if isinstance(one, Tensor))
 
@@ -109,6 +135,8 @@ def test_a_graph_shows_nothing_of_the_memory_beside_its_tensors(inside: bool, tm
     torch.export.save(torch.export.export(Reads(inside), (torch.rand(2, 1, 8, 8),)), tmp_path / "m.pt2")
     loaded = load_model(ModelSpec("m", f"export:{tmp_path}/m.pt2"))
     assert loaded.network is not None
-    with pytest.raises(UnsafeCall, match="running_mean"):
+    with pytest.raises(
+        UnsafeCall, match=r"m \(aten\._native_batch_norm_legit_no_training\.default\): expected running_mean"
+    ):
         loaded.network(torch.rand(2, 1, 8, 8))
     assert torch.is_grad_enabled(), "or no attack on the next model had a gradient"
