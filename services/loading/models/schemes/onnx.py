@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from services.errors import Problem, SourceError, one_line
+from services.errors import Problem, SourceError, examples, one_line
 from services.loading.confined import is_confined
 from services.loading.fingerprint import existing, file_kind, sha256
-from services.loading.models.onnx_files import external_files
+from services.loading.models.onnx_files import named_in
 from services.loading.models.source import ModelScheme, Opened, Request
 from services.loading.uris import SourceUri
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 BESIDE = "session.model_external_initializers_file_folder_path"
 """Where ONNX Runtime looks for weights of a graph in memory that it was not given: else where the process runs."""
+KIND = "session.load_model_format"
+"""What ONNX Runtime takes the bytes for: else its own format as well, in which nothing is judged."""
 TYPES = {"tensor(float)": "float32", "tensor(float16)": "float16", "tensor(double)": "float64"}
 
 
@@ -32,7 +34,8 @@ def open_onnx(path: Path, request: Request) -> Opened:
     """Open an `.onnx` file.
 
     Raises:
-        SourceError: ONNX Runtime is not installed, the file is no graph, or it does not take one floating image batch.
+        SourceError: ONNX Runtime is not installed, the file is no graph, has operators off the list without
+            permission, or does not take one floating image batch.
     """
     from services.loading.models.fixed_batch import FixedBatch
 
@@ -80,21 +83,28 @@ def _session(path: Path, graph: Path, request: Request) -> Any:
     options.intra_op_num_threads, options.log_severity_level = torch.get_num_threads(), 3
     wanted = ["CUDAExecutionProvider"] if request.device.startswith("cuda") else []
     providers = [p for p in [*wanted, "CPUExecutionProvider"] if p in onnxruntime.get_available_providers()]
+    options.add_session_config_entry(KIND, "ONNX")
     try:
-        source: str | bytes = str(path)
-        names = external_files(graph)
+        source: str | bytes = graph.read_bytes() if is_confined() else str(path)
+        named = named_in(source if isinstance(source, bytes) else graph)
+        if named.operators and not request.spec.allow_unpickling:
+            raise SourceError(_strange(name, named.operators))
         if is_confined():  # the library is given what was judged, and opens nothing by its name
-            beside = {each: existing(path.parent / each, name).read_bytes() for each in names}
+            beside = {each: existing(path.parent / each, name).read_bytes() for each in named.files}
             lengths = [len(data) for data in beside.values()]
             options.add_external_initializers_from_files_in_memory([*beside], [*beside.values()], lengths)
             options.add_session_config_entry(BESIDE, os.devnull)
-            source = graph.read_bytes()
         return onnxruntime.InferenceSession(source, options, providers=providers)
     except SourceError:
         raise
     except Exception as error:
         actual = one_line(error)
         raise SourceError(Problem(name, f"an ONNX graph at {path}", actual)) from error
+
+
+def _strange(name: str, operators: tuple[str, ...]) -> Problem:
+    remedy = "export it again from ONNX's own operators, or set allow_unpickling: true if you trust its author"
+    return Problem(name, "an ONNX graph of granted operators (docs/security.md)", examples(operators), remedy)
 
 
 def _image_input(session: Any, name: str) -> Any:
@@ -124,9 +134,9 @@ def ingredients(uri: SourceUri) -> Iterator[tuple[str, str]]:
     file_kind(graph, uri.text)
     yield "file", sha256(graph)
     try:
-        names = external_files(graph)
+        names = named_in(graph).files
     except ValueError:  # it does not open
-        names = []
+        names = ()
     for name in names:
         if (beside := path.parent / name).is_file():
             yield name.removeprefix(path.name), sha256(existing(beside, uri.text))
