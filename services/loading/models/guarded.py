@@ -47,7 +47,7 @@ def guard(network: torch.nn.Module, where: str) -> None:
 def guarded(operator: Any, where: str) -> Callable[..., Any]:
     """The operator, or one that checks its arguments first; raises `UnsafeCall`."""
     arguments = operator._schema.arguments
-    kinds = {each.name: kind for each in arguments if (kind := _kind(str(each.real_type))) is not None}
+    kinds = {each.name: kind for each in arguments if (kind := kind_of(each)) is not None}
     checks = [check for prefix, check in CHECKS.items() if operator._schema.name.partition("::")[2].startswith(prefix)]
     if not kinds and not checks:
         return operator  # type: ignore[no-any-return]
@@ -67,8 +67,9 @@ def guarded(operator: Any, where: str) -> Callable[..., Any]:
     return checked
 
 
-def _kind(real_type: str) -> type | None:
-    return next((kind for word, kind in KINDS.items() if word in real_type), None)
+def kind_of(argument: Any) -> type | None:
+    """What an argument has to be whose kernel also takes a number, which it looks up; None for others."""
+    return next((kind for word, kind in KINDS.items() if word in str(argument.real_type)), None)
 
 
 def _unsafe(where: str, operator: Any, fault: Fault, given: Arguments) -> UnsafeCall:
@@ -106,10 +107,10 @@ def _attention(given: Arguments) -> Iterator[Fault]:
     """
     query, key, value = (given[name] for name in ("query", "key", "value"))
     for name in ("query", "key", "value"):
-        if given[name].dim() < 2:
-            yield name, "of at least two dimensions"
-    if not key.shape[-2] or query.shape[-1] != key.shape[-1]:
-        yield "key", f"of at least one row, each as wide as query {tuple(query.shape)}"
+        if given[name].dim() < 2 or not given[name].numel():
+            yield name, "of at least two dimensions, none of them empty"
+    if query.shape[-1] != key.shape[-1]:
+        yield "key", f"as wide as query {tuple(query.shape)}"
     if value.shape[-2] != key.shape[-2]:
         yield "value", f"of as many rows as key {tuple(key.shape)}"
 
@@ -117,11 +118,12 @@ def _attention(given: Arguments) -> Iterator[Fault]:
 def _flash_attention(given: Arguments) -> Iterator[Fault]:
     """Queries (B, H, L, E), as many keys and values (B, H, S, E), a mask that is spread over (B, H, L, S)."""
     query, key, value, mask = (given[name] for name in ("query", "key", "value", "attn_mask"))
-    if key.dim() != 4 or not key.shape[2]:
-        yield "key", "of four dimensions, with at least one row"
+    for name in ("query", "key"):
+        if given[name].dim() != 4 or not given[name].numel():
+            yield name, "of four dimensions, none of them empty"
     if value.shape != key.shape:
         yield "value", f"of the shape of key {tuple(key.shape)}"
-    if query.dim() != 4 or (*query.shape[:2], query.shape[3]) != (*key.shape[:2], key.shape[3]):
+    if (*query.shape[:2], query.shape[3]) != (*key.shape[:2], key.shape[3]):
         yield "query", f"of the same batch, heads and width as key {tuple(key.shape)}"
     whole = (*query.shape[:3], key.shape[2])
     if mask is not None and not _spreads(mask, whole):

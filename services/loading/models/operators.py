@@ -66,8 +66,11 @@ _WORDS = "approximate assert_msg equation indexing mode norm ord padding reduce 
 WORDS = frozenset(_WORDS.split())
 """Arguments that are texts: each chooses among the ways of one operator."""
 
-LEFT_OUT = frozenset({("lstm", "data")})
-"""Overloads of names on the list: this one believes the lengths of sequences that it is given."""
+LEFT_OUT = frozenset({("lstm", "data"), ("to", "prim_Device"), ("to", "prim_dtype")})
+"""Overloads of names on the list: one believes the lengths of sequences that it is given, two look up a number that is
+to be a `dtype`."""
+SCALARS = frozenset(("_assert_scalar", "sym_constrain_range", "sym_constrain_range_for_size"))
+"""Operators without any tensor. Others are TorchScript's arithmetic; some end the process at a division by 0."""
 SUBGRAPHS = frozenset(("cond", "wrap_with_set_grad_enabled", "wrap_with_autocast"))
 NUMBERS = re.compile(
     r"_operator\.(add|sub|mul|truediv|floordiv|mod|pow|neg|pos|abs|eq|ne|lt|le|gt|ge|and_|or_|not_|xor|getitem)|"
@@ -91,7 +94,11 @@ def is_tensor_operator(target: str) -> bool:
     if name not in OPERATORS or overload is None or (name, overload) in LEFT_OUT:
         return False
     packet = getattr(torch.ops.aten, name, None)
-    return packet is not None and overload in packet.overloads() and takes_tensors(getattr(packet, overload)._schema)
+    if packet is None or overload not in packet.overloads():
+        return False
+    schema = getattr(packet, overload)._schema
+    tensors = any("Tensor" in str(each.type) for each in (*schema.arguments, *schema.returns))
+    return takes_tensors(schema) and (tensors or name in SCALARS)
 
 
 def takes_tensors(schema: object) -> bool:

@@ -17,6 +17,7 @@ from torch import nn
 from services.errors import SourceError
 from services.loading import packages
 from services.loading.models.exported import code_in, members
+from services.loading.models.guarded import kind_of
 from services.loading.models.operators import OPERATORS, WORDS, is_tensor_operator, takes_tensors
 from services.loading.models.source import load_model
 from services.records import ModelSpec
@@ -214,6 +215,16 @@ def test_no_operator_on_the_list_takes_a_file_a_generator_or_a_result_to_write_i
             assert "str" not in words or argument.name in WORDS, each
             assert not any(kind in words for kind in ("Generator", "Storage", "Stream", "Any", "Dict", "torch.classes"))
             assert not argument.is_out and "file" not in argument.name, each
+            assert argument.name not in ("dtype", "layout", "memory_format") or kind_of(argument), each
+
+
+@pytest.mark.parametrize(
+    "name", ["to.prim_Device", "to.prim_dtype", "remainder.int", "remainder.default", "sort.int", "div.int", "log.int"]
+)
+def test_arithmetic_of_torchscript_is_off_the_list(name: str) -> None:
+    """Its remainder by 0 ends the process, its `dtype` is a number that nothing checks. Exports use Python's own."""
+    assert not is_tensor_operator(f"torch.ops.aten.{name}")
+    assert is_tensor_operator("torch.ops.aten.remainder.Tensor") and is_tensor_operator("_operator.mod")
 
 
 def test_random_graphs_are_refused_exactly_for_their_operators_off_the_list(plain: dict[str, bytes]) -> None:
