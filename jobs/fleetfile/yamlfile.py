@@ -29,6 +29,8 @@ MOST_PROBLEMS = 200
 Path_ = tuple[str | int, ...]
 M = TypeVar("M", bound=BaseModel)
 _QUOTED = re.compile(r"'([^']*)'")
+_SAID = re.compile("[,;] found ")
+"""Before what a validator found: then that is shown, and not the whole input again."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,10 @@ class Locator:
         if kind == "missing":
             return Problem(self(path), "this field", "nothing", "add it")
         if kind == "value_error":
-            return Problem(self(path), str(context.get("error", detail["msg"])).removeprefix("expected "), actual)
+            text = str(context.get("error", detail["msg"])).removeprefix("expected ")
+            expected, *said = _SAID.split(text, maxsplit=1)
+            found, _, remedy = said[0].partition("; ") if said else (actual, "", "")
+            return Problem(self(path), expected, _clipped(found), remedy)
         expected = _PLAIN.get(kind) or detail["msg"].removeprefix("Input should be ").strip()
         if kind == "literal_error" and isinstance(value := detail.get("input"), str):
             return Problem(self(path), expected, repr(value)[:120], nearest(value, _QUOTED.findall(expected)))
@@ -266,4 +271,8 @@ def _shown(value: Any) -> str:
         text = json.dumps(value, ensure_ascii=False)
     except (TypeError, ValueError):
         text = repr(value)
+    return _clipped(text)
+
+
+def _clipped(text: str) -> str:
     return text if len(text) <= 120 else f"{text[:117]}..."

@@ -112,8 +112,8 @@ class GateResult:
         overruled: objections to a pass that the fleet file overrules, by name; the reason has them in words.
         wanted: of an undecided gate of an early audit, how many more samples would decide it, in words; the reason
             ends with it.
-        objected: of a gate that its number clears or misses and that is undecided all the same, what speaks against the
-            number, in words; the reason ends with it.
+        objected: of an undecided gate that its number clears or misses, or would with more samples, what speaks against
+            the number, in words; the reason ends with it.
     """
 
     text: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from services.errors import counted
 from services.metrics import METRICS
@@ -265,22 +265,25 @@ def _shared_worst(audit: AuditResult) -> Iterator[str]:
                 tally[worst] = tally.get(worst, 0) + 1
         if len(results) < 2 or not tally:
             continue
-        worst, count = max(tally.items(), key=lambda item: item[1])
+        count = max(tally.values())
+        most = [name for name, times in tally.items() if times == count]
+        by, models = f"By {results[0].series.title}", f"in {count} of {len(results)} models"
         if count == 1:
-            yield f"By {results[0].series.title} no two models share their weakest {_group(results[0])}."
-            continue
-        if _bare(worst):
-            who = f"{_group(results[0])} {worst}"
-            yield f"By {results[0].series.title} {who} is the weakest in {count} of {len(results)} models."
-            continue
-        yield (
-            f"By {results[0].series.title} the weakest {_group(results[0])} is {shorten(worst)} in {count} of "
-            f"{len(results)} models."
-        )
+            yield f"{by} no two models share their weakest {_group(results[0])}."
+        elif len(most) > 1:
+            yield f"{by} {_with_group(results[0], most)} are among the weakest {models}, each as often."
+        elif _bare(most[0]):
+            yield f"{by} {_group(results[0])} {most[0]} is the weakest {models}."
+        else:
+            yield f"{by} the weakest {_group(results[0])} is {shorten(most[0])} {models}."
 
 
 def _group(result: SeriesResult) -> str:
     return "class" if result.grouping == "class" else f"group of {result.grouping}"
+
+
+def _several(result: SeriesResult) -> str:
+    return "classes" if result.grouping == "class" else f"groups of {result.grouping}"
 
 
 def _name(name: str) -> str:
@@ -299,9 +302,13 @@ def _bare(name: str) -> bool:
 
 
 def _tied(result: SeriesResult) -> str:
+    return _with_group(result, result.worst)
+
+
+def _with_group(result: SeriesResult, groups: Sequence[str]) -> str:
     """`tied`, with the word class before a bare number: ``class 1 and 2 more``."""
-    names = tied(result.worst, len(result.worst))
-    return f"{_group(result)} {names}" if _bare(result.worst[0]) else names
+    names = tied(groups, len(groups))
+    return f"{_group(result)} {names}" if _bare(groups[0]) else names
 
 
 def _worst(result: SeriesResult) -> str:
@@ -311,7 +318,7 @@ def _worst(result: SeriesResult) -> str:
 
 
 def _limit(result: SeriesResult) -> str:
-    """The worst group's own limit, and the one that it has in the table of all groups where that is lower."""
+    """The worst group's own limit, and the one that it has together with those of all groups where that is lower."""
     low = result.wcr.low
     if low is None:
         return ""
@@ -321,7 +328,7 @@ def _limit(result: SeriesResult) -> str:
     text = f", at least {number(low)} at {share:g} % confidence"
     lows = [group.score.low for group in result.groups if group.name == result.worst[0] and group.score.low is not None]
     if lows and low - lows[0] > DIFFERS:
-        text += f" (its limit in the table is {number(lows[0])}, because those of all groups hold together)"
+        text += f" (at least {number(lows[0])} where the limits of all {_several(result)} hold together)"
     return text
 
 

@@ -55,7 +55,7 @@ def prerequisites(gate: GateConfig, fleet: Fleet) -> tuple[Measure, ...]:
     """
     series = fleet.series().get(gate.measure)
     refuted = METRICS[gate.metric].needs == "claim"
-    if not refuted and (series is None or series.evidence is not Evidence.CLAIM or gate.not_worse_than is not None):
+    if not refuted and (series is None or series.evidence is not Evidence.CLAIM):
         return ()
     return tuple(
         measure

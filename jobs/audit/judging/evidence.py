@@ -30,6 +30,7 @@ from tracking.bundle.headline import MOST_REFUTED
 INADEQUATE, REFUTED, BOUND = "inadequate-attack", "refuted-claim", "bound-as-value"
 
 MOST_NAMED = 5
+NO_MORE = "more of them would decide nothing"
 
 PASS, FAIL = Outcome.PASS, Outcome.FAIL
 
@@ -50,17 +51,38 @@ class Objection:
 
 
 def weighed(judged: GateResult, gate: GateConfig, objections: Iterable[Objection]) -> GateResult:
-    """A judgement by bounds after what speaks against it; an overruled objection stands in the reason."""
-    barring = [each for each in objections if judged.outcome in each.bars]
+    """A judgement by bounds after what speaks against it; an overruled objection stands in the reason.
+
+    Where the samples leave it open, what would bar the outcome that more of them lead to is said as well.
+    """
+    barring = [each for each in objections if would_be(judged, gate) in each.bars]
     kept = [each.text for each in barring if each.name not in gate.overrule]
     overruled = [each for each in barring if each.name in gate.overrule]
+    if kept and judged.outcome is Outcome.UNDECIDED:
+        return _open_for_good(judged, "; ".join(kept))
     if kept:
         return left_open(judged, "; ".join(kept))
-    if not overruled:
+    if not overruled or judged.outcome is Outcome.UNDECIDED:
         return judged
     texts = "; ".join(f"{each.name} ({each.text})" for each in overruled)
     names = tuple(dict.fromkeys(each.name for each in overruled))
     return replace(judged, reason=f"{judged.reason}; overruled in the fleet file: {texts}", overruled=names)
+
+
+def _open_for_good(judged: GateResult, why: str) -> GateResult:
+    """An undecided judgement that more samples would not decide."""
+    if judged.objected:
+        return replace(judged, reason=f"{judged.reason}; {why}", objected=f"{judged.objected}; {why}")
+    return replace(judged, reason=f"{judged.reason}, and {NO_MORE}: {why}", objected=why)
+
+
+def would_be(judged: GateResult, gate: GateConfig) -> Outcome:
+    """The outcome; where the samples leave it open, that to which more of them lead if the number stays."""
+    value, least = judged.estimate.value, gate.at_least if gate.at_most is None else gate.at_most
+    if judged.outcome is not Outcome.UNDECIDED or value is None:
+        return judged.outcome
+    above = value >= (-gate.margin if least is None else least)
+    return PASS if above == (gate.at_most is None) else FAIL
 
 
 def worded(judged: GateResult, gate: GateConfig, series: Series, results: Sequence[SeriesResult] = ()) -> GateResult:
@@ -107,7 +129,7 @@ def objections(
         yield from _of_attack(gate, series, attacks, low, groups, monotone=monotone)
     elif series.evidence is Evidence.CERTIFICATE and gate.not_worse_than is None:
         yield _of_certificate(gate, monotone=monotone)
-    elif series.evidence is Evidence.CLAIM and gate.not_worse_than is None:
+    elif series.evidence is Evidence.CLAIM:
         yield from _of_claim(series, refuted, attacks)
 
 

@@ -76,11 +76,16 @@ def gate_result(gate: GateConfig, case: Case, config: FleetConfig) -> GateResult
         return _refuted(gate, case)
     if needs == "decisions":
         return _group_gap(gate, case)
+    if gate.not_worse_than is not None:
+        judged, unchanged = _not_worse(gate, case, config)
+    else:
+        judged, unchanged = by_bounds(gate, case, config), False
+    if unchanged:
+        return judged
     series = next(result.series for result in case.series if result.series.key == gate.measure)
-    judged = by_bounds(gate, case, config)
     share, by_class = _refuted_share(gate, case), class_scores(gate, case.series)
     against = tuple(objections(gate, series, case.attacks, share, judged.estimate.low, by_class))
-    return weighed(worded(judged, gate, series, case.series), gate, against)
+    return worded(weighed(judged, gate, against), gate, series, case.series)
 
 
 def class_scores(gate: GateConfig, results: Sequence[SeriesResult]) -> tuple[GroupScore, ...]:
@@ -90,9 +95,7 @@ def class_scores(gate: GateConfig, results: Sequence[SeriesResult]) -> tuple[Gro
 
 
 def by_bounds(gate: GateConfig, case: Case, config: FleetConfig) -> GateResult:
-    """The judgement of the number itself, whatever it is evidence of."""
-    if gate.not_worse_than is not None:
-        return _not_worse(gate, case, config)
+    """The judgement of the number of a threshold gate itself, whatever it is evidence of."""
     result = _over_all(gate, case, config)
     if METRICS[gate.metric].needs == "samples":
         judged = judge(gate, result.aggregate, against=tuple(_unread(result, case.samples)))
@@ -106,7 +109,7 @@ def with_remedy(judged: GateResult, gate: GateConfig, case: Case, config: FleetC
     """The judgement; where it is undecided and the limits hold at every look, with what would decide it."""
     at_every_look = config.intervals.anytime or config.decide == "early"
     of_classes = gate.grouping == "class" and METRICS[gate.metric].estimate is not None
-    asked = at_every_look and of_classes and gate.not_worse_than is None
+    asked = at_every_look and of_classes and gate.not_worse_than is None and not judged.objected
     if judged.outcome is not Outcome.UNDECIDED or not asked:
         return judged
     if judged.text in case.unmeasured or by_bounds(gate, case, config).outcome is not Outcome.UNDECIDED:
@@ -214,14 +217,17 @@ def _refuted_share(gate: GateConfig, case: Case) -> RefutedResult | None:
 # --- earlier audits -----------------------------------------------------------------------------------------------
 
 
-def _not_worse(gate: GateConfig, case: Case, config: FleetConfig) -> GateResult:
+def _not_worse(gate: GateConfig, case: Case, config: FleetConfig) -> tuple[GateResult, bool]:
+    """The judgement of a difference, and whether it is for certain none: then nothing speaks against a pass."""
     reference = case.earlier[gate.not_worse_than or ""]
     if reference is None and gate.not_worse_than in (ACCEPTED, FIRST):
-        return GateResult(gate_text(gate), Outcome.UNDECIDED, Estimate(None, reason=NONE_ACCEPTED), NONE_ACCEPTED)
+        nothing = Estimate(None, reason=NONE_ACCEPTED)
+        return GateResult(gate_text(gate), Outcome.UNDECIDED, nothing, NONE_ACCEPTED), False
     change = change_since(gate, _measured(case), case.scores, reference, config)
     gone = f"no sample of {_named('class', change.vanished)} is in both audits"
     against = (gone,) if change.vanished else ()
-    return judge(gate, change.difference, against=against, unchanged=change.unchanged)
+    judged = judge(gate, change.difference, against=against, unchanged=change.unchanged)
+    return judged, bool(change.unchanged) and judged.outcome is Outcome.PASS
 
 
 def _measured(case: Case) -> Measured:

@@ -105,6 +105,23 @@ def test_each_mistake_says_what_is_allowed(tmp_path: Path, change: str, message:
     assert message in "\n".join(faults(tmp_path, f"{body}\n{change}\n"))
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("measures: [{name: pgd, epsilons: [2]}]", "an Linf epsilon in [0, 1] pixel units, found 2; meant 2/255?"),
+        ("measures: [{name: pgd, epsilons: [x]}]", "a number or a fraction like '8/255', found 'x'"),
+        ("measures: [{name: pgd, epsilons: [.1, .1]}]", "epsilons that differ in five decimals, found [0.1, 0.1]"),
+        ("gates: [{measure: great, metric: wcr}]", "give exactly one of at_least, at_most, not_worse_than, found none"),
+        ("groups: [a*b*c]", "a column, or two different ones crossed such as class*sex, found a*b*c"),
+    ],
+)
+def test_what_was_found_is_said_once(tmp_path: Path, change: str, said: str) -> None:
+    kept = [line for line in GOOD.splitlines() if not line.startswith(change.split(":")[0])]
+    body = "\n".join(kept).replace("  - {measure: great, metric: wcr, at_least: 0.05}", "")
+    problem = next(line for line in faults(tmp_path, f"{body}\n{change}\n") if said in line)
+    assert problem.endswith(f": expected {said}") and problem.count(", found ") == 1
+
+
 def test_a_gate_on_refuted_claims_says_that_linf_distances_are_not_enough(tmp_path: Path) -> None:
     body = GOOD.replace("metric: wcr, at_least: 0.05", "metric: refuted, at_most: 0.1")
     (problem,) = faults(tmp_path, body.replace("[clean, great]", "[great, {name: minimal, norm: Linf}]"))

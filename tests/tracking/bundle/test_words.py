@@ -32,6 +32,35 @@ def test_a_weakest_class_of_one_model_is_not_told_as_shared(gf_audit: AuditResul
     assert "no two models share their weakest class" in " ".join(fleet_words(replace(gf_audit, models=(first, other))))
 
 
+def test_classes_that_tie_are_not_told_as_one(gf_audit: AuditResult) -> None:
+    """Nine classes at 0 in two models were told as "the weakest class is airplane in 2 of 2 models"."""
+    first, second = gf_audit.models[:2]
+    nine = tuple(group.name for group in first.series[0].groups[:9])
+
+    def words(*worst: tuple[str, ...]) -> str:
+        models = [
+            replace(model, series=tuple(replace(result, worst=names) for result in model.series))
+            for model, names in zip((first, second), worst, strict=True)
+        ]
+        return fleet_words(replace(gf_audit, models=tuple(models)))[0]
+
+    assert f" {nine[0]} and 8 more are among the weakest in 2 of 2 models, each as often." in words(nine, nine)
+    assert f" the weakest class is {nine[1]} in 2 of 2 models." in words(nine, nine[1:2])
+    assert " class 4 and 1 more are among the weakest" in words(("4", "5"), ("5", "4"))
+
+
+def test_a_limit_is_told_without_a_table_that_may_not_be_there(gf_audit: AuditResult) -> None:
+    """The terminal spoke of the limit "in the table", where another one stands."""
+    result = gf_audit.models[0].series[0]
+    place = next(place for place, group in enumerate(result.groups) if group.name == result.worst[0])
+    groups = [*result.groups]
+    groups[place] = replace(groups[place], score=Estimate(0.2, 0.05, 0.4))
+    own = replace(result, groups=tuple(groups), metrics={**result.metrics, "wcr": Estimate(0.2, 0.1, 0.4)})
+    text = " ".join(series_words(own))
+    assert "at least 0.100 at 95 % confidence (at least 0.0500 where the limits of all classes hold together)" in text
+    assert "table" not in text
+
+
 def test_names_of_several_words_are_quoted(gf_audit: AuditResult) -> None:
     result = replace(gf_audit.models[0].series[0], worst=("below 2.31",), not_separated=("from 2.31", "undefined"))
     assert 'do not separate "below 2.31" from "from 2.31", undefined: any' in " ".join(series_words(result))

@@ -10,12 +10,15 @@ from services.records import AuditResult, Estimate, GateResult, ModelResult, Out
 from tracking.bundle.headline import deciding_gates, is_refuted
 from tracking.bundle.reasons.why import class_words, headline_confusion
 from tracking.bundle.summary import find, worst_first
+from tracking.bundle.words import share_words
 from tracking.names import series_key, shorten
 
 MOST = 5
 """Sentences."""
 MOST_MODELS = 2
 """That get a sentence of each kind."""
+BARE = 0.05
+"""Upper limit of the share that an attack leaves, below which a model has no robustness to speak of."""
 MOST_TIMES = 100
 """As many samples; beyond that a sentence would name a number that nobody collects."""
 
@@ -26,8 +29,9 @@ def next_steps(audit: AuditResult) -> list[str]:
     failed = [model for model in judged if model.outcome is Outcome.FAIL][:MOST_MODELS]
     open_ones = [model for model in judged if model.outcome is Outcome.UNDECIDED]
     steps = [*_faults(audit), *_inadequate(judged)]
-    steps += [line for model in failed for line in _look(audit, model)]
-    steps += [line for model in failed[:1] for line in _repair(model)]
+    bare = {model.spec.name: step for model in failed for step in _without_robustness(model)}
+    steps += [line for model in failed for line in _first_of(bare.get(model.spec.name), _look(audit, model))]
+    steps += [line for model in failed[:1] if model.spec.name not in bare for line in _repair(model)]
     steps += [line for model in open_ones for line in _decide(audit, model)][:MOST_MODELS]
     steps += _claims(judged)
     return steps[:MOST]
@@ -49,6 +53,24 @@ def _inadequate(models: list[ModelResult]) -> Iterator[str]:
         yield (
             f"Attack {_names(hit)} by another attack than {name}, which was inadequate there: by `square`, which needs "
             "no gradients, or by `autoattack`."
+        )
+
+
+def _first_of(step: str | None, others: Iterator[str]) -> Iterator[str]:
+    yield from [step] if step else others
+
+
+def _without_robustness(model: ModelResult) -> Iterator[str]:
+    """What helps a model of which an attack left next to nothing: neither single classes nor labels are its fault."""
+    limits = [gate.threshold for gate in deciding_gates(model.gates) if gate.threshold is not None]
+    results = [result for limit in limits if (result := find(model, series_key(limit.measure, limit.grouping)))]
+    attacked = (result for result in results if result.series.attack and result.series.binary)
+    bare = next((result for result in attacked if (high := result.aggregate.high) is not None and high <= BARE), None)
+    if bare is not None:
+        yield (
+            f"{shorten(model.spec.name, 40)}: it has next to no robustness in any class, {share_words(bare.aggregate)} "
+            f"under {bare.series.title}. Train it against attacks, as `classwise train` does; better labels or more "
+            "samples of single classes do not give it that."
         )
 
 
@@ -92,7 +114,7 @@ def _decide(audit: AuditResult, model: ModelResult) -> Iterator[str]:
             )
             return
         needed = samples_that_decide(model, gate)
-        if needed is not None:
+        if needed is not None and not gate.objected:
             now, then, place = needed
             who = class_words(audit.samples.classes, place)
             yield (

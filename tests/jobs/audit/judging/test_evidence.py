@@ -59,6 +59,43 @@ def test_the_objection_can_be_overruled_by_name() -> None:
     assert (judged.outcome, judged.overruled) == (Outcome.PASS, ("inadequate-attack",))
 
 
+ZEROS = AttackObservations("pgd20", (SERIES.key,), True, (SignCount(Sign.ZERO_GRADIENT, 90, 96),))
+
+
+@pytest.mark.parametrize(
+    ("gate", "value", "barred"),
+    [
+        ({"at_least": 0.5}, 0.52, True),
+        ({"at_least": 0.5}, 0.48, False),  # more samples may fail it all the same
+        ({"at_most": 0.5}, 0.52, True),
+        ({"at_most": 0.5}, 0.48, False),
+        ({"not_worse_than": "last", "margin": 0.02}, -0.01, True),
+        ({"not_worse_than": "last", "margin": 0.02}, -0.03, False),
+    ],
+)
+def test_more_samples_are_not_asked_for_where_they_would_decide_nothing(
+    gate: dict[str, Any], value: float, barred: bool
+) -> None:
+    """Samples left a gate on an inadequate attack open, and the advice was to collect 100 times as many."""
+    config = GateConfig(measure=SERIES.key, metric="aggregate", **gate)
+    judged = judge(config, Estimate(value, value - 0.1, value + 0.1))
+    kept = weighed(judged, config, objections(config, SERIES, [ZEROS], None, value - 0.1))
+    assert kept.outcome is Outcome.UNDECIDED and kept.reason.startswith(judged.reason)
+    assert ("would decide nothing: pgd20: for 90 of 96" in kept.reason) is bool(kept.objected) is barred
+    over = config.model_copy(update={"overrule": ("inadequate-attack",)})
+    assert weighed(judged, over, objections(over, SERIES, [ZEROS], None, value - 0.1)) == judged
+
+
+def test_all_that_speaks_against_an_undecided_gate_is_said() -> None:
+    config = GateConfig(measure=SERIES.key, metric="wcr", at_least=0.2)
+    judged = judge(config, Estimate(0.5, 0.4, 0.6), against=["there are no samples of class 3"])
+    kept = weighed(judged, config, objections(config, SERIES, [ZEROS], None, 0.4))
+    assert kept.reason.endswith(kept.objected) and kept.reason.startswith(
+        "lower bound 0.4 clears 0.2, but there are no"
+    )
+    assert kept.objected.startswith("there are no samples of class 3; pgd20: for 90 of 96")
+
+
 def test_of_many_signs_the_first_of_each_attack_is_named_and_the_others_counted() -> None:
     signs = [SignCount(sign, 90, 96, probe=True) for sign in (Sign.ZERO_GRADIENT, Sign.UNPREDICTIVE, Sign.UNBOUNDED)]
     config = GateConfig(measure=SERIES.key, metric="aggregate", at_least=0.1)

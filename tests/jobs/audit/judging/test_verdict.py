@@ -257,8 +257,9 @@ def test_an_objection_is_overruled_by_name_and_the_verdict_says_so() -> None:
     assert found.outcome is Outcome.PASS and found.overruled == ("inadequate-attack",)
     assert "overruled in the fleet file: inadequate-attack" in found.reason and "exactly zero" in found.reason
     assert under_attack((Pgd(),), {**SURVIVES, **OVERRULED}).overruled == (), "there was nothing to overrule"
+    assert found.reason.startswith(f"withstood {PGD}: ")
     other = under_attack((Pgd(),), {**SURVIVES, "overrule": ["refuted-claim"]}, **ZEROS)
-    assert other.outcome is Outcome.UNDECIDED
+    assert other.outcome is Outcome.UNDECIDED and "withstood" not in other.reason, "nothing was"
 
 
 def test_a_claim_that_attacks_refuted_passes_nothing() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 from scipy.stats import beta
 
-from services.records import AttackResult, AuditResult, Estimate, GateResult, ModelResult, Outcome, Threshold
+from services.records import AttackResult, AuditResult, Estimate, Evidence, GateResult, ModelResult, Outcome, Threshold
 from tests.tracking.bundle.reasons.test_why import confused, pair, with_confusions
 from tracking.bundle.reasons.next_steps import next_steps, samples_that_decide
 
@@ -83,3 +83,33 @@ def test_a_gate_that_a_probe_keeps_open_asks_for_a_stronger_attack(small_audit: 
         open_one = replace(judged(model, Outcome.UNDECIDED, estimate, limit), attacks=(attack,))
         steps = next_steps(replace(small_audit, models=(open_one,)))
         assert any("a probe broke more samples than the gate can spare" in step for step in steps) is said
+
+
+def test_no_class_is_looked_at_of_a_model_without_robustness(small_audit: AuditResult) -> None:
+    """Its labels and its single classes are not what fails: an attack breaks all of them."""
+    (first, *_) = with_confusions(small_audit, confused("clean", pair(0, 1, 62), attack=False)).models
+    clean = first.series[1]
+    key = "pgd20/linf-0.03137"
+    attack = replace(clean.series, key=key, title="PGD-20 accuracy (Linf 8/255)", evidence=Evidence.ATTACK)
+
+    def steps(high: float) -> list[str]:
+        left = replace(clean, series=attack, metrics={**clean.metrics, "aggregate": Estimate(high / 2, 0.0, high)})
+        under = replace(first, series=(left, clean))
+        model = judged(under, Outcome.FAIL, Estimate(0.0, 0.0, 0.01), replace(WORST, measure=key))
+        return next_steps(replace(small_audit, models=(model,)))
+
+    assert attack.binary and attack.attack
+    (said,) = steps(0.01)
+    assert said.startswith("model_000: it has next to no robustness in any class, 0.5 % (0.0 to 1.0 %) under PGD-20")
+    assert "`classwise train`" in said
+    assert not any("next to no" in step for step in steps(0.2)) and "look at the 62 samples" in steps(0.2)[0]
+
+
+def test_more_samples_are_not_asked_for_where_something_speaks_against_the_number(
+    small_audit: AuditResult,
+) -> None:
+    open_one = judged(small_audit.models[0], Outcome.UNDECIDED, Estimate(0.4, 0.2, 0.6))
+    assert "a new audit on about" in next_steps(replace(small_audit, models=(open_one,)))[0]
+    (gate,) = open_one.gates
+    barred = replace(open_one, gates=(replace(gate, objected="pgd20: the gradient was zero"),))
+    assert next_steps(replace(small_audit, models=(barred,))) == []
