@@ -19,6 +19,11 @@ LIKELY: tuple[Outputs, ...] = ("probabilities", "percentages", "sigmoid", "logit
 SUM_TOLERANCE = 1e-3
 REPEAT_TOLERANCE = 1e-5
 """Largest accepted difference of two identical passes, relative to the largest absolute logit (at least 1)."""
+PERCENTS, CODES = 100.0, 255.0
+WHOLES = (1.0, PERCENTS, CODES)
+"""What probabilities, percentages and codes of 8 bits are shares of."""
+FEWEST = 8
+"""Rows of which one sum is no chance."""
 PERCENT = 50.0
 """Numbers without a sign that reach beyond this and not beyond 100 are taken for percentages."""
 PROBABILITY_FLOOR = 1e-30
@@ -27,9 +32,16 @@ SIGMOID_CEILING = 1 - 2.0**-24
 """Sigmoids above this are lowered to it before the inverse (about 16.6): float32 has no number between it and 1."""
 
 
-def undeclared_output(spec: ModelSpec, logits: Logits) -> list[Problem]:
-    """Declared logits that lie in [0, 1] or [0, 100]: probabilities, whose soft-max would be applied twice."""
-    if spec.outputs != "logits" or (top := _top(logits)) is None:
+def undeclared_output(spec: ModelSpec, logits: Logits, *, guesses: bool = False) -> list[Problem]:
+    """Declared logits that are shares of a whole or lie in [0, 1] or [0, 100]: soft-max would be applied twice.
+
+    Rows that are all the same say nothing of what they are: such a network predicts one class.
+
+    Args:
+        guesses: the network is no better than guessing, so that its numbers may be small for lack of training.
+    """
+    one_answer = len(logits) > 1 and not np.ptp(logits, axis=0).any()
+    if spec.outputs != "logits" or one_answer or (top := _top(logits)) is None:
         return []
     values = logits / top
     known = rounding(values)
@@ -38,6 +50,9 @@ def undeclared_output(spec: ModelSpec, logits: Logits) -> list[Problem]:
         actual = f"rows in [0, {top:g}] that sum to {top:g}"
     elif explains_sums(values, known, SUM_TOLERANCE) and known is not None:
         actual = f"rows in [0, {top:g}], rounded to {known.words}, that sum to {top:g} but for the rounding"
+    elif guesses:
+        actual += " of a network that guesses"
+        remedy = f"check weights and normalisation: an untrained network looks like that. If it is trained, {remedy}"
     return [Problem(f"{spec.name} (outputs)", "logits as declared", actual, remedy)]
 
 
@@ -87,12 +102,22 @@ def _is(outputs: Outputs, scores: Logits) -> bool:
 
 
 def _top(logits: Logits) -> float | None:
-    """1 or 100 where all numbers lie in [0, 1] or, as percentages do, in [0, 100]; else None."""
+    """The whole of which numbers are shares; 1 or 100 where all lie in [0, 1] or, as percentages, in [0, 100]; or None.
+
+    Shares are counts of votes or 8-bit codes as well as probabilities: not negative, with rows of one sum.
+    """
+    sums = np.asarray(logits, dtype=np.float64).sum(axis=1)
+    whole, alike = float(sums.mean()), np.ptp(sums) <= SUM_TOLERANCE * sums.min()
+    if logits.min() >= 0 and whole > 0 and alike and len(logits) >= FEWEST:
+        return next((top for top in WHOLES if abs(whole - top) <= SUM_TOLERANCE * top), whole)
     if _inside(logits, 1.0):
         return 1.0
-    shares = logits / 100
-    percent = logits.max() > PERCENT or explains_sums(shares, rounding(shares), SUM_TOLERANCE)
-    return 100.0 if percent and _inside(logits, 100.0) else None
+    for top in WHOLES[1:]:
+        shares = logits / top
+        percent = top == PERCENTS and logits.max() > PERCENT
+        if _inside(logits, top) and (percent or explains_sums(shares, rounding(shares), SUM_TOLERANCE)):
+            return top
+    return None
 
 
 def _inside(values: Logits, top: float) -> bool:
@@ -102,4 +127,6 @@ def _inside(values: Logits, top: float) -> bool:
 def _remedy(values: Logits, top: float) -> str:
     if not explains_sums(values, rounding(values), SUM_TOLERANCE):
         return "declare outputs: sigmoid, or return the logits" if top == 1 else "return logits, or numbers in [0, 1]"
+    if top not in (1, PERCENTS):
+        return f"return the logits; or divide by {top:g} and declare outputs: probabilities"
     return f"declare outputs: {'probabilities' if top == 1 else 'percentages'}, or remove the soft-max from the network"

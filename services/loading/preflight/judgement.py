@@ -106,8 +106,9 @@ def logit_problems(
     if ties := int(np.sum((logits == logits.max(axis=1, keepdims=True)).sum(axis=1) > 1)):
         note(facts, f"several classes share the largest logit in {ties} of {len(labels)} samples: these count as wrong")
     facts["logits_low"], facts["logits_high"] = float(logits.min()), float(logits.max())
+    undeclared = undeclared_output(spec, _before_offsets(spec, logits), guesses=guesses(correct, *logits.shape))
     return [
-        *uncertain(spec, "outputs", undeclared_output(spec, _before_offsets(spec, logits)), facts),
+        *uncertain(spec, "outputs", undeclared, facts),
         *prediction_problems(spec, predicted, labels, classes, facts),
         *uncertain(spec, "clean-accuracy", declared_problems(spec, correct, len(labels)), facts),
     ]
@@ -206,15 +207,20 @@ def _declared_denies(spec: ModelSpec, order: ClassOrder, count: int) -> bool:
     return not stands and bool(declared_problems(spec, round(order.explained * count), count))
 
 
+def guesses(correct: int, count: int, classes: int) -> bool:
+    """Whether so many correct samples do not speak against guessing at 1/K."""
+    return bool(at_least(correct, count, 1 / classes) > GUESSING)
+
+
 def chance_problems(spec: ModelSpec, correct: int, count: int, classes: int, facts: dict[str, Any]) -> list[Problem]:
     """An exact binomial test against guessing at 1/K; where the samples could not tell a better network, a note.
 
     A better network is one of twice the accuracy of guessing, or half way to 1 where that is less. An accuracy that is
     the declared one is no fault.
     """
-    chance = 1 / classes
-    if at_least(correct, count, chance) <= GUESSING:
+    if not guesses(correct, count, classes):
         return []
+    chance = 1 / classes
     actual = f"{correct} of {count} correct ({correct / count:.1%})"
     needed = int(np.flatnonzero(at_least(np.arange(1, count + 2), count, chance) <= GUESSING)[0])
     separable = at_least(needed + 1, count, min(2 * chance, (1 + chance) / 2)) >= 1 - GUESSING

@@ -82,6 +82,37 @@ def test_sigmoids_are_refused_as_logits_and_as_probabilities(form: str | None) -
     assert "return logits" in refused(values * 100)
 
 
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        (np.round(softmax(raw(), axis=1) * 255), "rounded to 255 steps (8 bits), that sum to 255 but for the rounding"),
+        (softmax(raw(), axis=1) * 0.9, "rows in [0, 0.9] that sum to 0.9"),
+        (np.random.default_rng(0).multinomial(500, softmax(raw(), axis=1)), "rows in [0, 500] that sum to 500"),
+    ],
+)
+def test_codes_votes_and_other_shares_of_a_whole_are_no_logits(values: np.ndarray, said: str) -> None:
+    """8-bit codes of a quantised soft-max were taken for logits: every attack by gradient stood still, unseen."""
+    message = refused(values)
+    assert said in message and "declare outputs: probabilities" in message and "divide by" in message
+    whole = float(values.sum(axis=1).mean())
+    share = values / (255 if 200 < whole < 300 else whole)
+    assert declared_output_problems(spec("probabilities"), share.astype(np.float32)) == []
+    assert refused(np.abs(raw(4)) + 1) == "" and refused(np.array([[3.0, 4.0, 5.0]])) == "", "one row has one sum"
+
+
+def test_small_numbers_of_a_network_that_guesses_are_not_taken_for_sigmoids() -> None:
+    """Untrained networks were told to declare sigmoids; whether they end in one cannot be seen."""
+    small = np.random.default_rng(1).random((200, 10)).astype(np.float32) * 0.1
+    (problem,) = undeclared_output(spec(), small, guesses=True)
+    assert "of a network that guesses; check weights and normalisation" in str(problem)
+    assert str(problem).endswith("If it is trained, declare outputs: sigmoid, or return the logits")
+    assert "rows in [0, 1] that sum to 1; declare" in str(
+        undeclared_output(spec(), softmax(raw(), axis=1), guesses=True)[0]
+    ), "a soft-max is one, trained or not"
+    for constant in (np.zeros((20, 10)), np.full((20, 10), 0.5)):
+        assert undeclared_output(spec(), constant.astype(np.float32), guesses=True) == [], "one class for all is said"
+
+
 def test_probabilities_are_no_sigmoids() -> None:
     values = softmax(raw(), axis=1).astype(np.float32)
     assert "declare outputs: probabilities" in str(declared_output_problems(spec("sigmoid"), values)[0])

@@ -203,6 +203,7 @@ def test_no_better_than_chance() -> None:
     message = text(lambda x: (x[:, :, 0, 0] * 1e4).remainder(1.0))
     assert "an accuracy above chance (33.3%)" in message
     assert "normalisation (twice or nowhere), value range, class order and weights" in message
+    assert "values in [0, 1] of a network that guesses" in message
 
 
 def test_the_declared_accuracy_is_tested_both_ways() -> None:
