@@ -85,8 +85,8 @@ class Locator:
         if kind == "value_error":
             text = str(context.get("error", detail["msg"])).removeprefix("expected ")
             expected, *said = _SAID.split(text, maxsplit=1)
-            found, _, remedy = said[0].partition("; ") if said else (actual, "", "")
-            return Problem(self(path), expected, _clipped(found), remedy)
+            shown, _, remedy = said[0].partition("; ") if said else (actual, "", "")
+            return Problem(self(path), expected, _clipped(shown), remedy)
         expected = _PLAIN.get(kind) or detail["msg"].removeprefix("Input should be ").strip()
         if kind == "literal_error" and isinstance(value := detail.get("input"), str):
             return Problem(self(path), expected, repr(value)[:120], nearest(value, _QUOTED.findall(expected)))

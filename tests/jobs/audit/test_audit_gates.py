@@ -112,6 +112,25 @@ def test_not_worse_than_the_last_audit_is_tested_on_paired_samples(
     assert judged.gates[0].estimate.value < -0.02
 
 
+def test_nothing_is_no_worse_under_an_inadequate_attack_but_what_is_the_same(
+    digits_fleet: dict[str, Any], digit_weights: dict[str, str]
+) -> None:
+    def models(weights: str) -> list[dict[str, Any]]:
+        uri = f"factory:benchmarks.defences:defended?file={digit_weights[weights]}&defence=detached"
+        return [{"name": "masked", "uri": uri}]
+
+    pgd = {"name": "pgd", "epsilons": [0.1], "steps": 3}
+    fleet = {**digits_fleet, "factories": ["benchmarks.*"], "measures": ["clean", pgd], "models": models("good")}
+    fleet["samples"] = {**digits_fleet["samples"], "limit": 200}
+    first = audit(fleet).result
+    assert first.models[0].attacks[0].adequacy == "inadequate"
+    gate = {"measure": "pgd3/linf-0.10000", "metric": "aggregate", "not_worse_than": first.audit_id, "margin": 0.9}
+    (same,) = audit({**fleet, "gates": [gate]}).result.models[0].gates
+    assert same.outcome is Outcome.PASS and same.reason.startswith("unchanged: the same weights")
+    (other,) = audit({**fleet, "models": models("weak"), "gates": [gate]}).result.models[0].gates
+    assert other.outcome is Outcome.UNDECIDED and "at least half of the input gradients were exactly" in other.objected
+
+
 def test_a_score_that_was_measured_otherwise_is_not_compared(digits_fleet: dict[str, Any]) -> None:
     audit(digits_fleet)
     gate = {"measure": "great-softmax", "metric": "aggregate", "not_worse_than": "last"}

@@ -10,10 +10,11 @@ import pytest
 from jobs.audit.judging.evidence import objections, weighed
 from jobs.audit.judging.gates import judge
 from jobs.fleetfile.gates import GateConfig
+from services.measures.great import Great
 from services.measures.pgd import Pgd
 from services.metrics import tenth_of
 from services.numerics.evidence.adequacy import AttackObservations, Sign, SignCount
-from services.records import Estimate, GateResult, GroupScore, Outcome
+from services.records import Estimate, GateResult, GroupScore, Outcome, RefutedResult
 
 SERIES = Pgd(steps=20).series()[0]
 
@@ -84,6 +85,16 @@ def test_more_samples_are_not_asked_for_where_they_would_decide_nothing(
     assert ("would decide nothing: pgd20: for 90 of 96" in kept.reason) is bool(kept.objected) is barred
     over = config.model_copy(update={"overrule": ("inadequate-attack",)})
     assert weighed(judged, over, objections(over, SERIES, [ZEROS], None, value - 0.1)) == judged
+
+
+def test_a_refuted_claim_passes_no_comparison_either() -> None:
+    series, estimate = Great().series()[0], Estimate(0.0, -0.01, 0.01)
+    config = GateConfig(measure=series.key, metric="aggregate", not_worse_than="last", margin=0.02)
+    for refuted, expected in ((150, Outcome.UNDECIDED), (0, Outcome.PASS)):
+        share = Estimate(refuted / 300, refuted / 300 * 0.9, 1.0)
+        tested = RefutedResult(series.key, "class", share, (), refuted, 300, 0, 0.05)
+        judged = weighed(judge(config, estimate), config, objections(config, series, (), tested, estimate.low))
+        assert judged.outcome is expected and ("attacks refuted great (150 of 300" in judged.reason) is (refuted > 0)
 
 
 def test_all_that_speaks_against_an_undecided_gate_is_said() -> None:
