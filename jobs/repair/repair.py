@@ -82,8 +82,7 @@ def repair(
         ConfigError: no such model, no such series, or one that offsets must not be fitted to.
         ClasswiseError: as `run_audit`.
     """
-    own = _fleet_of(fleet, model)
-    measure, series = _chosen(own, under)
+    own, measure, series = target(fleet, model, under)
     trying = Trying(own, measure, series, most_loss, reporter, runner)
     remedy = _offsets(trying, rounds) if tuning is None else tuned(trying, tuning)
     if remedy is None:
@@ -119,6 +118,16 @@ def _offsets(trying: Trying, rounds: int) -> Remedy | None:
         return None
     entry, offsets = with_offsets(trying, fit.best.offsets), fit.best.offsets
     return Remedy("offsets", entry, fit, fit.best, identity=(offsets,), facts={"offsets": offsets})
+
+
+def target(fleet: Fleet, model: str, under: str) -> tuple[Fleet, Measure, Series]:
+    """The fleet of the model alone, and the series that is to improve, with its measure.
+
+    Raises:
+        ConfigError: as `repair`.
+    """
+    own = _fleet_of(fleet, model)
+    return own, *_chosen(own, under)
 
 
 def _fleet_of(fleet: Fleet, model: str) -> Fleet:

@@ -21,8 +21,10 @@ from jobs.training.progress import QuietTraining
 from jobs.training.sweep_plan import TrainPlan
 from jobs.training.sweep_run import Trained, run_sweep
 from jobs.training.sweepfile import validate_sweep
+from jobs.training.train_audit import entry_of
 from services.errors import ConfigError, Problem, WorkerError
 from services.loading.factories import factory
+from services.loading.models.schemes.factory import CHOICE
 from services.loading.samples.source import open_samples
 from services.loading.uris import parse_uri
 from services.records import Series
@@ -34,7 +36,8 @@ from services.training.networks import ARCHITECTURES
 WEIGHTED, ADJUSTED = "weighted", "logit-adjusted"
 STEPS = 10
 """Of the attack that is trained against; a step is a quarter of the radius, as in PRB B.2."""
-RECIPE = {"epochs": 5, "lr": 0.005, "batch": 128, "weight_decay": 5e-4, "schedule": "cosine"}
+EPOCHS = 5
+RECIPE = {"epochs": EPOCHS, "lr": 0.005, "batch": 128, "weight_decay": 5e-4, "schedule": "cosine"}
 HELD_OUT = 0.1
 """Share of the training samples by which the epoch is chosen."""
 LEAST_WEIGHT = 0.05
@@ -50,23 +53,26 @@ class Tuning:
         method: name or fields of a training method; the radius is that of the series where it gives none, and the
             class weights of `weighted` and rates of `logit-adjusted` are those measured.
         recipe: what differs from `RECIPE`.
+        architecture: with its arguments, where the model's source does not say which it is.
     """
 
     train: str
     method: str | Mapping[str, Any] = WEIGHTED
     recipe: Mapping[str, Any] = field(default_factory=dict)
+    architecture: Mapping[str, Any] | None = None
 
 
-def asked_for(train: str, method: str, recipe: str) -> Tuning | None:
+def asked_for(train: str, method: str, recipe: str, architecture: str = "") -> Tuning | None:
     """A fine-tuning as the command line gives it; None without training samples.
 
     Raises:
-        ConfigError: a method or recipe that is no name or mapping, or one without training samples.
+        ConfigError: a method, recipe or architecture that is no name or mapping, or one without training samples.
     """
-    given = {"--method": _yaml("--method", method, str | dict), "--recipe": _yaml("--recipe", recipe, dict)}
+    how, changes = _yaml("--method", method, str | dict), _yaml("--recipe", recipe, dict)
+    network = _yaml("--architecture", architecture, str | dict) if architecture else None
     if train:
-        return Tuning(train, given["--method"], given["--recipe"])
-    if method != WEIGHTED or given["--recipe"]:
+        return Tuning(train, how, changes, {"name": network} if isinstance(network, str) else network)
+    if method != WEIGHTED or changes or network:
         raise ConfigError(Problem("--train", "training samples, for a method or recipe", "none", "add --train SAMPLES"))
     return None
 
@@ -92,14 +98,15 @@ def tuned(trying: Trying, tuning: Tuning) -> Remedy | None:
         ClasswiseError: as `run_sweep` and `run_audit`.
     """
     config = trying.fleet.config
-    if problems := [*_model_problems(config), *_series_problems(trying.series)]:
+    if problems := hindrances(config, trying.series, tuning):
         raise ConfigError(problems)
     fit, _ = first_look(trying)
-    sweep = validate_sweep(_sweep(trying, tuning, fit.start), source="repair --train")
+    data = sweep_data(config, tuning, trying.series, [tuning.method], fit.start)
+    sweep = validate_sweep(data, source="repair --train")
     with mlflow_sources(config):
         trained = run_sweep(sweep, _Notes(trying.reporter), check=lambda plan: _check(trying, tuning, plan))
     trial = _usable(trained)
-    entry = {**trying.entry, "uri": trial.uri, "offsets": []}
+    entry = {**trying.entry, "uri": trial.uri, "offsets": [], "input": entry_of(trial)["input"]}
     after = trying.tried(trying.audited([entry]).models[0])
     trying.reporter.note(
         f"on the samples of the fit: worst class {fit.start.worst:.4g} to {after.worst:.4g}, "
@@ -134,15 +141,17 @@ def measured_rates(tried: Tried, bound: float) -> tuple[float, ...]:
     return tuple(np.maximum(shares, LEAST_WEIGHT).round(4).tolist())
 
 
-def _model_problems(config: FleetConfig) -> Iterator[Problem]:
+def hindrances(config: FleetConfig, series: Series, tuning: Tuning) -> list[Problem]:
+    """Why the model cannot be trained on, or not against the series."""
+    return [*_model_problems(config, tuning), *_series_problems(series)]
+
+
+def _model_problems(config: FleetConfig, tuning: Tuning) -> Iterator[Problem]:
     model = config.models[0]
-    uri = parse_uri(model.uri)
-    if _architecture(config) is None or "weights" not in uri.query:
-        expected = "factory: with one of the architectures that are trained here, and its weights"
-        remedy = "register the network by the entry point classwise.architectures, or fit offsets"
+    if tuning.architecture is None and _architecture(config) is None:
+        expected = "factory: with one of the architectures that are trained here, or --architecture"
+        remedy = "say which: --architecture '{name: resnet18}'; others by the entry point classwise.architectures"
         yield Problem(f"{model.name} (uri)", expected, model.uri, remedy)
-    if uri.query.get("drop_keys"):
-        yield Problem(f"{model.name} (uri)", "weights that are loaded whole", "drop_keys", "save what is left of them")
     if model.outputs != "logits" or model.output is not None:
         yield Problem(f"{model.name} (outputs)", "a network that returns logits", model.outputs, "fit offsets")
     odd = _contract(config).model_dump(exclude_defaults=True, exclude={"mean", "std"})
@@ -165,8 +174,8 @@ def _contract(config: FleetConfig) -> Any:
     return config.models[0].input or config.input
 
 
-def _architecture(config: FleetConfig) -> str | None:
-    """The architecture that the model's factory builds, under whatever module it is named.
+def _architecture(config: FleetConfig) -> dict[str, Any] | None:
+    """The architecture that the model's factory builds, under whatever module it is named, with its arguments.
 
     Raises:
         SourceError: the module is not allowed, or has no such function.
@@ -177,34 +186,42 @@ def _architecture(config: FleetConfig) -> str | None:
     called = uri.rest.rpartition(":")[2]
     alike = [name for name in ARCHITECTURES.names() if ARCHITECTURES.location(name)[1] == called]
     function = factory(uri, config.factories) if alike else None
-    return next((name for name in alike if ARCHITECTURES.get(name) is function), None)
+    name = next((name for name in alike if ARCHITECTURES.get(name) is function), None)
+    arguments = {key: _plain(text) for key, text in uri.query.items() if key not in ("weights", *CHOICE)}
+    return None if name is None else {"name": name, **arguments}
 
 
-def _sweep(trying: Trying, tuning: Tuning, start: Tried) -> dict[str, Any]:
-    """The fine-tuning as a sweep file."""
-    config = trying.fleet.config
-    model, contract = config.models[0], _contract(config)
-    query = dict(parse_uri(model.uri).query)
-    weights, key = query.pop("weights"), query.pop("key", None)
-    arguments = {name: _plain(text) for name, text in query.items()}
+def sweep_data(
+    config: FleetConfig,
+    tuning: Tuning,
+    series: Series,
+    methods: list[str | Mapping[str, Any]],
+    start: Tried | None = None,
+) -> dict[str, Any]:
+    """The fine-tuning as a sweep file.
+
+    Args:
+        start: scores of the classes, for methods that go by them.
+    """
+    contract = _contract(config)
     normalisation = {} if contract.mean is None else {"mean": list(contract.mean), "std": list(contract.std)}
     shared = {name: getattr(config.resources, name) for name in PlacementConfig.model_fields}
-    name = _architecture(config)
+    network = {**(tuning.architecture or _architecture(config) or {}), "init": config.models[0].uri}
     return {
         "sweep": f"{config.fleet}-tuning"[-100:],
-        "methods": [_method(tuning.method, trying.series, start)],
-        "architectures": [{"name": name, **arguments, "init": weights, **({"init_key": key} if key else {})}],
+        "methods": [_method(method, series, start) for method in methods],
+        "architectures": [network],
         "datasets": [{"name": "samples", "root": tuning.train, "holdout": HELD_OUT, "recipe": normalisation}],
         "seeds": [config.seed],
         "recipe": {**RECIPE, **tuning.recipe},
         "resources": shared,
         "storage": config.storage,
-        "tracking": {"enabled": False},
+        "tracking": {"enabled": False, "uri": config.tracking.uri},
         "factories": list(config.factories),
     }
 
 
-def _method(given: str | Mapping[str, Any], series: Series, start: Tried) -> dict[str, Any]:
+def _method(given: str | Mapping[str, Any], series: Series, start: Tried | None) -> dict[str, Any]:
     """The method's fields, with the series' radius and what was measured of the classes where none are given."""
     fields: dict[str, Any] = {"name": given} if isinstance(given, str) else dict(given)
     takes = METHODS.get(str(fields.get("name")), where="--method").model_fields
@@ -212,6 +229,8 @@ def _method(given: str | Mapping[str, Any], series: Series, start: Tried) -> dic
     if threat is not None and "budget" in takes and "budget" not in fields:
         fields["budget"] = {"epsilon": threat.epsilon, "step": threat.epsilon / 4, "steps": STEPS}
     base = "erm" if threat is None else "pgd"
+    if start is None:
+        return fields
     if fields.get("name") == WEIGHTED:
         return {"weights": measured_weights(start, series.bound), "base": base, **fields}
     if fields.get("name") == ADJUSTED:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,11 @@ from jobs.repair.tuning import Tuning, measured_rates, measured_weights
 from jobs.repair.words import front_words
 from jobs.terminal.progress import Quiet
 from services.errors import ClasswiseError, ConfigError
+from services.loading.models.contract import Graphable
+from services.loading.models.source import load_model
 from services.loading.samples.source import open_samples
 from services.loading.uris import parse_uri
-from services.records import SampleSpec
+from services.records import ModelSpec, SampleSpec
 from services.training.epochs.checkpoints import load_weights, save_weights
 from tracking.bundle.bundle import fleet_folder
 
@@ -137,8 +140,22 @@ def test_samples_of_other_classes_are_refused(weak: dict[str, Any], tmp_path: Pa
 
 def test_a_network_of_another_kind_is_refused(weak: dict[str, Any]) -> None:
     weak["models"][0]["uri"] = "torchscript:net.ts"
-    with pytest.raises(ConfigError, match=r"m \(uri\): expected factory: with one of the architectures"):
+    with pytest.raises(ConfigError, match=r"m \(uri\): expected factory: .* trained here, or --architecture"):
         repair(validate_fleet(weak), "m", Quiet(), tuning=Tuning(TRAIN))
+
+
+def test_a_logged_graph_is_trained_on_as_the_architecture_that_is_named(weak: dict[str, Any], tmp_path: Path) -> None:
+    network = load_model(ModelSpec("m", weak["models"][0]["uri"])).network
+    assert network is not None
+    file = tmp_path / "g.pt2"
+    torch.export.save(torch.export.export(Graphable(network).eval(), (torch.rand(2, 1, 8, 8),)), file)
+    weak["models"][0]["uri"] = f"export:{file}"
+    tuning = Tuning(TRAIN, recipe=RECIPE, architecture={"name": "small_cnn", "width": 8})
+    done = repair(validate_fleet(weak), "m", Quiet(), tuning=tuning)
+    assert done is not None and done.repair.worst_before < 0.2 < done.repair.worst_after
+    assert done.repair.uri.startswith("factory:services.training")
+    with pytest.raises(ClasswiseError, match=r"\(init\): expected .*shapes"):
+        repair(validate_fleet(weak), "m", Quiet(), tuning=replace(tuning, architecture={"name": "small_cnn"}))
 
 
 def test_the_command_trains_and_gives_the_line_for_the_fleet_file(weak: dict[str, Any], tmp_path: Path) -> None:

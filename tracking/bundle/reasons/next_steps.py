@@ -97,7 +97,7 @@ def _repair(model: ModelResult) -> Iterator[str]:
         plain = name if re.fullmatch(r"\w[\w.-]{0,39}", name, re.ASCII) else "NAME"  # a shell reads others otherwise
         yield (
             f"{shorten(name, 40)}: `classwise repair FLEET_FILE --model {plain} --under {series.series.key}` tries "
-            "class offsets, and shows on samples kept apart whether they raise the worst class."
+            "class offsets, the cheapest remedy, and shows on samples kept apart what they do; `--propose` lists more."
         )
 
 

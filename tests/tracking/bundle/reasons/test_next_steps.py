@@ -62,6 +62,7 @@ def test_labels_attacks_samples_and_claims_in_this_order(small_audit: AuditResul
     assert attack.startswith("Attack model_002 by another attack than pgd20") and "`square`" in attack
     assert look.startswith("model_000: look at the 62 samples of cat that go to dog.")
     assert remedy.startswith("model_000: `classwise repair FLEET_FILE --model model_000 --under clean` tries class")
+    assert "the cheapest remedy" in remedy and "`--propose` lists more" in remedy
     odd = replace(models[0], spec=replace(models[0].spec, name="a`b; rm x"))
     assert "--model NAME --under clean`" in next_steps(replace(audit, models=(odd,)))[1]
     assert decide.startswith("model_001: a new audit on about 200 samples of ") and "instead of 50" in decide
