@@ -13,9 +13,9 @@ import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
 from http.client import HTTPException
-from typing import Any
 
 from jobs.notify.signing import DELIVERY, HEADER, signature
+from services.outgoing import OPENER
 
 TOTAL_SECONDS = 60.0
 CALL_SECONDS = 10.0
@@ -80,16 +80,6 @@ def deliver(
         sleep(pause)
 
 
-class _Stay(urllib.request.HTTPRedirectHandler):
-    """Follows no redirect; the answer is taken as it is."""
-
-    def redirect_request(self, *arguments: Any, **options: Any) -> None:
-        return None
-
-
-_OPENER = urllib.request.build_opener(_Stay)
-
-
 def _post(url: str, body: bytes, delivery: str, secret: str, seconds: float) -> Attempt:
     at = time.time()
     headers = {"content-type": "application/json", "user-agent": AGENT, DELIVERY: delivery}
@@ -98,7 +88,7 @@ def _post(url: str, body: bytes, delivery: str, secret: str, seconds: float) -> 
     request = urllib.request.Request(url, data=body, headers=headers, method="POST")
     begun = time.monotonic()
     try:
-        with _OPENER.open(request, timeout=seconds) as answer:
+        with OPENER.open(request, timeout=seconds) as answer:
             return Attempt(at, time.monotonic() - begun, answer.status)
     except urllib.error.HTTPError as error:
         error.close()

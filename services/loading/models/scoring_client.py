@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http.client import HTTPException
-from typing import Any
 
 from services.errors import Problem, ResourceError, SourceError, one_line
+from services.outgoing import OPENER
 
 BUSY = {408, 425, 429, 500, 502, 503, 504}
 """Statuses after which the same request may succeed."""
@@ -140,7 +140,7 @@ class ScoringClient:
             headers["authorization"] = f"Bearer {self.token}"
         request = urllib.request.Request(url, data=body, headers=headers, method="GET" if body is None else "POST")
         try:
-            with _OPENER.open(request, timeout=self.manners.timeout) as answer:
+            with OPENER.open(request, timeout=self.manners.timeout) as answer:
                 content = answer.read(MOST_BYTES + 1)
                 if len(content) > MOST_BYTES:
                     return Answer(None, error=f"an answer of more than {MOST_BYTES} bytes", final=True)
@@ -166,16 +166,6 @@ def seconds_of(text: str | None, now: datetime | None = None) -> float | None:
         return None
     then = then if then.tzinfo else then.replace(tzinfo=UTC)
     return max(0.0, (then - (now or datetime.now(UTC))).total_seconds())
-
-
-class _Stay(urllib.request.HTTPRedirectHandler):
-    """Follows no redirect."""
-
-    def redirect_request(self, *arguments: Any, **options: Any) -> None:
-        return None
-
-
-_OPENER = urllib.request.build_opener(_Stay)
 
 
 def _words(error: urllib.error.HTTPError) -> bytes:
