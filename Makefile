@@ -36,7 +36,7 @@ demo: install
 
 # A file of tests stays with one worker, so that it starts its servers once; tests/conftest.py puts long files first.
 WORKERS ?= 2
-PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 UNITS := not (slow or long or outer or gpu or ray or server or browser or process or fleet)
 
 # The types take as long as a third of the units and one core: side by side.
@@ -45,6 +45,10 @@ check test test-all: install
 
 # Libraries read it when they are loaded, before any test.
 tests-of-check tests-of-test tests-of-test-all test-outer: export OMP_NUM_THREADS := 1
+# Tests write tens of thousands of small files and wait 2 ms for a disk to have each: in memory, where 8 GiB are free.
+tests-of-check tests-of-test tests-of-test-all test-outer: export PYTEST_DEBUG_TEMPROOT := $(shell \
+	awk -v free="$$(df -Pk /dev/shm 2>/dev/null | awk 'END { print $$4 }')" \
+	'/^MemAvailable/ && free > 8e6 && $$2 > 8e6 { print "/dev/shm" }' /proc/meminfo 2>/dev/null)
 
 tests-of-check: install
 	$(PYTEST) -m "$(UNITS)"
@@ -52,6 +56,8 @@ tests-of-check: install
 tests-of-test: install
 	$(PYTEST) -m "not outer and not slow and not gpu"
 
+# These wait for other processes more than they compute.
+test-outer: WORKERS = 3
 test-outer: install
 	$(PYTEST) -m "outer and not slow and not gpu"
 

@@ -48,19 +48,23 @@ def fingerprint(pixels: NDArray[np.generic]) -> bytes:
 
 def fingerprints(images: NDArray[Any]) -> Iterator[bytes]:
     """Those of images (n, H, W, C)."""
+    shape = f"{images.shape[1:]} ".encode()
     if images.dtype == np.uint8:
-        yield from map(_digest, images)
+        for image in images:
+            yield _digest(image, shape + b"uint8")
         return
     exact = np.asarray(images, dtype=np.float64)
     grid = np.rint(exact * 255.0)
     on_grid = np.all(np.abs(grid / 255.0 - exact) <= 1e-6, axis=(1, 2, 3))
     for row, is_on in enumerate(on_grid):
-        yield _digest(grid[row].astype(np.uint8) if is_on else np.asarray(images[row], dtype=np.float32))
+        if is_on:
+            yield _digest(grid[row].astype(np.uint8), shape + b"uint8")
+        else:
+            yield _digest(np.asarray(images[row], dtype=np.float32), shape + b"float32")
 
 
-def _digest(pixels: NDArray[np.generic]) -> bytes:
-    shape = f"{pixels.shape} {pixels.dtype}".encode()
-    return hashlib.blake2b(np.ascontiguousarray(pixels).tobytes(), digest_size=16, key=shape[:64]).digest()
+def _digest(pixels: NDArray[np.generic], kind: bytes) -> bytes:
+    return hashlib.blake2b(np.ascontiguousarray(pixels).tobytes(), digest_size=16, key=kind[:64]).digest()
 
 
 def distinct(prints: Sequence[bytes], labels: NDArray[np.int64]) -> Distinct:
