@@ -75,6 +75,15 @@ def metric_key(*parts: str) -> str:
     return f"{key[: MAX_KEY - 9].rstrip('/')}-{_mark(key)}"
 
 
+FORMULA = r"^[=+\-@\t\r\n]"
+NUMBER = r"^[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
+
+
+def cell(text: str) -> str:
+    """A text of a CSV file as spreadsheets show it: what they would compute, as ``=cmd(...)``, gets an apostrophe."""
+    return f"'{text}" if re.search(FORMULA, text) and not re.search(NUMBER, text) else text
+
+
 def shorten(text: str, limit: int = 24) -> str:
     """`text` for a label: control and direction marks out, the middle left out when it is long."""
     clean = "".join(" " if unicodedata.category(char)[0] in "CZ" else char for char in text[: 20 * limit])

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from jobs.terminal import stop
+from jobs.terminal.plain import plain
 from services.errors import ClasswiseError, Interrupted, Problem, StorageError, one_line
 from services.telemetry import logs
 from services.telemetry.redaction import redacted
@@ -37,11 +38,15 @@ class _Broken(io.TextIOBase):
 
 
 def say(text: str) -> None:
-    """Print a line on standard output.
+    """Print a line on standard output, `plain`.
 
     Raises:
         StorageError: it is closed or full. Left to itself that would exit 1, which says that a gate failed.
     """
+    _say(plain(text))
+
+
+def _say(text: str) -> None:
     try:
         typer.echo(text)
     except OSError as error:
@@ -54,7 +59,7 @@ def note(text: str) -> None:
     if logs.is_json():
         _log.info("%s", text)
     else:
-        typer.echo(text, err=True)
+        typer.echo(plain(text), err=True)
 
 
 def print_json(value: Any) -> None:
@@ -117,14 +122,15 @@ def apart() -> Iterator[None]:
 def show(parts: Iterable[RenderableType], lines: Iterable[str] = ()) -> None:
     """Print what rich renders, as wide as the terminal, and then plain lines of any length."""
     from rich.console import Console
+    from rich.segment import Segment, Segments
 
     page = io.StringIO()
     out = Console(file=page, force_terminal=sys.stdout.isatty(), width=Console().width)
     for part in parts:
-        out.print(part)
+        out.print(Segments([Segment(plain(each.text), each.style, each.control) for each in out.render(part)]), end="")
     for line in lines:
-        out.print(line, highlight=False, markup=False, soft_wrap=True)
-    say(page.getvalue().rstrip("\n"))
+        out.print(plain(line), highlight=False, markup=False, soft_wrap=True)
+    _say(page.getvalue().rstrip("\n"))
 
 
 def _print_error(error: ClasswiseError, json: bool) -> None:
@@ -138,7 +144,7 @@ def _print_error(error: ClasswiseError, json: bool) -> None:
     many = f"{len(error.problems)} problems" if len(error.problems) > 1 else "1 problem"
     typer.echo(f"classwise: {many} ({kind})", err=True)
     for problem in error.problems:
-        typer.echo(f"  - {problem}", err=True)
+        typer.echo(plain(f"  - {problem}"), err=True)
 
 
 def _printed_as_json(error: ClasswiseError) -> bool:
@@ -164,7 +170,7 @@ def _defect(error: BaseException) -> ClasswiseError:
     if logs.is_json():
         _log.error("unforeseen", exc_info=error)
     else:
-        typer.echo(redacted("".join(traceback.format_exception(error)).rstrip("\n")), err=True)
+        typer.echo(plain(redacted("".join(traceback.format_exception(error)).rstrip("\n"))), err=True)
     actual = f"{type(error).__name__}: {one_line(error, 500)}"
     if isinstance(error, MemoryError):
         remedy = "audit fewer or smaller samples, or give the machine more"

@@ -20,6 +20,7 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
+from jobs.terminal.plain import plain
 from services.errors import counted
 from services.records import Receipt
 from services.telemetry import logs
@@ -218,4 +219,4 @@ class Terminal:
 
     def note(self, text: str) -> None:
         """Print above the bar."""
-        self._console.print(text, highlight=False, markup=False)
+        self._console.print(plain(text), highlight=False, markup=False)

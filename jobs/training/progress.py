@@ -13,6 +13,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from jobs.terminal.plain import plain
 from services.errors import counted
 from services.records.trials import EpochPoint, Kind, TrialResult
 from tracking.names import shorten
@@ -144,13 +145,13 @@ class TrainTerminal:
 
     def note(self, text: str) -> None:
         """Print above the table."""
-        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
+        self._console.print(plain(text), highlight=False, markup=False, soft_wrap=True)
 
     def _say(self, line: str) -> None:
         if self._live:
             self._live.update(training_table(self._rows), refresh=True)
         else:
-            self._console.print(line, highlight=False, markup=False, soft_wrap=True)
+            self._console.print(plain(line), highlight=False, markup=False, soft_wrap=True)
 
 
 def training_table(rows: dict[str, Row]) -> Table:

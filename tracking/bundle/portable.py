@@ -15,6 +15,7 @@ from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as compute
 import pyarrow.csv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 from services.records import ATTACKED, NO_CLASS, PREDICTED, SCHEMA_VERSION, AuditResult, ModelResult
 from services.storage import files
 from tracking.bundle.scores import Scores, beside, read_kept_scores
+from tracking.names import FORMULA, NUMBER, cell
 
 Rows = dict[str, NDArray[Any]]
 
@@ -145,4 +147,13 @@ def _parquet(table: pa.Table, file: IO[bytes]) -> None:
 
 
 def _csv(table: pa.Table, file: IO[bytes]) -> None:
-    pyarrow.csv.write_csv(table, file)
+    columns = [_cells(column) if pa.types.is_string(column.type) else column for column in table.columns]
+    pyarrow.csv.write_csv(pa.table(columns, names=[cell(name) for name in table.column_names]), file)
+
+
+def _cells(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """As `cell`, of a column."""
+    formula = compute.and_not(
+        compute.match_substring_regex(column, FORMULA), compute.match_substring_regex(column, NUMBER)
+    )
+    return compute.if_else(formula, compute.binary_join_element_wise("'", column, ""), column)

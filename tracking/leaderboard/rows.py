@@ -18,7 +18,7 @@ from services.records import SCHEMA_VERSION
 from services.records.estimates import Estimate
 from tracking.leaderboard.known_numbers import Catalogue
 from tracking.leaderboard.numbers import Number
-from tracking.names import metric_key
+from tracking.names import cell, metric_key
 
 UNDECLARED = "not declared"
 NOT_MEASURED = Estimate(None, reason="not measured")
@@ -245,9 +245,9 @@ def csv_text(boards: list[Board]) -> str:
     """The flat rows as CSV; an undefined number is an empty cell."""
     rows = flat_rows(boards)
     page = io.StringIO()
-    writer = csv.DictWriter(page, fieldnames=list(rows[0]) if rows else ["board"], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
+    writer = csv.writer(page, lineterminator="\n")
+    table = [list(rows[0]) if rows else ["board"], *(list(row.values()) for row in rows)]
+    writer.writerows([cell(each) if isinstance(each, str) else each for each in row] for row in table)
     return page.getvalue()
 
 

@@ -119,6 +119,13 @@ def test_csv_and_parquet_hold_every_number_with_its_limits(make_board: Make, tmp
     assert table[2]["score_reason"] == "ar not measured" and table[2]["place"] is None
 
 
+def test_no_cell_of_the_csv_is_a_formula(make_board: Make) -> None:
+    rows = list(csv.DictReader(io.StringIO(csv_text([make_board(3, dataset="=HYPERLINK(1)")]))))
+    assert {row["dataset"] for row in rows} == {"'=HYPERLINK(1)"}
+    numbers = [each for row in rows for key, each in row.items() if key.startswith("clean/") and each]
+    assert numbers and not any(each.startswith("'") for each in numbers)
+
+
 def test_json_is_plain_and_holds_the_standing(make_board: Make) -> None:
     body = json.loads(json.dumps(board_json(make_board(3)), allow_nan=False))
     assert [row["place"] for row in body["rows"]] == [1, 2, None]

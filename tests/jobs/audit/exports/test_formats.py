@@ -8,6 +8,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from jobs.terminal.progress import Quiet
 from services.errors import ConfigError
 from services.loading.samples.source import open_samples
 from services.records import SampleSpec
+from tracking.bundle.portable import write_table
 from tracking.bundle.scores import read_kept_scores
 
 PGD = "pgd3/linf-0.10000"
@@ -55,6 +57,18 @@ def test_the_table_holds_every_sample_of_every_model_that_ran(done: Finished, tm
     with target.open() as file:
         lines = list(csv.DictReader(file))
     assert [float(line[PGD]) for line in lines] == table[PGD] and lines[0]["label_name"] == str(table["label"][0])
+
+
+def test_no_cell_of_a_table_is_a_formula(done: Finished, tmp_path: Path) -> None:
+    """Names of classes are a caller's; a spreadsheet computes what begins so, and offers to run a command."""
+    classes = ("=cmd|' /C calc'!A1", "+1+1", "-2+3", "@SUM(A1)", "\t=1", "-1", "+2.5e3", "plain", "a=b", "")
+    audit = replace(done.result, samples=replace(done.result.samples, classes=classes))
+    write_table(audit, done.folder, str(tmp_path / "s.csv"), "csv")
+    with (tmp_path / "s.csv").open(newline="") as file:
+        shown = [line["label_name"] for line in csv.DictReader(file)]
+    write_table(audit, done.folder, str(tmp_path / "s.parquet"), "parquet")
+    names = pq.read_table(tmp_path / "s.parquet")["label_name"].to_pylist()
+    assert set(names) == set(classes) and shown == [f"'{name}" if name in classes[:5] else name for name in names]
 
 
 def test_coco_names_images_labels_predictions_and_where_attacks_ended(done: Finished) -> None:
