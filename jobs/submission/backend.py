@@ -15,6 +15,8 @@ from services.errors import ServiceError
 
 ATTEMPT = "classwise.attempt"
 """Where a job's metadata name its attempt. An attempt is started once, however often it is handed over."""
+CALLER = "classwise.caller"
+"""And who asked for it; "" for the server itself."""
 GRACE_SECONDS = 30
 """How long an audit may take after a request to stop to let go of its workers before it is killed."""
 

@@ -10,15 +10,18 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping
 
-from jobs.submission.backend import AlreadySubmitted, Backend, JobInfo, Phase
+from jobs.submission.backend import CALLER, AlreadySubmitted, Backend, JobInfo, Phase
 from jobs.submission.queue import Queue, Waiting
 from jobs.submission.submission import folder_in, read_ending
 from services.errors import ServiceError, StorageError
 
 AHEAD = 4
 """Jobs that wait at the job server at most: the others wait here, where their priorities count."""
+SHARE = 3
+"""Those of one caller: the next to come is handed over at once, however many came before from another."""
 POLL_SECONDS = 1.0
 IDLE_SECONDS = 5.0
 RETRY_SECONDS = 10.0
@@ -69,19 +72,30 @@ class Dispatcher:
         if not entries:
             return 0
         infos = {info.id: info for info in self._backend.infos()}
-        pending = sum(info.phase is Phase.PENDING for info in infos.values())
-        left = 0
+        left, due = 0, list[Waiting]()
         for entry in entries:
-            if self._over.is_set():
-                return left
             info = infos.get(entry.id)
             if self._has_begun(entry, info):
                 self._queue.remove(entry.id)
                 continue
             left += 1
-            if not _is_own(entry, info) and pending < AHEAD and self._may_try(entry):
-                pending += self._hand_over(entry)
+            due += [entry] if not _is_own(entry, info) and self._may_try(entry) else []
+        self._hand_over_in_turn(due, infos.values())
         return left
+
+    def _hand_over_in_turn(self, due: list[Waiting], infos: Collection[JobInfo]) -> None:
+        """The highest priority first; of equal ones that of the caller with the fewest at the job server; then by time.
+
+        So nobody waits for all that another submitted before.
+        """
+        active = Counter(info.metadata.get(CALLER, "") for info in infos if not info.phase.over)
+        pending = Counter(info.metadata.get(CALLER, "") for info in infos if info.phase is Phase.PENDING)
+        while due and pending.total() < AHEAD and not self._over.is_set():
+            entry = min(due, key=lambda each: (-each.priority, active[each.caller]))
+            due.remove(entry)
+            if (not entry.caller or pending[entry.caller] < SHARE) and self._hand_over(entry):
+                active[entry.caller] += 1
+                pending[entry.caller] += 1
 
     def _run(self) -> None:
         while not self._over.is_set():

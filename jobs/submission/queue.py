@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
-from jobs.submission.backend import ATTEMPT
+from jobs.submission.backend import ATTEMPT, CALLER
 from jobs.submission.submission import ID_FORM, Submission, fleet_in
 from services import limits
 from services.errors import StorageError
@@ -61,7 +61,7 @@ class Waiting:
             "classwise.key": self.key,
             "classwise.folder": folder,
             ATTEMPT: self.attempt,
-            "classwise.caller": self.caller,
+            CALLER: self.caller,
         }
 
 

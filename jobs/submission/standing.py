@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jobs.submission.backend import Backend, JobInfo
+from jobs.submission.backend import CALLER, Backend, JobInfo
 from jobs.submission.endings import Endings
 from jobs.submission.queue import Queue, Waiting
 from jobs.submission.status import AuditStatus, recorded, settle, waiting_status
@@ -60,7 +60,7 @@ class Standing:
         waiting = {each.id: each.caller for each in self.queue.all()} if self.queue is not None else {}
         jobs = [info for info in self._jobs()[0].values() if not info.phase.over]
         own = [info for info in jobs if info.metadata.get("classwise.folder", "").startswith(home)]
-        return waiting | {info.id: info.metadata.get("classwise.caller", "") for info in own}
+        return waiting | {info.id: info.metadata.get(CALLER, "") for info in own}
 
     def answers(self) -> bool:
         """Whether the job server does."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from jobs.submission.backend import ATTEMPT, JobInfo, Phase
+from jobs.submission.backend import ATTEMPT, CALLER, JobInfo, Phase
 from jobs.submission.queue import Waiting
 from jobs.submission.submission import Ending, fleet_in
 from services.errors import Crashed, Interrupted, Problem, StorageError
@@ -111,7 +111,7 @@ def settle(
         outcome=ended.outcome if ended and state is State.FINISHED else None,
         fleet=(info.metadata.get("classwise.fleet", "") if info else "") or fleet_in(name),
         key=info.metadata.get("classwise.key", "") if info else "",
-        caller=info.metadata.get("classwise.caller", "") if info else "",
+        caller=info.metadata.get(CALLER, "") if info else "",
         bundle=ended.bundle if ended else "",
         audit_id=ended.audit_id if ended else "",
         tracking_uri=ended.tracking_uri if ended else "",

@@ -157,6 +157,35 @@ def test_the_highest_priority_goes_first_and_few_wait_at_the_job_server(
     assert head.started == [names[number] for number in order[: dispatching.AHEAD + 1]]
 
 
+def test_one_callers_many_audits_do_not_go_before_those_of_others(
+    client: AuditClient, head: Head, tmp_path: Path
+) -> None:
+    """Who submits fifty first has one place at the job server left to others, and of equals the least served goes."""
+    dispatcher, caller = client.dispatcher(), {}
+
+    def submit(who: str, count: int, priority: int = 0) -> None:
+        for number in range(count):
+            name = client.enqueue(fleet(tmp_path, f"{who}{number}"), caller=who, priority=priority).id
+            caller[name] = who
+
+    def look() -> list[str]:
+        dispatcher.look()
+        return [caller[name] for name in head.started]
+
+    submit("eve", 20)
+    assert look() == ["eve"] * 3
+    submit("ann", 2)
+    submit("bob", 2)
+    assert look() == ["eve"] * 3 + ["ann"]
+    for name in head.started[:3]:
+        head.set(name, Phase.RUNNING)
+    assert look() == ["eve"] * 3 + ["ann", "bob", "ann", "bob"]  # three of eve's run
+    submit("eve", 1, priority=7)
+    for name in head.started[3:]:
+        head.set(name, Phase.SUCCEEDED)
+    assert look()[7:] == ["eve"] * 3  # the highest priority goes first all the same, and nobody else waits
+
+
 def test_while_the_job_server_is_down_audits_are_accepted_and_known(
     client: AuditClient, head: Head, tmp_path: Path
 ) -> None:
