@@ -17,6 +17,8 @@ ATTEMPT = "classwise.attempt"
 """Where a job's metadata name its attempt. An attempt is started once, however often it is handed over."""
 CALLER = "classwise.caller"
 """And who asked for it; "" for the server itself."""
+AT_ONCE = "CLASSWISE_AUDITS_AT_ONCE"
+"""A variable of a job's: how many audits its machine drives at the same time; none where nothing limits them."""
 GRACE_SECONDS = 30
 """How long an audit may take after a request to stop to let go of its workers before it is killed."""
 

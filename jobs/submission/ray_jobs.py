@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from jobs.submission.backend import ATTEMPT, GRACE_SECONDS, AlreadySubmitted, JobInfo, Phase, iso
+from jobs.submission.backend import AT_ONCE, ATTEMPT, GRACE_SECONDS, AlreadySubmitted, JobInfo, Phase, iso
 from jobs.submission.submission import ID_FORM
 from services.errors import Problem, ServiceError
 
@@ -69,7 +69,7 @@ class RayJobs:
         self._python = python
         self._known: JobSubmissionClient | None = None
         self._attempts: dict[str, int] = {}
-        self._slotted: tuple[float, bool] | None = None
+        self._slotted: tuple[float, float] | None = None
 
     def start(self, name: str, folder: str, metadata: Mapping[str, str], environment: Mapping[str, str]) -> None:
         """Submit the next attempt."""
@@ -81,12 +81,14 @@ class RayJobs:
         variables = {"RAY_JOB_STOP_WAIT_TIME_S": str(GRACE_SECONDS), **environment}
         try:
             with self._translated():
+                if slots := self._slots():
+                    variables[AT_ONCE] = f"{slots:g}"
                 self._client().submit_job(
                     entrypoint=f"exec {shlex.join(words)}",
                     submission_id=_job_name(name, number if latest is None else number + 1),
                     metadata=dict(metadata),
                     runtime_env={"env_vars": variables},
-                    entrypoint_resources={SLOTS: 1} if self._has_slots() else None,
+                    entrypoint_resources={SLOTS: 1} if slots else None,
                 )
         except ServiceError as error:
             if "already exists" in str(error.__cause__):
@@ -120,12 +122,12 @@ class RayJobs:
         with self._translated():
             self._client().stop_job(self._job(name))
 
-    def _has_slots(self) -> bool:
-        """Whether a node that is alive has slots for audits."""
+    def _slots(self) -> float:
+        """The most slots for audits that a node has which is alive; 0 without any."""
         if self._slotted is None or time.monotonic() - self._slotted[0] > SLOTS_SECONDS:
             rows = self._client()._do_request("GET", "/api/v0/nodes").json()["data"]["result"]["result"]
-            has_slots = any(SLOTS in row["resources_total"] for row in rows if row["state"] == "ALIVE")
-            self._slotted = (time.monotonic(), has_slots)
+            slots = [float(row["resources_total"].get(SLOTS, 0)) for row in rows if row["state"] == "ALIVE"]
+            self._slotted = (time.monotonic(), max(slots, default=0.0))
         return self._slotted[1]
 
     def _job(self, name: str) -> str:

@@ -8,12 +8,14 @@ code is lost with the cluster, and 1 is also what a crashed interpreter returns.
 from __future__ import annotations
 
 import os
+import re
 import sys
 
 import typer
 
 from jobs.audit import output
 from jobs.fleetfile.reading import Fleet
+from jobs.submission.backend import AT_ONCE
 from jobs.submission.heartbeat import ProgressReporter
 from jobs.submission.signing import KEY, signing_key
 from jobs.submission.submission import Ending, Submission, link_bundle, read_ending, read_fleet, write_ending
@@ -32,6 +34,9 @@ from services.errors import (
 from services.records import Outcome
 from services.storage import files
 from services.telemetry import logs
+
+PROGRAM = 3 << 29
+"""Bytes that torch, Ray and MLflow reserve before anything is read, of which a tenth is ever in memory."""
 
 
 def main(folder: str, attempt: str) -> int:
@@ -71,7 +76,8 @@ def _admitted(folder: str) -> tuple[Submission, Fleet]:
     """The fleet, when this deployment signed it and the allow-list that admitted it still does.
 
     What a caller's files make of themselves is not known before they are read, so it may take three quarters of the
-    memory here: what asks for more ends its own audit, and not the cluster's head with all others.
+    memory here, shared with those that run at the same time: what asks for more ends its own audit, and not the
+    cluster's head with all others.
     """
     key = signing_key(os.environ)
     os.environ.pop(KEY, None)  # workers inherit the environment, and run models of others
@@ -89,8 +95,15 @@ def _admitted(folder: str) -> tuple[Submission, Fleet]:
             ) from None
         require_allowed(fleet, granted)
         if "RAY_ADDRESS" in os.environ:  # of a job on a cluster: its workers are not of this process
-            take_at_most(machine_memory() * 3 // 4 or sys.maxsize)
+            take_at_most(_share(os.environ.get(AT_ONCE, "")))
     return submission, fleet
+
+
+def _share(audits: str) -> int:
+    """Bytes that one of so many audits may take."""
+    whole = machine_memory() * 3 // 4 or sys.maxsize
+    count = int(audits) if re.fullmatch(r"[1-9]\d{0,3}", audits, re.ASCII) else 1
+    return min(whole, PROGRAM + whole // count)
 
 
 def _ending(attempt: str, outcome: Outcome, bundle: str, audit_id: str) -> Ending:
