@@ -169,7 +169,11 @@ def _memory_problems(
     if resources.gpus or resources.address or os.environ.get("RAY_ADDRESS"):
         return
     have = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    data = sum(part.images.nbytes for split in sets.values() for part in (split.train, split.held) if part is not None)
+    parts = [part for split in sets.values() for part in (split.train, split.held) if part is not None]
+    mixed = [
+        part for split in sets.values() if split.extra for part in (split.train, split.extra.data, split.extra.data)
+    ]
+    data = sum(part.images.nbytes for part in (*parts, *mixed))
     copies = 1 if resources.runner == "local" else 2
     for trial in sweep.trials:
         probe = probes.get(_pair(trial)) if isinstance(trial, Trial) else mapped.get(trial.key)

@@ -99,6 +99,13 @@ class ArchitectureConfig(Part):
         return dict(self.model_extra or {})
 
 
+class ExtraConfig(Part):
+    """Samples beside those of the data set, generated ones for example, that make up a share of every batch."""
+
+    root: str = Field(description="URI of a sample source with the data set's shape and classes: npz:generated.npz.")
+    share: float = Field(gt=0, lt=1, description="Of each batch; an epoch is one pass over the data set's own samples.")
+
+
 class DatasetConfig(Part):
     """A training set, and the part of it that is taken."""
 
@@ -116,6 +123,7 @@ class DatasetConfig(Part):
         0.0, ge=0, lt=1, description="Share of each class that is held out, to select and steer by; never trained on."
     )
     seed: Seed = Field(0, description="Of the subset and of what is held out; the same for all trials.")
+    extra: ExtraConfig | None = Field(None, description="Samples that are mixed in where networks are trained.")
     recipe: RecipeConfig = Field(RecipeConfig(), description="What differs on it: mean, std, crop, flip.")
 
     def spec(self) -> DataSpec:
@@ -129,6 +137,8 @@ class DatasetConfig(Part):
             self.limit,
             self.holdout,
             self.seed,
+            self.extra.root if self.extra else None,
+            self.extra.share if self.extra else 0.0,
         )
 
 
@@ -309,6 +319,7 @@ class SweepConfig(Part):
     def sources(self) -> Iterator[str]:
         """What it reads of models and samples."""
         yield from (each.root for each in self.datasets if each.root)
+        yield from (each.extra.root for each in self.datasets if each.extra)
         yield from (each.init for each in self.architectures if each.init)
 
     @field_validator("seeds")

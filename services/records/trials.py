@@ -36,6 +36,8 @@ class DataSpec:
         per_class, limit: as in `SampleSpec`, of the training split.
         holdout: share of each class of what was taken that is held out.
         seed: of both draws.
+        extra: source of samples that are mixed in; None for none.
+        share: of each batch that these make up.
     """
 
     label: str
@@ -46,6 +48,8 @@ class DataSpec:
     limit: int | None = None
     holdout: float = 0.0
     seed: int = 0
+    extra: str | None = None
+    share: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +58,12 @@ class DataFacts:
 
     Attributes:
         label, name: as in `DataSpec`.
-        digest: of all pixels and labels, those held out included.
+        digest: of all pixels and labels, those held out and mixed in included, and of the share of the latter.
         train, held: samples of each class to train on and held out.
         shape: (C, H, W).
         classes: names in label order.
+        extra: samples of each class that are mixed in; empty without any.
+        share: of each batch that these make up.
     """
 
     label: str
@@ -67,6 +73,8 @@ class DataFacts:
     held: tuple[int, ...]
     shape: tuple[int, ...]
     classes: tuple[str, ...]
+    extra: tuple[int, ...] = ()
+    share: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

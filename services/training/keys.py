@@ -19,6 +19,7 @@ class Purpose(IntEnum):
     SPLIT = 5
     WEIGHTS = 6
     STEERING = 7
+    EXTRA = 8
 
 
 def generator(seed: int, purpose: Purpose, *parts: int) -> np.random.Generator:

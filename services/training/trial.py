@@ -76,6 +76,7 @@ def events(
         storage=task.folder,
         peers=peers,
         stopping=stopping,
+        extra=data.extra,
     )
     yield Begun(task, run.resumed_at)
     for record in epochs(run):

@@ -48,10 +48,10 @@ def _tensor(values: NDArray[Any]) -> Tensor:
 class Epoch:
     """The batches of one epoch.
 
-    The order is a permutation keyed by (seed, epoch); crop and flip of a sample are keyed by (seed, epoch, row) and do
-    not change with the batch size. A last batch of one sample is joined to the one before: batch norm has no variance
-    of one. With `part` (r, w) the batches are those of the r-th of w workers: equal parts of the same batches, the last
-    of which has at least two samples a worker.
+    The order, where none is given, is a permutation keyed by (seed, epoch); crop and flip of a sample are keyed by
+    (seed, epoch, row) and do not change with the batch size. A last batch of one sample is joined to the one before:
+    batch norm has no variance of one. With `part` (r, w) the batches are those of the r-th of w workers: equal parts of
+    the same batches, the last of which has at least two samples a worker.
     """
 
     def __init__(
@@ -64,9 +64,10 @@ class Epoch:
         crop: int,
         flip: bool,
         part: tuple[int, int] = (0, 1),
+        order: NDArray[np.int64] | None = None,
     ) -> None:
         self._data, self._batch, self._crop, self._part = data, batch, crop, part
-        self._order = generator(seed, Purpose.SHUFFLE, epoch).permutation(len(data))
+        self._order = generator(seed, Purpose.SHUFFLE, epoch).permutation(len(data)) if order is None else order
         draws = generator(seed, Purpose.AUGMENT, epoch)
         self._shifts = draws.integers(0, 2 * crop + 1, (2, len(data))) if crop else None
         self._flips = draws.random(len(data)) < 0.5 if flip else None

@@ -21,6 +21,7 @@ from services.errors import ConfigError, Problem
 from services.training.counts import EpochRecord
 from services.training.data.held_out import holdout
 from services.training.data.images import Labelled, checked
+from services.training.data.mixing import Extra
 from services.training.epochs.listener import TrainReport
 from services.training.epochs.peers import Peers
 from services.training.epochs.run import Run
@@ -86,6 +87,7 @@ def prepared(
     storage: str | None,
     peers: Peers | None = None,
     stopping: Callable[[], bool] = never,
+    extra: Extra | None = None,
 ) -> Run:
     """A run that is ready for its first or next epoch; `stopping` is asked after each step whether to stop.
 
@@ -93,7 +95,7 @@ def prepared(
         ConfigError: selection or the method needs a held-out split and there is none, or `storage` holds another run.
     """
     require_held_out(method, recipe, held is not None)
-    run = Run(network, data, held, method, recipe, storage, peers, stopping)
+    run = Run(network, data, held, method, recipe, storage, peers, stopping, extra)
     run.resume()
     return run
 

@@ -17,6 +17,7 @@ from services.training.averaging import FairEma, StepEma, Swa, averaged
 from services.training.counts import ClassCounts, EpochRecord
 from services.training.data.batches import Epoch, Images
 from services.training.data.images import Labelled, identity_of
+from services.training.data.mixing import Extra
 from services.training.epochs.adamw import AdamW
 from services.training.epochs.best_epoch import best_epoch, is_out_of_patience
 from services.training.epochs.checkpoints import (
@@ -63,6 +64,7 @@ class Run:
         storage: str | None,
         peers: Peers | None = None,
         stopping: Callable[[], bool] = never,
+        extra: Extra | None = None,
     ) -> None:
         self.method, self.recipe, self.storage, self.classes = method, recipe, storage, data.classes
         self.peers = peers or Alone()
@@ -70,11 +72,15 @@ class Run:
         layout = torch.channels_last if recipe.channels_last else torch.contiguous_format
         self.network = network.to(self.device).to(memory_format=layout)  # type: ignore[call-overload]
         self.forward = Forward(self.network, recipe)
-        self.data = Images(data.images, data.labels, self.device)
+        self.extra, self.own = extra, len(data.labels)
+        whole = data if extra is None else extra.after(data)
+        self.data = Images(whole.images, whole.labels, self.device)
         self.held = None if held is None else Images(held.images, held.labels, self.device)
-        self.totals = tuple(np.bincount(data.labels, minlength=data.classes).tolist())
+        counts = tuple(np.bincount(data.labels, minlength=data.classes).tolist())
+        self.totals = counts if extra is None else extra.totals(data)
         self.optimizer = _optimizer(network, recipe)
-        self.identity = identity_of(method.canonical(), recipe.canonical(), network, data, held) if storage else ""
+        how = recipe.canonical() if extra is None else f"{recipe.canonical()} {extra.share}"
+        self.identity = identity_of(method.canonical(), how, network, whole, held) if storage else ""
         self.progress = Progress(self.identity, self._weights(), {}, method.initial_state(data.classes), ())
         self.kept = self.progress.model
         self.shadow: StepAverage | None = None
@@ -274,7 +280,9 @@ class Run:
         self._require_finite(ended, epoch, under.steps - 1)
         self._level_buffers()
         loss, train = float(sum(self.peers.gather(float(under.total)))), added(self.peers.gather(tally.counts()))
-        return EpochRecord(epoch, rate, len(self.data), loss, train, None, time.perf_counter() - under.began)
+        return EpochRecord(
+            epoch, rate, sum(map(len, batches.slices())), loss, train, None, time.perf_counter() - under.began
+        )
 
     def _taken_up(self, under: Underway) -> Mapping[str, Tensor]:
         """Go on from the steps of the epoch that are kept, if any are; returns the average over them."""
@@ -300,7 +308,10 @@ class Run:
 
     def _batches(self, epoch: int, part: tuple[int, int]) -> Epoch:
         r = self.recipe
-        return Epoch(self.data, batch=r.batch, seed=r.seed, epoch=epoch, crop=r.crop, flip=r.flip, part=part)
+        order = None if self.extra is None else self.extra.order(self.own, r.seed, epoch)
+        return Epoch(
+            self.data, batch=r.batch, seed=r.seed, epoch=epoch, crop=r.crop, flip=r.flip, part=part, order=order
+        )
 
     def _shadow(self, epoch: int, average: Mapping[str, Tensor]) -> StepAverage | None:
         """The average that each step of the epoch goes into."""
