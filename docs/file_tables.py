@@ -72,11 +72,13 @@ FLEET_MEANINGS = {
 SWEEP_HEADINGS = {
     "SweepConfig": "The file",
     "DatasetConfig": "datasets: one entry a training set",
+    "ExtraConfig": "datasets[].extra",
     "ArchitectureConfig": "architectures: one entry a network",
     "RecipeConfig": "recipe: of the sweep, of a data set, an architecture or a method",
     "Budget": "recipe.attack",
     "MapperConfig": "mappers: one entry a mapper",
     "MapperRecipeConfig": "mappers[].recipe",
+    "HalvingConfig": "halving",
     "ExcludeConfig": "exclude: one entry a rule",
     "TrainResourcesConfig": "resources",
     "TrainTrackingConfig": "tracking",

@@ -21,7 +21,14 @@ from tracking.names import shorten
 SHOWN = 25
 """Trials in the live table: those that run first, then those that ended last."""
 
-STYLES = {"finished": "green", "early-stop": "green", "diverged": "yellow", "failed": "red", "training": "cyan"}
+STYLES = {
+    "finished": "green",
+    "early-stop": "green",
+    "dropped": "dim",
+    "diverged": "yellow",
+    "failed": "red",
+    "training": "cyan",
+}
 
 
 class TrainReporter(Protocol):

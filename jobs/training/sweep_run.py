@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from jobs.audit import versions
 from jobs.terminal import stop
+from jobs.training.halving import rungs, stopped
 from jobs.training.mlflow_trials import TrialLog, trial_log
 from jobs.training.planned import PlannedTrial
 from jobs.training.progress import TrainReporter
@@ -35,7 +36,7 @@ from services.storage import files
 from services.telemetry.redaction import redacted_tree
 from services.training.epochs.checkpoints import is_whole, save_weights
 from services.training.trial import TrialWorker
-from tracking.bundle.training_bundle import read_trial, write_sweep, write_trial
+from tracking.bundle.training_bundle import read_curves, read_trial, write_sweep, write_trial
 
 RunnerFactory = Callable[[TrainPlan, Sequence[PlannedTrial]], SweepRunner]
 
@@ -116,7 +117,8 @@ def _trained(sweep: Sweep, plan: TrainPlan, reporter: TrainReporter, factory: Ru
         if todo:
             _copy_starts(plan)
             with factory(plan, todo) as runner:
-                for ended in _train(runner, todo, sweep, plan, reporter, log):
+                points = _curves(plan, results) if config.halving else {}
+                for ended in _train(runner, todo, sweep, plan, reporter, log, points):
                     results[ended.name] = ended
         trials = tuple(results[item.task.name] for item in plan.trials)
         config_json = redacted_tree(config.model_dump(mode="json", by_alias=True))
@@ -143,6 +145,11 @@ def _known(plan: TrainPlan, reporter: TrainReporter, log: TrialLog) -> Iterator[
             yield item.task.name, result
 
 
+def _curves(plan: TrainPlan, known: Mapping[str, TrialResult]) -> dict[str, list[EpochPoint]]:
+    """The epochs of trials that ended in an earlier run."""
+    return {item.task.name: list(read_curves(item.task.folder)) for item in plan.trials if item.task.name in known}
+
+
 def _has_weights(result: TrialResult) -> bool:
     """Whether its weights lie whole where it says; not so when someone removed or cut them, or moved the storage."""
     return not result.weights or is_whole(result.weights)
@@ -155,25 +162,46 @@ def _train(
     plan: TrainPlan,
     reporter: TrainReporter,
     log: TrialLog,
+    points: dict[str, list[EpochPoint]],
 ) -> Iterator[TrialResult]:
-    """Results as trials end, each written and reported before the next event is read."""
-    by_name = {item.task.name: item for item in todo}
-    points: dict[str, list[EpochPoint]] = {}
-    for event in runner.run([item.task for item in todo]):
-        stop.check()
-        name = event.task.name
-        if isinstance(event, Begun):
-            reporter.begun(name, event.done)
-        elif isinstance(event, EpochDone):
-            points.setdefault(name, []).append(event.point)
-            reporter.epoch(name, event.point)
-        else:
-            report = event.report if isinstance(event, TrialDone) else _failed(event, points.get(name, []))
-            result = trial_result(by_name[name], report, sweep.config.sweep, plan.sets[event.task.data].facts)
-            write_trial(result, report.points, event.task.folder)
-            reporter.ended(result)
-            log.trial(result, event.task.folder)
-            yield result
+    """Results as trials end, each written and reported before the next event is read.
+
+    Where the sweep is halved, all trials come to a rung before the weaker ones end and the others go on.
+
+    Args:
+        points: epochs of the trials that ended earlier, by name; those of the others are added.
+    """
+    by_name, halving, left = {item.task.name: item for item in todo}, sweep.config.halving, list(sweep.networks)
+
+    def ended(name: str, report: TrialReport) -> TrialResult:
+        item = by_name.pop(name)
+        result = trial_result(item, report, sweep.config.sweep, plan.sets[item.task.data].facts)
+        write_trial(result, report.points, item.task.folder)
+        reporter.ended(result)
+        log.trial(result, item.task.folder)
+        return result
+
+    for rung in (*rungs(halving, sweep.networks), None):
+        waiting: dict[str, TrialReport] = {}
+        for event in runner.run([replace(item.task, until=rung) for item in by_name.values()]):
+            stop.check()
+            name = event.task.name
+            if isinstance(event, Begun):
+                reporter.begun(name, event.done)
+            elif isinstance(event, EpochDone):
+                points.setdefault(name, []).append(event.point)
+                reporter.epoch(name, event.point)
+            else:
+                report = event.report if isinstance(event, TrialDone) else _failed(event, points.get(name, []))
+                points[name] = list(report.points)
+                if report.state == "dropped":
+                    waiting[name] = report
+                else:
+                    yield ended(name, report)
+        weaker = stopped(halving, rung, left, points) if halving and rung else {}
+        left = [trial for trial in left if trial.name not in weaker]
+        for name in weaker.keys() & waiting.keys():
+            yield ended(name, replace(waiting[name], reason=weaker[name]))
 
 
 def _failed(event: TaskFailure[TrialTask], points: Sequence[EpochPoint]) -> TrialReport:

@@ -236,6 +236,18 @@ class ExcludeConfig(Part):
         return self
 
 
+class HalvingConfig(Part):
+    """Early stop of the weaker combinations of method and architecture, on each data set."""
+
+    first: int = Field(ge=1, le=1_000_000, description="Epochs after which combinations are compared first.")
+    factor: int = Field(
+        3, ge=2, le=1000, description="The best of so many go on, for so many times as long before the next look."
+    )
+    by: Literal["clean", "robust", "worst-class"] = Field(
+        "robust", description="Held-out accuracy that is compared: the best so far, mean over seeds."
+    )
+
+
 class TrainResourcesConfig(PlacementConfig):
     """What the sweep asks of the machine or the cluster."""
 
@@ -294,6 +306,7 @@ class SweepConfig(Part):
     recipe: RecipeConfig = Field(
         RecipeConfig(), description="How every network is trained, if nothing nearer says otherwise."
     )
+    halving: HalvingConfig | None = Field(None, description="Early stop of the weaker combinations; default: none.")
     exclude: tuple[ExcludeConfig, ...] = Field((), max_length=1000, description="Combinations to leave out.")
     resources: TrainResourcesConfig = Field(
         TrainResourcesConfig(), description="What the sweep asks of the machine or the cluster."

@@ -147,7 +147,11 @@ def validate_sweep(data: Any, *, source: str = "sweep", where: Locator | None = 
     problems += [*faults, *_kind_problems(data, where)]
     if config is None or problems:
         raise ConfigError(problems)
-    problems = [*_name_problems(config, where), *_label_problems(config, methods, where)]
+    problems = [
+        *_halving_problems(config, where),
+        *_name_problems(config, where),
+        *_label_problems(config, methods, where),
+    ]
     if problems:
         raise ConfigError(problems)
     whole = len(methods) * len(config.architectures) * len(config.datasets) * len(config.seeds)
@@ -238,6 +242,14 @@ def _kind_problems(data: dict[str, Any], where: Locator) -> Iterator[Problem]:
     if mappers and isinstance(workers, int) and workers > 1:
         remedy = "train mappers in a sweep of their own, side by side"
         yield Problem(where(("resources", "workers")), "1 where there are mappers", str(workers), remedy)
+
+
+def _halving_problems(config: SweepConfig, where: Locator) -> Iterator[Problem]:
+    """Data sets without samples to compare by."""
+    for index, entry in enumerate(config.datasets if config.halving and config.architectures else ()):
+        if not entry.holdout:
+            remedy = "hold samples out, such as holdout: 0.1, or leave halving out"
+            yield Problem(where(("datasets", index, "holdout")), "a share above 0, for halving", "0", remedy)
 
 
 def _name_problems(config: SweepConfig, where: Locator) -> Iterator[Problem]:

@@ -11,8 +11,9 @@ from typing import Any, Literal
 from services.records import SCHEMA_VERSION, ThreatModel
 from services.records.estimates import Estimate, GapResult
 
-State = Literal["finished", "early-stop", "diverged", "failed"]
-"""How a trial ended: all its epochs, out of patience, a loss that is not finite, or an error or dead workers."""
+State = Literal["finished", "early-stop", "dropped", "diverged", "failed"]
+"""How a trial ended: all its epochs, out of patience, weaker than others of its sweep, a loss that is not finite, or an
+error or dead workers."""
 
 Kind = Literal["network", "mapper"]
 """What a trial trains: a classifier, or a mapper between images and latent factors."""
@@ -107,6 +108,7 @@ class TrialTask:
         workers: among which each batch is shared.
         kind: what is trained.
         start: weights that the network starts from; None for weights drawn by the seed.
+        until: epochs after which it waits for the others of its sweep, "dropped" for now; None for its last.
     """
 
     name: str
@@ -120,6 +122,7 @@ class TrialTask:
     workers: int = 1
     kind: Kind = "network"
     start: Start | None = None
+    until: int | None = None
 
     @property
     def group(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import cast
 
 from services.devices import is_out_of_memory, started
@@ -15,6 +16,7 @@ from services.training.epochs.checkpoints import load_weights
 from services.training.epochs.listener import TrainReport
 from services.training.epochs.loop import epochs, prepared
 from services.training.epochs.peers import Peers
+from services.training.epochs.run import Run
 from services.training.epochs.stopping import never
 from services.training.mappers.trial import mapper_events
 from services.training.methods import method_from
@@ -79,9 +81,18 @@ def events(
         extra=data.extra,
     )
     yield Begun(task, run.resumed_at)
-    for record in epochs(run):
+    for record in () if _waits(task, run) else epochs(run):
         yield EpochDone(task, point_of(record))
-    yield TrialDone(task, _report(run.report()))
+        if _waits(task, run):
+            break
+    report = _report(run.report())
+    yield TrialDone(task, replace(report, state="dropped") if _waits(task, run) else report)
+
+
+def _waits(task: TrialTask, run: Run) -> bool:
+    """Whether a trial with epochs left has come to where it waits."""
+    done = len(run.progress.records)
+    return task.until is not None and done >= task.until and not run.progress.stopped
 
 
 def point_of(record: EpochRecord) -> EpochPoint:

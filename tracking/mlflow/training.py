@@ -92,7 +92,7 @@ class TrainingLog:
             content, parent = trial_content(result), self._opened_parent(runs)
             started = int((time.time() - result.seconds) * 1000)
             ending = "FINISHED" if result.usable else "FAILED"
-            lasting = result.state != "failed"
+            lasting = result.state not in ("failed", "dropped")
             with runs.run(content, known, parent=parent, started=started, ending=ending, lasting=lasting) as (
                 run_id,
                 _,

@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import get_args
 
 from services.records import digest_of
-from services.records.trials import EpochPoint, MapperFacts, Shares, SweepResult, TrialResult
+from services.records.trials import EpochPoint, MapperFacts, Shares, State, SweepResult, TrialResult
 from tracking.bundle.group_table import finite
 from tracking.mlflow.layout import MODEL_TAG, WORST_CLASSES, RunContent, bounded, flat, threat_text
 from tracking.names import group_key, metric_key
@@ -65,7 +66,7 @@ def parent_content(sweep: str) -> RunContent:
 def sweep_content(result: SweepResult) -> RunContent:
     """The parent run. A sweep file may change between runs of it, and parameters may not: they are an artifact."""
     states = Counter(trial.state for trial in result.trials)
-    metrics = {f"trials/{state}": float(states[state]) for state in ("finished", "early-stop", "diverged", "failed")}
+    metrics = {f"trials/{state}": float(states[state]) for state in get_args(State)}
     tags = {
         **parent_content(result.sweep).tags,
         CONTENT: digest_of(result.config, [(trial.key, trial.state) for trial in result.trials]),
