@@ -29,7 +29,6 @@ from services.loading.samples.source import open_samples
 from services.loading.uris import parse_uri
 from services.records import Series
 from services.records.trials import EpochPoint, TrialResult
-from services.storage import files
 from services.training.methods import METHODS
 from services.training.networks import ARCHITECTURES
 
@@ -158,9 +157,6 @@ def _model_problems(config: FleetConfig, tuning: Tuning) -> Iterator[Problem]:
     if odd:
         expected = "a network of images in [0, 1], with mean and std alone"
         yield Problem(f"{model.name} (input)", expected, ", ".join(odd), "say the same by mean and std, or fit offsets")
-    if not files.is_local(config.storage):
-        remedy = "give --storage a folder that workers share"
-        yield Problem("storage", "a local or shared folder, for trained weights", config.storage, remedy)
 
 
 def _series_problems(series: Series) -> Iterator[Problem]:

@@ -32,7 +32,6 @@ from services.loading.models.source import fingerprint
 from services.loading.samples.source import open_samples
 from services.records import GapResult
 from services.records.trials import DataFacts, TrialResult
-from services.storage import files
 from services.training.networks import ARCHITECTURES
 from tracking.bundle.bundle import write_bundle
 from tracking.bundle.training_bundle import folder_of_trial, read_curves, write_sweep, write_trial
@@ -89,8 +88,11 @@ def check_template(template: Template, sweep: Sweep, plan: TrainPlan, **options:
 
 def _check_sources(fleet: Fleet, sweep: Sweep, plan: TrainPlan, own: Collection[str]) -> None:
     samples = open_samples(fleet.config.sample_spec(), allowed_factories=fleet.config.factories)
-    problems = [*_storage_problems(sweep.config), *_factory_problems(fleet, sweep)]
-    problems += [*_data_problems(fleet, plan, samples.shape, samples.classes), *radius_problems(fleet, samples.shape)]
+    problems = [
+        *_factory_problems(fleet, sweep),
+        *_data_problems(fleet, plan, samples.shape, samples.classes),
+        *radius_problems(fleet, samples.shape),
+    ]
     if problems:
         raise ConfigError(problems)
     faults: list[Problem] = []
@@ -181,14 +183,6 @@ def _fleet(
     if isinstance(allowed, list | tuple):
         data["factories"] = list(dict.fromkeys([*allowed, *sweep.factories]))
     return validate_fleet(data, where=template.where)
-
-
-def _storage_problems(sweep: SweepConfig) -> list[Problem]:
-    """Networks are read from weights files, and files must be ones that the audit's workers can open."""
-    if files.is_local(sweep.storage):
-        return []
-    remedy = "train into a folder that all nodes share, or audit the logged networks by their mlflow: sources"
-    return [Problem("storage", "a local or shared folder, when trained networks are audited", sweep.storage, remedy)]
 
 
 def _factory_problems(fleet: Fleet, sweep: Sweep) -> Iterator[Problem]:

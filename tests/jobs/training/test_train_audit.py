@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,16 @@ from typer.testing import CliRunner
 from jobs.cli import app
 from jobs.fleetfile.reading import KIND
 from jobs.fleetfile.yamlfile import Locator
+from jobs.terminal.progress import Quiet
+from jobs.training.progress import QuietTraining
 from jobs.training.sweep_plan import plan_training
+from jobs.training.sweep_run import run_sweep
 from jobs.training.sweepfile import validate_sweep
 from jobs.training.train_audit import Template, audit_trained, check_template, load_template
 from services.errors import ConfigError, SourceError
 from services.loading.models.source import load_model
 from services.loading.samples.source import open_samples
+from services.loading.uris import parse_uri
 from services.numerics.intervals.disparity import aggregate_interval
 from services.records import AuditResult, ModelSpec, SampleSpec
 from services.storage.shards import read_shard
@@ -304,18 +309,24 @@ def test_a_template_that_cannot_be_audited_is_told_before_training(
     assert message in str(raised.value) and not (tmp_path / "runs").exists()
 
 
-def test_a_sweep_in_remote_storage_is_not_audited_by_weights_files() -> None:
-    sweep = validate_sweep({**sweep_data(Path("x")), "storage": "memory://runs"})
-    template = Template(FLEET, Locator("fleet", KIND))
-    with pytest.raises(ConfigError, match="a local or shared folder, when trained networks are audited"):
-        check_template(template, sweep, plan_training(sweep))
+def test_a_sweep_on_a_storage_of_objects_is_audited_as_one_in_a_folder(tmp_path: Path) -> None:
+    results = []
+    for storage in ("memory://far/runs", str(tmp_path)):
+        data = {**sweep_data(Path("x")), "storage": storage, "tracking": {"enabled": False}}
+        data |= {"recipe": {**data["recipe"], "epochs": 1}, "generalisation": {"limit": 100}}
+        data["resources"] = {"runner": "local", "threads": 1}
+        sweep, template = validate_sweep(data), Template({**FLEET, "measures": ["clean"]}, Locator("fleet", KIND))
+        trained = run_sweep(sweep, QuietTraining(), check=partial(check_template, template, sweep))
+        done = audit_trained(template, sweep, trained, Quiet())
+        assert done is not None
+        (model,), first = done.audit.result.models, done.trained.result.trials[0]
+        assert parse_uri(model.spec.uri).query["weights"].startswith(storage)
+        assert read_sweep(trained.folder).trials[0] == first
+        results.append((model.series[0].aggregate, first.generalisation))
+    assert results[0] == results[1] and results[0][1]
 
 
 def test_a_sweep_without_any_network_is_not_audited(tmp_path: Path) -> None:
-    from jobs.terminal.progress import Quiet
-    from jobs.training.progress import QuietTraining
-    from jobs.training.sweep_run import run_sweep
-
     data = {**sweep_data(tmp_path), "methods": sweep_data(tmp_path)["methods"][1:], "tracking": {"enabled": False}}
     sweep = validate_sweep(data)
     trained = run_sweep(sweep, QuietTraining())

@@ -15,6 +15,7 @@ from ports import free_port
 from s3fs import S3FileSystem
 
 from services.errors import StorageError
+from services.loading.nearby import nearby
 from services.storage import files
 from services.training.epochs.checkpoints import load_progress
 
@@ -106,6 +107,7 @@ def test_an_s3_endpoint_that_goes_is_an_outage_and_not_an_unforeseen_error(s3: t
     base, server = s3
     files.write_bytes(f"{base}/a.bin", b"whole")
     assert files.read_bytes(f"{base}/a.bin") == b"whole" and files.listing(base) == ["a.bin"]
+    assert nearby(f"{base}/a.bin", "a model").read_bytes() == b"whole"
     assert not files.exists(f"{base}/none") and load_progress(base) is None
     server.stop()
     for name, work in OPERATIONS.items():

@@ -9,7 +9,8 @@ from services.errors import Problem, SourceError
 from services.loading import factories
 from services.loading.fingerprint import existing, file_kind, sha256
 from services.loading.models.source import ModelScheme, Opened, Request
-from services.loading.uris import SourceUri, local_path
+from services.loading.nearby import nearby
+from services.loading.uris import SourceUri
 
 if TYPE_CHECKING:
     from torch import nn
@@ -56,7 +57,7 @@ def with_weights(network: nn.Module, weights: str, request: Request, choice: Map
     from services.loading.models.weights import load_weights
 
     where = f"{request.spec.name} ({weights})"
-    path = local_path(weights)
+    path = nearby(weights, where)
     facts = load_weights(network, path, where=where, allow_unpickling=request.spec.allow_unpickling, **choice)
     return {"weights_sha256": sha256(existing(path, where)), **facts}
 
@@ -65,7 +66,7 @@ def weights_hash(weights: str | None, uri: SourceUri, choice: Mapping[str, str])
     """The bytes of a weights file, checked to be no web page or half a download, and what is taken of it."""
     yield from choice.items()
     if weights is not None:
-        path = existing(local_path(weights), uri.text)
+        path = existing(nearby(weights, uri.text), uri.text)
         file_kind(path, f"{uri.text} (weights)")
         yield "weights", sha256(path)
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from services.errors import Problem, SourceError, one_line
 from services.loading.fingerprint import existing, file_kind, sha256
+from services.loading.nearby import nearby
 from services.loading.samples.labels import in_order
 from services.loading.samples.source import Source
 from services.loading.samples.splits import SPLITS
@@ -26,7 +27,8 @@ from services.storage.archives import NPZ_DAMAGE
 def open_npz(uri: SourceUri, *, allowed_factories: tuple[str, ...]) -> Source:
     """Open a NumPy archive; uint8 images stay uint8 in memory. Object arrays are refused: nothing is unpickled."""
     options = uri.options(scale=one_of("1", "255"), layout=one_of("NHWC", "NCHW"), classes=names, split=str)
-    path = existing(uri.path(), uri.text)
+    uri.path()
+    path = existing(nearby(uri.rest, uri.text), uri.text)
     arrays, split = _of_split(read_npz(path, uri.text), options.get("split"), uri.text)
     _require(arrays, ("labels",), uri.text)
     labels, listed, images = arrays.pop("labels"), arrays.pop("classes", None), arrays.pop("images", None)

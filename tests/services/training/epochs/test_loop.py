@@ -24,7 +24,7 @@ from services.training.recipe import Recipe
 from services.training.step import Batch, StepResult
 from tests.services.training.epochs.small_runs import network, run, same, samples, weights
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 
 
 @pytest.mark.parametrize("name", METHODS.names())
@@ -149,7 +149,8 @@ case.run(net, storage={storage!r}, epochs=4, on_epoch=lambda r: print("epoch", r
 
 
 def test_a_run_killed_in_the_middle_of_an_epoch_ends_in_the_same_weights(tmp_path: Path) -> None:
-    code = CHILD.format(root=str(ROOT), file=__file__, storage=str(tmp_path))
+    runs = str(Path(__file__).with_name("small_runs.py"))  # in a child `tests` is a package of robustbench
+    code = CHILD.format(root=str(ROOT), file=runs, storage=str(tmp_path))
     child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None and child.stdout.readline() == "epoch 0\n"
     time.sleep(0.5)
