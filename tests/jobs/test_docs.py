@@ -165,6 +165,15 @@ def test_every_fleet_of_the_benchmarks_is_valid(fleet: Path) -> None:
     assert gated and gated <= set(load_fleet(fleet).series())
 
 
+def test_the_sweep_of_the_fair_methods_is_valid_and_has_the_methods_of_its_table() -> None:
+    folder = ROOT / "benchmarks" / "fair"
+    sweep = load_sweep(folder / "sweep.yaml")
+    lines = re.findall(r"^\| `([\w-]+)`(?:, of \w+)? \| \.\d+ \|", text_of("training.md"), re.MULTILINE)
+    assert sorted(lines) == sorted(entry.label for entry in sweep.methods)
+    model = {"name": "m", "uri": "factory:services.training.architectures:small_cnn"}
+    validate_fleet({**load_template(folder / "audit.yaml").data, "models": [model]}, source="audit.yaml")
+
+
 def test_the_tests_that_hold_an_interpretation_exist() -> None:
     named = set(re.findall(r"`(test_\w+)`", text_of("interpretation.md")))
     written = {
