@@ -158,7 +158,7 @@ def _run(fleet: Fleet, reporter: Reporter, factory: RunnerFactory) -> Finished:
                 *fleet_notes(models, calibration),
                 *corruption_notes(models, measures),
             ),
-            baseline=next((b.result.audit_id for b in earlier.values() if b is not None), ""),
+            compared_with=next((b.result.audit_id for b in earlier.values() if b is not None), ""),
         )
         result = record_comparison(result, folder, config, earlier)
         keep_hardest(result, samples, folder, pictures=config.gallery != "none")

@@ -78,4 +78,4 @@ def record_comparison(
         write_comparison(_in_stream(accepted, Kept(result, folder), config), folder)
     except ClasswiseError as error:
         return replace(result, notes=(*result.notes, f"Not compared with the accepted audit: {error}"))
-    return replace(result, baseline=accepted.result.audit_id)
+    return replace(result, compared_with=accepted.result.audit_id)

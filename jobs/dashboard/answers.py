@@ -131,7 +131,7 @@ class AuditBody(BaseModel):
     gates: list[GateTally]
     samples: str
     content: str = Field(description="Digest of the samples.")
-    baseline: str
+    compared_with: str
     versions: dict[str, str]
     lens: str
     series: list[SeriesName]

@@ -330,7 +330,7 @@ def _audit_body(name: str, overview: Overview, folder: str, lens: str, earlier: 
         gates=gate_tallies(overview),
         samples=overview.samples,
         content=overview.content,
-        baseline=overview.baseline,
+        compared_with=overview.compared_with,
         versions=overview.versions,
         lens=series.lens if series else "",
         series=series_names(overview),

@@ -69,7 +69,7 @@ def _comparison(comparison: Comparison) -> dict[str, Any]:
         for model, series, group in list(comparison.flagged("worse"))[:MOST_CHANGES]
     ]
     return {
-        "baseline": comparison.baseline,
+        "compared_with": comparison.compared_with,
         "alpha": comparison.alpha,
         "looks": comparison.looks,
         "bound": comparison.bound,

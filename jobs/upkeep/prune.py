@@ -245,7 +245,7 @@ def _compared(folder: str, names: Sequence[str]) -> set[str]:
     try:
         body = plainjson.parsed(files.read_bytes(files.join(folder, BUNDLE)))
         gates = [gate.get("not_worse_than") for gate in body["config"].get("gates", ())]
-        prefixes = {str(name) for name in [*gates, body.get("baseline")] if name}
+        prefixes = {str(name) for name in [*gates, body.get("compared_with"), body.get("baseline")] if name}
     except (StorageError, ValueError, KeyError, AttributeError, TypeError):
         return set()
     return {name for name in names if any(name.startswith(prefix) for prefix in prefixes)}

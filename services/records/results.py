@@ -239,7 +239,7 @@ class AuditResult:
         config: the fleet file as resolved, without secrets.
         versions: of classwise, python, torch, ray, mlflow, numpy.
         checks: fleet-wide findings by name (rank correlations, re-ranking), JSON-able.
-        baseline: audit_id this one was compared with, or "".
+        compared_with: audit_id this one was compared with, or "".
     """
 
     audit_id: str
@@ -254,5 +254,5 @@ class AuditResult:
     versions: dict[str, str]
     checks: dict[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    baseline: str = ""
+    compared_with: str = ""
     schema_version: int = AUDIT_VERSION

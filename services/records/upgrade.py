@@ -22,7 +22,8 @@ _NORMS = {"linf": "Linf", "l2": "L2"}
 def from_version_1(audit: dict[str, Any]) -> dict[str, Any]:
     """An audit's record of version 1 with typed series."""
     versions = audit.get("checks", {}).get("measure_versions", {})
-    return {**audit, "models": [_model(model, versions) for model in audit.get("models", ())]}
+    models = [_model(model, versions) for model in audit.get("models", ())]
+    return {**audit, "models": models, "compared_with": audit.get("baseline", "")}
 
 
 def _model(model: dict[str, Any], versions: dict[str, int]) -> dict[str, Any]:

@@ -97,7 +97,7 @@ def test_a_new_audit_compares_itself_with_the_old_one_sample_by_sample(home: Pat
     fleet["gates"].append({"measure": "clean", "metric": "aggregate", "not_worse_than": "last", "margin": 0.01})
     (home / "fleet.yaml").write_text(yaml.safe_dump(fleet))
     body = json.loads(run("audit", home / "fleet.yaml", "--json").stdout)
-    assert audits(home)[1].name.startswith(body["baseline"])
+    assert audits(home)[1].name.startswith(body["compared_with"])
     assert [gate["outcome"] for gate in body["models"][0]["gates"]] == ["pass", "pass"]
     assert "MLflow" in " ".join(body["look"])
 

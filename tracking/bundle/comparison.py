@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import TypeAdapter
+from pydantic import AliasChoices, Field, TypeAdapter
 
 from services.records import Estimate
 from tracking.bundle.record_file import RecordFile
@@ -123,24 +123,24 @@ class Comparison:
     """An audit against an earlier one of its fleet.
 
     Attributes:
-        audit_id, baseline: the later audit, and the earlier one (the accepted one, or any).
-        started, baseline_started: when they began.
+        audit_id, compared_with: the later audit, and the earlier one (the accepted one, or any).
+        started, compared_started: when they began.
         alpha: at most this is the probability of one or more false flags among all (`error_rate` says so).
         comparisons: how many were made: models x series x (classes and the whole).
         worse, better: of them, so flagged.
         not_comparable: series of models in both audits that could not be compared.
         drift: what else is not what it was.
         left_out: classes without a flag that are counted and not listed.
-        looks: this is the so-manieth audit that is compared with the accepted one; 0 for a comparison of its own.
+        looks: how many audits were compared with the accepted one, this one included; 0 for a comparison of its own.
         bound: the chance of one or more false "worse" in all these audits, at most.
         pooled: earlier audits of the same versions on other samples whose scores were added.
     """
 
     fleet: str
     audit_id: str
-    baseline: str
+    compared_with: Annotated[str, Field(validation_alias=AliasChoices("compared_with", "baseline"))]
     started: str
-    baseline_started: str
+    compared_started: Annotated[str, Field(validation_alias=AliasChoices("compared_started", "baseline_started"))]
     alpha: float
     comparisons: int
     worse: int

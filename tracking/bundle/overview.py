@@ -129,7 +129,7 @@ class Overview:
     """One audit: the content of ``overview.json``.
 
     Attributes:
-        audit_id, fleet, started, finished, outcome, baseline, versions: of `services.records.AuditResult`.
+        audit_id, fleet, started, finished, outcome, compared_with, versions: of `services.records.AuditResult`.
         samples, content, count, classes: of the samples: their URI and digest, how many, of how many classes.
         verdict: the outcome as a sentence.
         words: what the fleet's numbers mean.
@@ -143,7 +143,7 @@ class Overview:
     started: str
     finished: str
     outcome: Outcome
-    baseline: str
+    compared_with: str
     samples: str
     content: str
     count: int
@@ -186,7 +186,7 @@ def overview_of(result: AuditResult, size: int) -> Overview:
         started=result.started,
         finished=result.finished,
         outcome=result.outcome,
-        baseline=result.baseline,
+        compared_with=result.compared_with,
         samples=result.samples.uri,
         content=result.samples.digest,
         count=result.samples.count,

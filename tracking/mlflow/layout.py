@@ -88,7 +88,7 @@ def parent_content(audit: AuditResult, comparison: Comparison | None = None) -> 
         "classwise.audit_id": audit.audit_id,
         "classwise.role": "audit",
         "classwise.outcome": audit.outcome.value,
-        "classwise.baseline": audit.baseline,
+        "classwise.compared_with": audit.compared_with,
         MODELS_TAG: _models_digest(audit),
         "classwise.versions": json.dumps(audit.versions, sort_keys=True),
         "mlflow.note.content": _note(audit),

@@ -30,7 +30,8 @@ _DRIFT = {
 
 def summary(record: Comparison) -> str:
     """One line: ``3 worse, 1 better of 66 comparisons with 20261128T...; 2 series not compared``."""
-    text = f"{record.worse} worse, {record.better} better of {record.comparisons} comparisons with {record.baseline}"
+    flagged = f"{record.worse} worse, {record.better} better"
+    text = f"{flagged} of {record.comparisons} comparisons with {record.compared_with}"
     text = f"{text}; {record.not_comparable} series not compared" if record.not_comparable else text
     if record.bound is None:
         return text
@@ -50,10 +51,10 @@ def comparison_words(
     chance = f"the chance that any flag is false is at most {100 * record.alpha:.3g} %"
     if record.bound is not None:
         chance += f", and in all {record.looks} audits since the acceptance at most {100 * record.bound:.3g} %"
-    head = f"Since {earlier} {record.baseline}: {record.worse} worse and {record.better} better"
+    head = f"Since {earlier} {record.compared_with}: {record.worse} worse and {record.better} better"
     lines = [f"{head} of {record.comparisons} comparisons; {chance}."]
     if not record.comparisons:
-        lines = [f"Since {earlier} {record.baseline}: nothing could be compared."]
+        lines = [f"Since {earlier} {record.compared_with}: nothing could be compared."]
     lines += [*(_flags(record, shown) if flags else ()), *_moved(record, shown)]
     return [*lines, *_not_compared(record), *drift_words(record, shown)]
 

@@ -141,13 +141,14 @@ def _changes(result: AuditResult, comparison: Comparison, target: SarifTarget) -
     for model, series, group in comparison.flagged("worse"):
         what = "all samples" if group.index < 0 else f"class {group.name}"
         moved = f"{number(group.then)} to {number(group.now)}"
-        text = f"{model.name}: {series.series}, {what}: {moved} since audit {comparison.baseline}"
+        text = f"{model.name}: {series.series}, {what}: {moved} since audit {comparison.compared_with}"
         keys = (model.name, series.series, str(group.index))
         yield _result("change/worse", "error", text, keys, target, ("models", places[model.name]))
     for model in comparison.models:
         for series in model.series:
             if series.reason:
-                text = f"{model.name}: {series.series} was not compared with {comparison.baseline}: {series.reason}"
+                what = f"{model.name}: {series.series}"
+                text = f"{what} was not compared with {comparison.compared_with}: {series.reason}"
                 yield _result(
                     "change/not_comparable",
                     "note",

@@ -11,9 +11,9 @@ export class Refused extends Error {
 
 // A token in the address, as `classwise dashboard` prints it, is taken out of it immediately.
 export const adopt = () => {
-  const found = /^#token=([\w.~+/=-]+)$/.exec(location.hash);
-  if (!found) return;
-  sessionStorage.setItem(KEY, found[1]);
+  const given = /^#token=([\w.~+/=-]+)$/.exec(location.hash);
+  if (!given) return;
+  sessionStorage.setItem(KEY, given[1]);
   history.replaceState(null, "", `${location.pathname}#/`);
 };
 export const forget = () => sessionStorage.removeItem(KEY);

@@ -60,7 +60,7 @@ const show = async ({ again = false } = {}) => {
     if (made.after) await made.after();
   } catch (error) {
     if (!error.problems) throw error;
-    main.querySelectorAll(".waiting").forEach((one) => one.remove());
+    main.querySelectorAll(".waiting").forEach((each) => each.remove());
     main.append(...error.problems.map(problem));
   }
 };

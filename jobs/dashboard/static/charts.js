@@ -57,7 +57,7 @@ addEventListener("resize", () => {
 });
 // Figures that are not in the page any more are forgotten.
 export const clear = () => {
-  for (const canvas of [...drawn.keys()].filter((one) => !one.isConnected)) {
+  for (const canvas of [...drawn.keys()].filter((each) => !each.isConnected)) {
     watcher.unobserve(canvas);
     if (window.Plotly) window.Plotly.purge(canvas);
     drawn.delete(canvas);
@@ -91,21 +91,21 @@ export const hover = (lines, at) => [...lines.map((text) => safe(text, 200)),
   at ? `${shown(at[0])}${at[1] === null ? "" : `, at least ${shown(at[1])}`}${at[2] === null ? "" : `, at most ${shown(at[2])}`}` : "undefined"].join("<br>");
 
 // Arrows at the ends of an axis that is cut, where an interval goes on.
-const arrows = (marks, [left, right]) => [[left, "triangle-left", (one) => one[1] !== null && one[1] < left], [right, "triangle-right", (one) => one[2] !== null && one[2] > right]].map(([end, arrow, beyond]) => {
-  const rows = marks.flatMap((mark) => mark.cells.map((one, row) => one && beyond(one) ? row : -1)).filter((row) => row >= 0);
+const arrows = (marks, [left, right]) => [[left, "triangle-left", (each) => each[1] !== null && each[1] < left], [right, "triangle-right", (each) => each[2] !== null && each[2] > right]].map(([end, arrow, beyond]) => {
+  const rows = marks.flatMap((mark) => mark.cells.map((each, row) => each && beyond(each) ? row : -1)).filter((row) => row >= 0);
   return { type: "scatter", mode: "markers", x: rows.map(() => end), y: rows, marker: { symbol: arrow, size: 10, color: LINES[0] }, cliponaxis: false, hoverinfo: "skip", showlegend: false };
 });
-const within = (one, [left, right]) => one && [one[0], one[1] === null ? null : Math.max(left, one[1]), one[2] === null ? null : Math.min(right, one[2])];
+const within = (each, [left, right]) => each && [each[0], each[1] === null ? null : Math.max(left, each[1]), each[2] === null ? null : Math.min(right, each[2])];
 
 // Categories from the top, marks side by side with their intervals: [{ name, cells, colour, symbol }].
 // `ends` cuts the axis: an interval that goes on beyond them ends in an arrow.
 export const dots = (categories, marks, label, ends = null) => (narrow) => ({
   data: [...marks.map((mark, place) => ({
     type: "scatter", mode: "markers", name: safe(mark.name, 40), cliponaxis: false,
-    x: mark.cells.map((one) => one ? one[0] : null),
+    x: mark.cells.map((each) => each ? each[0] : null),
     y: categories.map((_, row) => row + (place - (marks.length - 1) / 2) * 0.24),
-    ...around("x", ends ? mark.cells.map((one) => within(one, ends)) : mark.cells), hoverinfo: "text",
-    text: mark.cells.map((one, row) => hover([categories[row], mark.name], one)),
+    ...around("x", ends ? mark.cells.map((each) => within(each, ends)) : mark.cells), hoverinfo: "text",
+    text: mark.cells.map((each, row) => hover([categories[row], mark.name], each)),
     marker: { size: 9, color: mark.colour || LINES[place % 8], symbol: mark.symbol || ["circle", "square", "diamond"][place % 3] },
   })), ...(ends ? arrows(marks, ends) : [])],
   layout: {
@@ -117,19 +117,19 @@ export const dots = (categories, marks, label, ends = null) => (narrow) => ({
 });
 
 // Lines over named moments: [{ name, cells, outcomes }], the first eight in colour.
-export const lines = (moments, found, label) => (narrow) => ({
-  data: found.map((line, place) => ({
+export const lines = (moments, series, label) => (narrow) => ({
+  data: series.map((line, place) => ({
     type: "scatter", mode: "lines+markers", name: safe(line.name, narrow ? 22 : 36), connectgaps: true, cliponaxis: false,
-    x: moments.map((_, at) => at + (place - (found.length - 1) / 2) * Math.min(0.05, 0.5 / found.length)),
-    y: line.cells.map((one) => one ? one[0] : null),
+    x: moments.map((_, at) => at + (place - (series.length - 1) / 2) * Math.min(0.05, 0.5 / series.length)),
+    y: line.cells.map((each) => each ? each[0] : null),
     ...(place < 8 ? around("y", line.cells) : {}), hoverinfo: "text",
-    text: line.cells.map((one, at) => hover([line.name, `${moments[at]}${line.outcomes[at] ? `, ${line.outcomes[at]}` : ""}`], one)),
+    text: line.cells.map((each, at) => hover([line.name, `${moments[at]}${line.outcomes[at] ? `, ${line.outcomes[at]}` : ""}`], each)),
     line: { color: place < 8 ? LINES[place] : GREY, width: place < 8 ? 2 : 1 },
     marker: { size: place < 8 ? 9 : 6, symbol: line.outcomes.map(symbol), color: place < 8 ? LINES[place] : GREY },
     showlegend: place < 8,
   })).reverse(),
   layout: {
-    height: 430, showlegend: found.length > 1, legend: { orientation: "h", y: narrow ? -0.4 : -0.14, yanchor: "top", x: 0, traceorder: "reversed" },
+    height: 430, showlegend: series.length > 1, legend: { orientation: "h", y: narrow ? -0.4 : -0.14, yanchor: "top", x: 0, traceorder: "reversed" },
     xaxis: { ...ticks(moments, 24), nticks: 8, ...thinned(moments, narrow ? 4 : 12), ...(narrow ? { tickangle: -35 } : {}), range: [-0.4, moments.length - 0.6] },
     yaxis: { title: { text: safe(label, 60), standoff: 8 } },
   },

@@ -5,7 +5,7 @@ import { chip, chips, cut, el, estimate, filters, list, name, number, section, s
 import { trail } from "./audit.js";
 import { ABOUT, named } from "./fleet.js";
 
-const overlap = (one) => one.overlap === null ? "unknown: one-sided" : one.overlap ? "overlap" : el("span", { class: "apart" }, "do not overlap");
+const overlap = (each) => each.overlap === null ? "unknown: one-sided" : each.overlap ? "overlap" : el("span", { class: "apart" }, "do not overlap");
 const columns = (get) => [
   { title: "before", kind: "number", get: (row) => get(row)?.before?.value ?? null, cell: (row) => estimate(get(row)?.before) },
   { title: "after", kind: "number", get: (row) => get(row)?.after?.value ?? null, cell: (row) => estimate(get(row)?.after) },
@@ -22,11 +22,11 @@ const pair = (title, note, rows, get, label) => rows.length ? figure(title, note
 // What the later audit itself tested against its accepted one (tracking/bundle/comparison.py): what changed, with p-values of
 // all comparisons together. A file of another form is shown as it is, two levels deep.
 const plain = (value) => value === null || typeof value !== "object" ? String(value) : Array.isArray(value) ? value.map(plain).join(", ") : Object.entries(value).map(([key, inner]) => `${key} ${plain(inner)}`).join(", ");
-const raw = (found) => el("dl", { class: "tested" }, Object.entries(found).flatMap(([key, value]) => [el("dt", {}, cut(key)), el("dd", {}, cut(plain(value), 2000))]));
-const changes = (found) => found.models.flatMap((model) => (model.series || []).flatMap((series) => [series.overall, ...(series.groups || [])]
+const raw = (answer) => el("dl", { class: "tested" }, Object.entries(answer).flatMap(([key, value]) => [el("dt", {}, cut(key)), el("dd", {}, cut(plain(value), 2000))]));
+const changes = (answer) => answer.models.flatMap((model) => (model.series || []).flatMap((series) => [series.overall, ...(series.groups || [])]
   .filter((group) => group && ["worse", "better"].includes(group.flag)).map((group) => ({ ...group, model: model.name, series: series.title }))));
-const moved = (found) => {
-  const rows = found.models.flatMap((model) => (model.moved || []).map((pair) => ({ ...pair, model: model.name })));
+const moved = (answer) => {
+  const rows = answer.models.flatMap((model) => (model.moved || []).map((pair) => ({ ...pair, model: model.name })));
   if (!rows.length) return null;
   const percent = (share) => `${(100 * share).toFixed(0)} %`;
   return table({
@@ -42,12 +42,12 @@ const moved = (found) => {
     ],
   }).element;
 };
-const tested = (found, before) => {
-  if (!found) return null;
-  if (!Array.isArray(found.models) || !found.baseline) return section("Tested by the later audit", raw(found));
-  const other = found.baseline === before.audit_id ? "" : " That is not the earlier audit of this page.";
+const tested = (answer, before) => {
+  if (!answer) return null;
+  if (!Array.isArray(answer.models) || !answer.compared_with) return section("Tested by the later audit", raw(answer));
+  const other = answer.compared_with === before.audit_id ? "" : " That is not the earlier audit of this page.";
   const made = table({
-    caption: "What the test flags, the smallest p first", rows: changes(found), order: [6, 1], empty: "Nothing is flagged worse or better.",
+    caption: "What the test flags, the smallest p first", rows: changes(answer), order: [6, 1], empty: "Nothing is flagged worse or better.",
     columns: [
       { title: "model", head: true, kind: "name", get: (row) => row.model, cell: (row) => name(row.model) },
       { title: "measure", label: true, get: (row) => row.series, cell: (row) => name(row.series, 80) },
@@ -59,54 +59,54 @@ const tested = (found, before) => {
       { title: "flag", label: true, get: (row) => row.flag },
     ],
   });
-  const drift = Array.isArray(found.drift) ? found.drift.map((one) => `${[one.kind, one.subject].filter(Boolean).join(" ")}: ${one.then || "none"}, now ${one.now || "none"}`) : [];
-  return section("Tested by the later audit", el("p", {}, `Against the audit ${cut(found.baseline)}, on paired samples: ${found.worse} worse, ${found.better} better, of ${found.comparisons} comparisons; alpha ${found.alpha}, ${cut(found.error_rate, 200)}${found.bound === null || found.bound === undefined ? "" : `; a false "worse" in all ${found.looks} audits since the acceptance: at most ${(100 * found.bound).toPrecision(3)} %`}.${other}`), made.element, moved(found), drift.length ? el("p", {}, "Besides the scores, these are not what they were:") : null, list(drift));
+  const drift = Array.isArray(answer.drift) ? answer.drift.map((each) => `${[each.kind, each.subject].filter(Boolean).join(" ")}: ${each.then || "none"}, now ${each.now || "none"}`) : [];
+  return section("Tested by the later audit", el("p", {}, `Against the audit ${cut(answer.compared_with)}, on paired samples: ${answer.worse} worse, ${answer.better} better, of ${answer.comparisons} comparisons; alpha ${answer.alpha}, ${cut(answer.error_rate, 200)}${answer.bound === null || answer.bound === undefined ? "" : `; a false "worse" in all ${answer.looks} audits since the acceptance: at most ${(100 * answer.bound).toPrecision(3)} %`}.${other}`), made.element, moved(answer), drift.length ? el("p", {}, "Besides the scores, these are not what they were:") : null, list(drift));
 };
 
 export const compare = async (route) => {
   const [fleet, before, after] = route.parts;
   const ask = (query) => get(["fleets", fleet, "comparison"], { before, after, ...query });
   const choice = { series: route.query.series || "", metric: route.query.metric || "wcr", model: "" };
-  let found = await ask({ series: choice.series });
+  let answer = await ask({ series: choice.series });
   const models = el("div"), classes = el("div"), cautions = el("div");
-  const series = () => found.series.find((one) => one.lens === found.lens);
+  const series = () => answer.series.find((each) => each.lens === answer.lens);
   const showModels = () => {
     const [short, about] = ABOUT[choice.metric], of = (row) => row.metrics[choice.metric];
     const made = table({
-      caption: `Each model's ${about}`, rows: found.models,
+      caption: `Each model's ${about}`, rows: answer.models,
       columns: [
         { title: "model", head: true, kind: "name", get: (row) => row.name, cell: (row) => el("span", {}, name(row.name), row.same_weights ? el("span", { class: "remark" }, "same weights") : null) },
         { title: "verdict", get: (row) => row.after, cell: (row) => el("span", {}, row.before ? chip(row.before) : "absent", " → ", row.after ? chip(row.after) : "absent") },
         ...columns(of),
       ],
     });
-    models.replaceChildren(...[pair(`${series()?.title ?? ""}: ${short}`, "Dots are estimates, lines their confidence intervals.", found.models.slice(0, 40), of, about), made.element].filter(Boolean));
+    models.replaceChildren(...[pair(`${series()?.title ?? ""}: ${short}`, "Dots are estimates, lines their confidence intervals.", answer.models.slice(0, 40), of, about), made.element].filter(Boolean));
   };
   const showClasses = () => {
     const of = (row) => row.difference;
     const made = table({
-      caption: found.classes.length < found.total ? `The ${found.classes.length} largest losses of ${found.total} classes` : "Every class, the largest loss first", rows: found.classes,
+      caption: answer.classes.length < answer.total ? `The ${answer.classes.length} largest losses of ${answer.total} classes` : "Every class, the largest loss first", rows: answer.classes,
       columns: [{ title: "class", head: true, kind: "name", get: (row) => row.name, cell: (row) => name(row.name) }, ...columns(of)],
     });
-    const heading = `${cut(found.model, 40)}, class by class`;
-    classes.replaceChildren(...(found.model ? [pair(heading, `The ${Math.min(30, found.classes.length)} classes that lost most, the largest loss on top.`, found.classes.slice(0, 30), of, series()?.title ?? ""), made.element].filter(Boolean) : [el("p", { class: "note" }, "No model is in both audits.")]));
+    const heading = `${cut(answer.model, 40)}, class by class`;
+    classes.replaceChildren(...(answer.model ? [pair(heading, `The ${Math.min(30, answer.classes.length)} classes that lost most, the largest loss on top.`, answer.classes.slice(0, 30), of, series()?.title ?? ""), made.element].filter(Boolean) : [el("p", { class: "note" }, "No model is in both audits.")]));
   };
   const read = async (query) => {
-    found = await ask(query);
-    cautions.replaceChildren(...[list(found.notes)].filter(Boolean));
+    answer = await ask(query);
+    cautions.replaceChildren(...[list(answer.notes)].filter(Boolean));
   };
-  cautions.replaceChildren(...[list(found.notes)].filter(Boolean));
+  cautions.replaceChildren(...[list(answer.notes)].filter(Boolean));
   const bar = filters(
-    select("Measure", named(found.series), found.lens, async (value) => { choice.series = value; route.remember({ series: value }); await read(choice); showModels(); showClasses(); }),
+    select("Measure", named(answer.series), answer.lens, async (value) => { choice.series = value; route.remember({ series: value }); await read(choice); showModels(); showClasses(); }),
     select("Number", Object.entries(ABOUT).map(([key, [short, about]]) => [key, `${short}: ${about}`]), choice.metric, (value) => { choice.metric = value; route.remember({ metric: value }); showModels(); }));
-  const which = filters(select("Model", found.models.map((row) => [row.name, row.name]), found.model, async (value) => { choice.model = value; await read(choice); showClasses(); }));
+  const which = filters(select("Model", answer.models.map((row) => [row.name, row.name]), answer.model, async (value) => { choice.model = value; await read(choice); showClasses(); }));
   showModels();
   showClasses();
   return {
-    title: `${cut(found.before.audit_id)} and ${cut(found.after.audit_id)}`,
+    title: `${cut(answer.before.audit_id)} and ${cut(answer.after.audit_id)}`,
     content: [
       trail(["Fleets", "#/"], [cut(fleet), `#/fleet/${encodeURIComponent(fleet)}`]), el("h1", { tabindex: -1 }, "Two audits side by side"),
-      el("div", { class: "sides" }, side("before", fleet, found.before), side("after", fleet, found.after)), cautions, tested(found.tested, found.before),
+      el("div", { class: "sides" }, side("before", fleet, answer.before), side("after", fleet, answer.after)), cautions, tested(answer.tested, answer.before),
       section("Models", bar, models), section("Classes", which, classes),
     ],
   };

@@ -41,18 +41,18 @@ export const interval = (estimate) => {
 };
 export const signed = (value) => value === null ? "–" : `${value > 0 ? "+" : value < 0 ? "−" : ""}${number(Math.abs(value))}`;
 
-export const estimate = (one) => {
-  if (!one || one.value === null) return el("span", { title: one ? interval(one) : "not measured" }, "–");
-  const around = limits(one);
-  return el("span", {}, number(one.value), around ? el("span", { class: "limits" }, around) : null);
+export const estimate = (each) => {
+  if (!each || each.value === null) return el("span", { title: each ? interval(each) : "not measured" }, "–");
+  const around = limits(each);
+  return el("span", {}, number(each.value), around ? el("span", { class: "limits" }, around) : null);
 };
 export const when = (text) => text ? el("time", { datetime: text }, `${text.slice(0, 16).replace("T", " ")} UTC`) : "–";
-export const count = (value, one, many = `${one}s`) => `${value.toLocaleString("en")} ${value === 1 ? one : many}`;
+export const count = (value, noun, many = `${noun}s`) => `${value.toLocaleString("en")} ${value === 1 ? noun : many}`;
 
 export const waiting = () => el("p", { class: "waiting" }, "reading ...");
-export const problem = (found) => el("div", { class: "problem", role: "alert" },
-  el("p", {}, el("b", {}, cut(found.where, 200)), ` expected ${cut(found.expected, 400)}, found ${cut(found.found, 400)}`),
-  found.remedy ? el("p", {}, cut(found.remedy, 400)) : null);
+export const problem = (fault) => el("div", { class: "problem", role: "alert" },
+  el("p", {}, el("b", {}, cut(fault.where, 200)), ` expected ${cut(fault.expected, 400)}, found ${cut(fault.found, 400)}`),
+  fault.remedy ? el("p", {}, cut(fault.remedy, 400)) : null);
 
 export const select = (label, options, value, change) => {
   const made = el("select", { onchange: () => change(made.value) }, options.map(([key, text]) => classwise.option(key, cut(text, 80))));
@@ -86,15 +86,15 @@ export const table = ({ caption, columns, rows, order = null, cards = true, page
   const more = el("button", { type: "button", hidden: true, onclick: () => { shown += 5 * page; fill(); } }, "Show more");
   const text = el("caption", {}, caption);
   const note = el("p", { class: "note", role: "status" });
-  const head = el("thead", {}, el("tr", {}, columns.map((one, place) => el("th", { scope: "col", class: one.kind },
-    one.get ? el("button", { type: "button", title: one.about, onclick: () => sort(place) }, one.title) : el("span", { title: one.about }, one.title)))));
+  const head = el("thead", {}, el("tr", {}, columns.map((each, place) => el("th", { scope: "col", class: each.kind },
+    each.get ? el("button", { type: "button", title: each.about, onclick: () => sort(place) }, each.title) : el("span", { title: each.about }, each.title)))));
   const sorted = () => column < 0 ? all : [...all].sort((a, b) => classwise.compare(columns[column].get(a), columns[column].get(b), direction));
   const fill = () => {
     const chosen = sorted();
-    body.replaceChildren(...chosen.slice(0, shown).map((row) => el("tr", { class: row.problem ? "broken" : null }, columns.map((one) => el(
-      one.head ? "th" : "td",
-      { class: one.kind, scope: one.head ? "row" : null, "data-label": one.kind === "number" || one.label ? one.title : null },
-      one.cell ? one.cell(row) : String(one.get(row) ?? "–"),
+    body.replaceChildren(...chosen.slice(0, shown).map((row) => el("tr", { class: row.problem ? "broken" : null }, columns.map((each) => el(
+      each.head ? "th" : "td",
+      { class: each.kind, scope: each.head ? "row" : null, "data-label": each.kind === "number" || each.label ? each.title : null },
+      each.cell ? each.cell(row) : String(each.get(row) ?? "–"),
     )))));
     more.hidden = chosen.length <= shown;
     note.textContent = chosen.length ? (chosen.length > shown ? `${shown} of ${chosen.length.toLocaleString("en")} rows shown.` : "") : empty;

@@ -9,37 +9,37 @@ export const METRICS = ["wcr", ...Object.keys(ABOUT).filter((key) => key !== "wc
 const PART = 100;
 export const dateOf = (audit) => audit.started ? audit.started.slice(0, 16).replace("T", " ") : audit.id;
 const link = (fleet, audit) => `#/fleet/${encodeURIComponent(fleet)}/${encodeURIComponent(audit)}`;
-export const named = (series) => series.map((one) => [one.lens, one.grouping === "class" ? one.title : `${one.title}, by ${one.grouping}`]);
+export const named = (series) => series.map((each) => [each.lens, each.grouping === "class" ? each.title : `${each.title}, by ${each.grouping}`]);
 
 const overTime = (fleet, route) => {
   const holder = el("div", {}, waiting()), said = el("p", { class: "note", role: "status" });
   const choice = { series: route.query.series || "", metric: route.query.metric || "wcr", model: "" };
   let bar = null;
-  const numbers = (found) => table({
+  const numbers = (answer) => table({
     caption: "The same numbers, a row a model", cards: false,
     columns: [
       { title: "model", head: true, kind: "name", get: (row) => row.model, cell: (row) => name(row.model) },
-      ...found.audits.map((audit, at) => ({
+      ...answer.audits.map((audit, at) => ({
         title: dateOf(audit), kind: "number", get: (row) => row.cells[at]?.[0] ?? null,
         cell: (row) => row.cells[at] ? el("span", {}, number(row.cells[at][0]), el("span", { class: "limits" }, limits({ low: row.cells[at][1], high: row.cells[at][2] })), row.outcomes[at] ? el("span", { class: "limits" }, row.outcomes[at]) : null) : row.outcomes[at] || "–",
       })),
     ],
-    rows: found.lines,
+    rows: answer.lines,
   }).element;
   const show = async () => {
-    const found = await get(["fleets", fleet, "trend"], choice);
-    const series = found.series.find((one) => one.lens === found.lens);
+    const answer = await get(["fleets", fleet, "trend"], choice);
+    const series = answer.series.find((each) => each.lens === answer.lens);
     const label = METRICS.find(([key]) => key === choice.metric)[1];
     if (!bar) {
       const change = (key) => (value) => { choice[key] = value; if (key !== "model") route.remember({ [key]: value }); show().catch((error) => said.replaceChildren(...(error.problems || []).map(problem))); };
-      bar = filters(select("Measure", named(found.series), found.lens, change("series")), select("Number", METRICS, choice.metric, change("metric")), search("Model contains", change("model")));
+      bar = filters(select("Measure", named(answer.series), answer.lens, change("series")), select("Number", METRICS, choice.metric, change("metric")), search("Model contains", change("model")));
       holder.before(bar);
     }
-    const kept = found.lines.length < found.models ? ` ${found.lines.length} of ${found.models} models, those that do not pass first.` : "";
-    const recent = found.audits.length < found.total ? ` The latest ${found.audits.length} of ${found.total} audits.` : "";
-    said.textContent = found.lines.length ? "" : "No model of that name has this number.";
+    const kept = answer.lines.length < answer.models ? ` ${answer.lines.length} of ${answer.models} models, those that do not pass first.` : "";
+    const recent = answer.audits.length < answer.total ? ` The latest ${answer.audits.length} of ${answer.total} audits.` : "";
+    said.textContent = answer.lines.length ? "" : "No model of that name has this number.";
     const note = `Lines join a model's audits, bars are its intervals, grey lines are models beyond the eighth. Marks: ● pass, ✕ fail, ◆ undecided, ■ error.${kept}${recent}`;
-    holder.replaceChildren(...(found.lines.length && series ? [figure(`${series.title}: ${label}`, note, lines(found.audits.map(dateOf), found.lines.map((line) => ({ name: line.model, cells: line.cells, outcomes: line.outcomes })), label), numbers(found))] : []));
+    holder.replaceChildren(...(answer.lines.length && series ? [figure(`${series.title}: ${label}`, note, lines(answer.audits.map(dateOf), answer.lines.map((line) => ({ name: line.model, cells: line.cells, outcomes: line.outcomes })), label), numbers(answer))] : []));
   };
   return { parts: [holder, said], show };
 };
@@ -83,7 +83,7 @@ const audits = (fleet, first) => {
     show();
   } }, "Read older audits");
   show();
-  const bar = filters(select("Verdict", [["", "all"], ...["pass", "fail", "undecided", "error", "broken"].map((one) => [one, one])], "", (value) => { outcome = value; show(); }), search("Date or id contains", (value) => { text = value; show(); }));
+  const bar = filters(select("Verdict", [["", "all"], ...["pass", "fail", "undecided", "error", "broken"].map((each) => [each, each])], "", (value) => { outcome = value; show(); }), search("Date or id contains", (value) => { text = value; show(); }));
   return [bar, said, made.element, older, el("p", {}, compare)];
 };
 

@@ -13,10 +13,10 @@ export const until = (moment) => {
 };
 
 const fleets = async () => {
-  const found = await get(["fleets"], { limit: PART });
-  if (!found.total) return [el("p", {}, "No audit was finished in this storage yet: ", el("code", {}, "classwise audit fleet.yaml"), " makes one.")];
+  const answer = await get(["fleets"], { limit: PART });
+  if (!answer.total) return [el("p", {}, "No audit was finished in this storage yet: ", el("code", {}, "classwise audit fleet.yaml"), " makes one.")];
   const made = table({
-    caption: found.total > PART ? `The first ${PART} of ${found.total} fleets, with their latest audits` : "Fleets with their latest audits",
+    caption: answer.total > PART ? `The first ${PART} of ${answer.total} fleets, with their latest audits` : "Fleets with their latest audits",
     columns: [
       { title: "fleet", head: true, kind: "name", get: (row) => row.name, cell: (row) => el("a", { href: `#/fleet/${encodeURIComponent(row.id)}` }, name(row.name)) },
       { title: "verdict", get: (row) => row.latest?.outcome, cell: (row) => row.latest?.problem ? el("span", { class: "note" }, "cannot be read") : row.latest ? chip(row.latest.outcome) : "–" },
@@ -26,25 +26,25 @@ const fleets = async () => {
       { title: "classes", kind: "number", get: (row) => row.latest?.classes ?? null },
       { title: "audits", kind: "number", get: (row) => row.audits },
     ],
-    rows: found.fleets,
+    rows: answer.fleets,
   });
   return [made.element];
 };
 
 const firing = async () => {
   const { schedules, note } = await get(["schedules"]);
-  const next = schedules.filter((one) => one.next_at).slice(0, 3);
+  const next = schedules.filter((each) => each.next_at).slice(0, 3);
   if (!next.length) return [el("p", { class: "note" }, note || "No schedule fires again.")];
-  return [el("ul", {}, next.map((one) => el("li", {}, name(one.name), ": ", when(one.next_at), ` (${until(one.next_at)})`))),
+  return [el("ul", {}, next.map((each) => el("li", {}, name(each.name), ": ", when(each.next_at), ` (${until(each.next_at)})`))),
     el("p", {}, el("a", { href: "#/schedules" }, count(schedules.length, "schedule")))];
 };
 
 const failures = async () => {
-  const found = await get(["failures"]);
-  if (found.problem) return [problem(found.problem)];
-  if (!found.failures.length) return [el("p", { class: "note" }, "Every submitted audit that has ended has a result.")];
+  const answer = await get(["failures"]);
+  if (answer.problem) return [problem(answer.problem)];
+  if (!answer.failures.length) return [el("p", { class: "note" }, "Every submitted audit that has ended has a result.")];
   return [table({
-    caption: "The latest submitted audits that ended without a result", rows: found.failures,
+    caption: "The latest submitted audits that ended without a result", rows: answer.failures,
     columns: [
       { title: "submission", head: true, kind: "name", get: (row) => row.id, cell: (row) => name(row.id, 130) },
       { title: "state", label: true, get: (row) => row.state },
@@ -66,8 +66,8 @@ const later = (make) => {
 
 export const home = async () => {
   const running = runningList(), known = later(fleets), next = later(firing), failed = later(failures);
-  const stop = listen((found, ended) => {
-    running.show(found);
+  const stop = listen((answer, ended) => {
+    running.show(answer);
     if (ended) { known.fill(); failed.fill(); }
   });
   return {
@@ -77,10 +77,10 @@ export const home = async () => {
 };
 
 export const schedules = async () => {
-  const found = await get(["schedules"]);
+  const answer = await get(["schedules"]);
   const last = (row) => row.firings[0];
   const made = table({
-    caption: "Schedules, the next to fire first", empty: found.note || "No schedule.",
+    caption: "Schedules, the next to fire first", empty: answer.note || "No schedule.",
     columns: [
       { title: "schedule", head: true, kind: "name", get: (row) => row.name, cell: (row) => name(row.name) },
       { title: "fleet", label: true, get: (row) => row.fleet, cell: (row) => name(row.fleet) },
@@ -89,16 +89,16 @@ export const schedules = async () => {
       { title: "meanwhile", label: true, about: "what a firing does while an audit of the fleet runs", get: (row) => row.overlap },
       { title: "last firing", label: true, get: (row) => last(row)?.due_at ?? null, cell: (row) => last(row) ? el("span", {}, when(last(row).due_at), " ", last(row).outcome ? chip(last(row).outcome) : last(row).state) : "none yet" },
     ],
-    rows: found.schedules,
+    rows: answer.schedules,
   });
-  const histories = found.schedules.filter((row) => row.firings.length).map((row) => el("details", {}, el("summary", {}, "Firings of ", name(row.name)), table({
+  const histories = answer.schedules.filter((row) => row.firings.length).map((row) => el("details", {}, el("summary", {}, "Firings of ", name(row.name)), table({
     caption: `The latest firings of ${row.name}`,
     columns: [
-      { title: "due", head: true, get: (one) => one.due_at, cell: (one) => when(one.due_at) },
-      { title: "state", get: (one) => one.state },
-      { title: "outcome", get: (one) => one.outcome, cell: (one) => one.outcome ? chip(one.outcome) : "–" },
-      { title: "submission", label: true, kind: "name", get: (one) => one.submission, cell: (one) => one.submission ? name(one.submission, 130) : "–" },
-      { title: "message", kind: "name", get: (one) => one.message, cell: (one) => one.message ? name(one.message, 300) : "" },
+      { title: "due", head: true, get: (each) => each.due_at, cell: (each) => when(each.due_at) },
+      { title: "state", get: (each) => each.state },
+      { title: "outcome", get: (each) => each.outcome, cell: (each) => each.outcome ? chip(each.outcome) : "–" },
+      { title: "submission", label: true, kind: "name", get: (each) => each.submission, cell: (each) => each.submission ? name(each.submission, 130) : "–" },
+      { title: "message", kind: "name", get: (each) => each.message, cell: (each) => each.message ? name(each.message, 300) : "" },
     ],
     rows: row.firings,
   }).element));

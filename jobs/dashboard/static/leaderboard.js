@@ -5,7 +5,7 @@ import { cell as pointOf, dots, figure } from "./charts.js";
 import { count, cut, el, estimate, filters, limits, list, name, number, section, select, table } from "./dom.js";
 
 const PRESETS = [["classes", "accuracy and the worst class"], ["robust", "accuracy, robustness, generalisation"], ["prbench", "accuracy, robustness, generalisation, time"]];
-const asEstimate = (found) => Array.isArray(found) ? { value: found[0], low: found[1], high: found[2], reason: "" } : { value: null, low: null, high: null, reason: String(found) };
+const asEstimate = (answer) => Array.isArray(answer) ? { value: answer[0], low: answer[1], high: answer[2], reason: "" } : { value: null, low: null, high: null, reason: String(answer) };
 
 const scored = (score) => ranking.wide(score)
   ? el("span", { title: limits(score) }, number(score.value), el("span", { class: "limits" }, "wider than the scale")) : estimate(score);
@@ -17,7 +17,7 @@ const boardOf = (board) => {
     const metrics = board.metrics.map((metric, place) => ({ ...metric, weight: weights[place], lower: board.columns[metric.column].lower }));
     const { scores } = ranking.composite(board.rows, metrics);
     const places = ranking.places(scores), led = ranking.withLeader(scores, places);
-    return board.rows.map((row, place) => ({ ...row, place: places[place], led: led[place], score: { ...scores[place], reason: scores[place].lacks.map((one) => one.name).join(", ") } }))
+    return board.rows.map((row, place) => ({ ...row, place: places[place], led: led[place], score: { ...scores[place], reason: scores[place].lacks.map((each) => each.name).join(", ") } }))
       .sort((a, b) => (a.place ?? Infinity) - (b.place ?? Infinity));
   };
   const show = () => {
@@ -46,17 +46,17 @@ const boardOf = (board) => {
 
 export const leaderboard = async (route) => {
   const preset = route.query.preset || "classes";
-  const found = await get(["leaderboard"], { preset });
+  const answer = await get(["leaderboard"], { preset });
   const holder = el("div");
-  const pick = (place) => holder.replaceChildren(...(found.boards.length ? [section(found.boards[place].title, boardOf(found.boards[place]))] : [el("p", {}, "No board.")]));
+  const pick = (place) => holder.replaceChildren(...(answer.boards.length ? [section(answer.boards[place].title, boardOf(answer.boards[place]))] : [el("p", {}, "No board.")]));
   pick(0);
   return {
     title: "Leaderboard",
     content: [
-      el("h1", { tabindex: -1 }, "Leaderboard"), el("p", { class: "note full" }, `${count(found.boards.length, "board")}, read from ${found.source || "no MLflow store"}; a row is ranked only among those of its data set, threat model and samples.`),
-      list(found.notes),
+      el("h1", { tabindex: -1 }, "Leaderboard"), el("p", { class: "note full" }, `${count(answer.boards.length, "board")}, read from ${answer.source || "no MLflow store"}; a row is ranked only among those of its data set, threat model and samples.`),
+      list(answer.notes),
       filters(select("Ranked by", PRESETS, preset, (value) => { route.remember({ preset: value }); route.again(); }),
-        found.boards.length > 1 ? select("Board", found.boards.map((board, place) => [String(place), board.title]), "0", (value) => pick(Number(value))) : null),
+        answer.boards.length > 1 ? select("Board", answer.boards.map((board, place) => [String(place), board.title]), "0", (value) => pick(Number(value))) : null),
       holder,
     ],
   };

@@ -30,11 +30,11 @@ const ask = async () => {
   clearTimeout(timer);
   asking = true;
   try {
-    const found = await get(["progress"]);
-    const ended = announce(found);
-    latest = found;
+    const answer = await get(["progress"]);
+    const ended = announce(answer);
+    latest = answer;
     pause = EVERY;
-    for (const listen of listeners) listen(found, ended);
+    for (const listen of listeners) listen(answer, ended);
   } catch (error) {
     pause = Math.min(SLOWEST, Math.max(2 * pause, 1000 * (error.wait || 0)));
     for (const listen of listeners) listen({ running: latest?.running || [], problem: error.problems?.[0] || null }, false);
@@ -91,7 +91,7 @@ export const runningList = () => {
     const running = all.filter((audit) => !queued(audit));
     showQueue(all.filter(queued));
     said.replaceChildren(...(fault ? [problem(fault)] : []));
-    for (const [id, one] of items) if (!running.some((audit) => audit.id === id)) { one.made.remove(); items.delete(id); }
+    for (const [id, each] of items) if (!running.some((audit) => audit.id === id)) { each.made.remove(); items.delete(id); }
     for (const audit of running) {
       if (!items.has(audit.id)) { items.set(audit.id, item(audit)); holder.append(items.get(audit.id).made); }
       const { bar, text } = items.get(audit.id);

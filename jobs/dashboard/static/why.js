@@ -6,16 +6,16 @@ import { cut, el, estimate, filters, name, number, section, select, search, tabl
 const MOST_DRAWN = 40, PAGE = 12;
 const percent = (share) => `${(100 * share).toFixed(share > 0 && share < 0.0995 ? 1 : 0)} %`;
 
-const confusions = (found) => {
-  if (!found.parts.length) return null;
-  const named = (place) => place < 0 ? "no class" : found.classes[place] ?? String(place);
+const confusions = (answer) => {
+  if (!answer.parts.length) return null;
+  const named = (place) => place < 0 ? "no class" : answer.classes[place] ?? String(place);
   const holder = el("div");
-  let part = found.parts.find((one) => one.attack) || found.parts[0], text = "";
+  let part = answer.parts.find((each) => each.attack) || answer.parts[0], text = "";
   const show = () => {
-    const shares = new Map(part.cells.map((one) => [`${one[0]},${one[1]}`, one[2] / one[3]]));
+    const shares = new Map(part.cells.map((each) => [`${each[0]},${each[1]}`, each[2] / each[3]]));
     const order = part.order.length && part.order.length <= MOST_DRAWN ? part.order : null;
     const names = (order || []).map(named);
-    const rows = part.cells.filter((one) => one[0] !== one[1]).map((one) => ({ from: named(one[0]), to: named(one[1]), cell: one, share: one[2] / one[3] }))
+    const rows = part.cells.filter((each) => each[0] !== each[1]).map((each) => ({ from: named(each[0]), to: named(each[1]), cell: each, share: each[2] / each[3] }))
       .filter((row) => !text || `${row.from} ${row.to}`.toLowerCase().includes(text));
     const pairs = table({
       caption: `Pairs of classes ${part.under}, ${text || rows.length <= PAGE ? "" : `the ${PAGE} largest of ${rows.length.toLocaleString("en")}; a search finds the others; `}limits of all pairs hold together`, rows: text ? rows : rows.slice(0, PAGE), order: [3, -1], empty: "No sample goes to another class.",
@@ -31,42 +31,42 @@ const confusions = (found) => {
     holder.replaceChildren(...[
       order ? figure(`What the classes are taken for, ${part.under}`, "A row is a class, a column what its samples are taken for; lighter is more.", heatmap(names, names, order.map((from) => order.map((to) => shares.get(`${from},${to}`) ?? 0)))) : null,
       part.unsound ? el("p", { class: "note" }, "This attack was inadequate on the model: a better one leads at least as many astray.") : null,
-      pairs.element, found.cut ? el("p", { class: "note" }, "The largest shares; the bundle has all.") : null,
+      pairs.element, answer.cut ? el("p", { class: "note" }, "The largest shares; the bundle has all.") : null,
     ].filter(Boolean));
   };
   show();
-  const under = select("Predictions", found.parts.map((one, place) => [String(place), one.under]), String(found.parts.indexOf(part)), (value) => { part = found.parts[Number(value)]; show(); });
+  const under = select("Predictions", answer.parts.map((each, place) => [String(place), each.under]), String(answer.parts.indexOf(part)), (value) => { part = answer.parts[Number(value)]; show(); });
   return section("What the classes are taken for", filters(under, search("Class contains", (value) => { text = value; show(); })), holder);
 };
 
 const picture = (source, alt, caption) => el("div", {}, el("img", { src: source, alt, loading: "lazy" }), el("span", { class: "note" }, caption));
-const example = (found, one) => {
-  const [label, before, after] = [one.label, one.before, one.after].map((place) => place < 0 ? "no class" : cut(found.classes[place] ?? place, 40));
-  const id = one.key ? cut(one.key, 60) : `sample ${one.id}`;
-  const stronger = `${one.gain >= 10 ? Math.round(one.gain) : Number(one.gain.toPrecision(2))}x`;
+const example = (answer, each) => {
+  const [label, before, after] = [each.label, each.before, each.after].map((place) => place < 0 ? "no class" : cut(answer.classes[place] ?? place, 40));
+  const id = each.key ? cut(each.key, 60) : `sample ${each.id}`;
+  const stronger = `${each.gain >= 10 ? Math.round(each.gain) : Number(each.gain.toPrecision(2))}x`;
   return el("figure", { class: "example" },
     el("figcaption", {}, el("b", {}, el("bdi", {}, label), " → ", el("bdi", {}, after))),
     el("div", { class: "trio" },
-      picture(one.pictures[0], `${id}, class ${label}, predicted ${before}`, `original: ${before}`),
-      picture(one.pictures[1], `${id} after the attack, predicted ${after}`, `adversarial: ${after}`),
-      picture(one.pictures[2], `the change, ${stronger} as strong`, `change, ${stronger} as strong`)),
-    el("p", { class: "note" }, `${id}; L2 ${number(one.l2)}, Linf ${number(one.linf)}; margin ${number(one.margin_before)} before, ${number(one.margin_after)} after; number ${one.rank} of ${one.of} that fell.`));
+      picture(each.pictures[0], `${id}, class ${label}, predicted ${before}`, `original: ${before}`),
+      picture(each.pictures[1], `${id} after the attack, predicted ${after}`, `adversarial: ${after}`),
+      picture(each.pictures[2], `the change, ${stronger} as strong`, `change, ${stronger} as strong`)),
+    el("p", { class: "note" }, `${id}; L2 ${number(each.l2)}, Linf ${number(each.linf)}; margin ${number(each.margin_before)} before, ${number(each.margin_after)} after; number ${each.rank} of ${each.of} that fell.`));
 };
 
-const gallery = (found) => {
-  if (!found.entries.length) return null;
+const gallery = (answer) => {
+  if (!answer.entries.length) return null;
   const grid = el("div", { class: "gallery" });
   let label = "", after = "", shown = PAGE;
   const more = el("button", { type: "button", onclick: () => { shown += 2 * PAGE; show(); } }, "Show more samples");
-  const choices = (key) => [["", "all"], ...[...new Set(found.entries.map((one) => one[key]))].map((place) => [String(place), found.classes[place] ?? "no class"])];
+  const choices = (key) => [["", "all"], ...[...new Set(answer.entries.map((each) => each[key]))].map((place) => [String(place), answer.classes[place] ?? "no class"])];
   const show = () => {
-    const fits = found.entries.filter((one) => (!label || String(one.label) === label) && (!after || String(one.after) === after));
-    grid.replaceChildren(...fits.slice(0, shown).map((one) => example(found, one)));
+    const fits = answer.entries.filter((each) => (!label || String(each.label) === label) && (!after || String(each.after) === after));
+    grid.replaceChildren(...fits.slice(0, shown).map((each) => example(answer, each)));
     more.hidden = fits.length <= shown;
   };
   show();
   const bar = filters(select("Class", choices("label"), "", (value) => { label = value; show(); }), select("Goes to", choices("after"), "", (value) => { after = value; show(); }));
-  const note = found.entries.length < found.total ? `${found.entries.length} of ${found.total} samples; the bundle has all.` : "";
+  const note = answer.entries.length < answer.total ? `${answer.entries.length} of ${answer.total} samples; the bundle has all.` : "";
   return section("Samples before and after an attack", bar, grid, more, note ? el("p", { class: "note" }, note) : null);
 };
 
@@ -82,7 +82,7 @@ const slices = (rows) => rows.length ? section("Weak groups that nobody named",
       { title: "keeps its class", kind: "number", get: (row) => row.rate.value, cell: (row) => estimate(row.rate) },
       { title: "its classes alone", kind: "number", get: (row) => row.expected, cell: (row) => number(row.expected) },
       { title: "p", kind: "number", get: (row) => row.p, cell: (row) => number(row.p) },
-      { title: "samples that fail", kind: "pictures", get: null, cell: (row) => el("span", {}, row.pictures.map((one, place) => thumb(one, `sample ${row.ids[place]}, which fails`))) },
+      { title: "samples that fail", kind: "pictures", get: null, cell: (row) => el("span", {}, row.pictures.map((each, place) => thumb(each, `sample ${row.ids[place]}, which fails`))) },
     ],
   }).element) : null;
 
@@ -113,8 +113,8 @@ export const hardest = (fleet, audit) => {
 export const why = (fleet, audit, index) => {
   const holder = el("div", {}, waiting());
   const show = async () => {
-    const found = await get(["fleets", fleet, "audits", audit, "models", index, "why"]);
-    holder.replaceChildren(...[confusions(found), gallery(found), slices(found.slices)].filter(Boolean));
+    const answer = await get(["fleets", fleet, "audits", audit, "models", index, "why"]);
+    holder.replaceChildren(...[confusions(answer), gallery(answer), slices(answer.slices)].filter(Boolean));
   };
   return { holder, show };
 };

@@ -103,7 +103,7 @@ def test_not_worse_than_the_last_audit_is_tested_on_paired_samples(
     gate = {"measure": "clean", "metric": "aggregate", "not_worse_than": "last", "margin": 0.02}
     same = audit({**digits_fleet, "gates": [gate]})
     assert [model.outcome for model in same.result.models] == [Outcome.PASS] * 3
-    assert same.result.baseline
+    assert same.result.compared_with
     worse = deepcopy(digits_fleet)
     worse["models"][0]["uri"] = worse["models"][0]["uri"].replace(digit_weights["good"], digit_weights["weak"])
     judged = audit({**worse, "gates": [gate]}).result.models[0]

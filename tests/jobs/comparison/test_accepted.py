@@ -45,9 +45,9 @@ def test_the_first_audit_is_undecided_until_one_is_accepted(
     made = accept(first.folder, by="me", why="the first", even_though_failed=True)
     same, worse = audit(gated), audit(swapped(gated, "good", "weak"))
     assert same.result.outcome is Outcome.PASS and worse.result.outcome is Outcome.FAIL
-    assert same.result.baseline == made.audit_id
+    assert same.result.compared_with == made.audit_id
     result = read_comparison(worse.folder)
-    assert result is not None and result.baseline == made.audit_id and result.worse > 0
+    assert result is not None and result.compared_with == made.audit_id and result.worse > 0
     accept(same.folder, by="you")
     accept(same.folder, by="you")
     known = read_accepted(str(Path(same.folder).parent))

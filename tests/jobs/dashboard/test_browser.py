@@ -142,12 +142,12 @@ def test_two_audits_are_ticked_and_compared(page: Page, base: Path) -> None:
     ticks[0].click()
     ticks[2].click()
     path = base / "audits" / FLEET / ids[AUDITS[2]] / "comparison.json"
-    path.write_text('{"baseline": {"verdict": "worse"}}')
+    path.write_text('{"compared_with": {"verdict": "worse"}}')
     page.js(f"{compare}.click()")
     page.until("document.querySelector('h1')?.textContent.startsWith('Two audits')")
     assert f"/{ids[AUDITS[0]]}/{ids[AUDITS[2]]}" in page.js("return location.hash"), "the earlier one first"
     page.drawn()
-    assert "is not a test" in page.text("main") and "baselineverdict worse" in page.text("dl.tested")
+    assert "is not a test" in page.text("main") and "compared_withverdict worse" in page.text("dl.tested")
     page.choose("Measure", "clean")
     page.until("location.hash.includes('series=clean')")
     page.choose("Number", "score: mean over all samples")
@@ -157,7 +157,14 @@ def test_two_audits_are_ticked_and_compared(page: Page, base: Path) -> None:
     change = {"index": 2, "name": "cat", "n": 50, "then": 0.8, "now": 0.6, "p": 0.004, "flag": "worse"}
     change["difference"] = {"value": -0.2, "low": -0.3, "high": -0.1, "reason": ""}
     series = {"series": "clean", "title": "clean accuracy", "overall": {**change, "flag": "not separated"}}
-    bodies = {"baseline": "another", "alpha": 0.05, "comparisons": 8, "worse": 1, "better": 0, "error_rate": "Holm"}
+    bodies = {
+        "compared_with": "another",
+        "alpha": 0.05,
+        "comparisons": 8,
+        "worse": 1,
+        "better": 0,
+        "error_rate": "Holm",
+    }
     bodies |= {"models": [{"name": HOSTILE, "series": [{**series, "groups": [change]}]}]}
     drift = {"kind": "versions", "subject": "torch", "then": "2.13", "now": "2.14"}
     bodies |= {"drift": [drift, {"kind": "temperature", "subject": "", "then": "T = 1", "now": ""}]}

@@ -66,9 +66,11 @@ def test_a_bundle_of_version_1_gets_typed_series(small_audit: AuditResult, tmp_p
         for new in ("evidence", "family", "label", "threat", "noise", "version"):
             del result["series"][new]
         result |= result.pop("metrics")
-    del raw["checks"], raw["baseline"]
+    del raw["checks"], raw["compared_with"]
     (tmp_path / "bundle.json").write_text(json.dumps({**raw, "schema_version": 1}))
     assert bundle.read_bundle(str(tmp_path)) == small_audit
+    (tmp_path / "bundle.json").write_text(json.dumps({**raw, "schema_version": 1, "baseline": "20260101T000000Z-1"}))
+    assert bundle.read_bundle(str(tmp_path)).compared_with == "20260101T000000Z-1"
 
 
 @pytest.mark.parametrize(

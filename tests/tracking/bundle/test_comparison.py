@@ -47,7 +47,11 @@ def test_a_round_trip(found: Comparison, tmp_path: Path) -> None:
     write_comparison(found, str(tmp_path))
     assert read_comparison(str(tmp_path)) == found
     path = tmp_path / "comparison.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "schema_version": 2}))
+    body = json.loads(path.read_text())
+    renamed = {"compared_with": "baseline", "compared_started": "baseline_started"}
+    path.write_text(json.dumps({renamed.get(key, key): value for key, value in body.items()}))
+    assert read_comparison(str(tmp_path)) == found, "by the names of 0.1.0"
+    path.write_text(json.dumps({**body, "schema_version": 2}))
     with pytest.raises(StorageError, match="update classwise"):
         read_comparison(str(tmp_path))
     path.write_text("{")

@@ -142,16 +142,16 @@
     return cell;
   };
   const numberCell = (row, column, label) => {
-    const found = row.cells[column], time = board.columns[column].time;
+    const shown = row.cells[column], time = board.columns[column].time;
     const cell = element("td", { className: "number" });
     cell.dataset.label = label;
-    if (!known(found)) {
+    if (!known(shown)) {
       cell.dataset.value = "";
-      cell.title = found;
+      cell.title = shown;
       cell.append("–");
       return cell;
     }
-    const [value, low, high, sd] = found;
+    const [value, low, high, sd] = shown;
     cell.dataset.value = String(value);
     cell.append(format(value, time));
     const remarks = [];
@@ -168,12 +168,12 @@
   const columns = (compared) => {
     const counted = metrics().filter((metric) => metric.weight > 0);
     const taken = new Set(counted.map((metric) => metric.column));
-    const found = [
+    const made = [
       { title: "#", number: true, get: (line) => line.place, cell: (line) => element("td", { className: "place", textContent: line.place ?? "–" }) },
       { title: "model", get: (line) => line.row.name, cell: nameCell },
       { title: "score", get: (line) => line.score.value, down: true, cell: (line) => scoreCell(line, compared) },
     ];
-    const add = (title, column, cell = numberCell) => found.push({
+    const add = (title, column, cell = numberCell) => made.push({
       title, number: true, hint: board.columns[column].key, down: !lower(column),
       get: ({ row }) => known(row.cells[column]) ? row.cells[column][0] : null, cell: ({ row }) => cell(row, column, title),
     });
@@ -185,7 +185,7 @@
       const there = new Set([...taken, worst, nrgc]);
       board.columns.forEach(({ key }, column) => { if (!there.has(column)) add(key, column); });
     }
-    return found;
+    return made;
   };
   const table = $("rows");
   let heads = [];
@@ -201,9 +201,9 @@
     const get = order.column < 0 ? heads[0].get : heads[order.column].get;
     sorted.sort((a, b) => compare(get(a), get(b), order.direction) || compare(a.place, b.place, 1) || compare(a.row.name, b.row.name, 1));
     const body = element("tbody");
-    for (const one of sorted) {
-      const made = element("tr", {}, ...heads.map((head) => head.cell(one)));
-      made.dataset.row = String(board.rows.indexOf(one.row));
+    for (const entry of sorted) {
+      const made = element("tr", {}, ...heads.map((head) => head.cell(entry)));
+      made.dataset.row = String(board.rows.indexOf(entry.row));
       body.append(made);
     }
     table.replaceChild(body, table.tBodies[0]);
@@ -222,8 +222,8 @@
   // The scatter: two metrics as axes, a third as size, the method as colour and shape.
   const fillAxes = () => {
     const names = board.metrics.map((metric) => option(metric.name, metric.title));
-    for (const id of ["across", "up"]) $(id).replaceChildren(...names.map((one) => one.cloneNode(true)));
-    $("size").replaceChildren(option("", "all alike"), ...names.map((one) => one.cloneNode(true)));
+    for (const id of ["across", "up"]) $(id).replaceChildren(...names.map((choice) => choice.cloneNode(true)));
+    $("size").replaceChildren(option("", "all alike"), ...names.map((choice) => choice.cloneNode(true)));
     const pick = (id, wanted, place) => { $(id).value = (board.metrics.find((metric) => metric.name === wanted) || board.metrics[place] || { name: "" }).name; };
     pick("across", "acc", 0);
     pick("up", "ar", 1);
@@ -270,11 +270,11 @@
   };
 
   const refresh = () => {
-    const found = rank();
+    const ranked = rank();
     showWeights();
-    fillTable(found.compared);
+    fillTable(ranked.compared);
     fillPlot();
-    summarise(found);
+    summarise(ranked);
   };
   form.addEventListener("submit", (event) => event.preventDefault());
   for (const name of ["dataset", "threat"]) fields[name].addEventListener("change", () => { fillBoards(); refresh(); });
@@ -289,7 +289,7 @@
   if (boards.length) {
     form.hidden = false;
     $("weighing").open = innerWidth > 700;
-    const every = boards.flatMap((one) => one.rows);
+    const every = boards.flatMap((each) => each.rows);
     fill(fields.dataset, distinct(every, "dataset"), "all");
     fill(fields.threat, distinct(every, "threat"), "all");
     fillBoards();

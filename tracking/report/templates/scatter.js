@@ -21,9 +21,9 @@ const scatter = (() => {
   const ticks = (low, high, most) => {
     const rough = (high - low) / most, power = 10 ** Math.floor(Math.log10(rough));
     const step = [1, 2, 5, 10].map((factor) => factor * power).find((candidate) => candidate >= rough);
-    const found = [];
-    for (let at = Math.ceil(low / step - 1e-9); at * step <= high + step * 1e-9; at++) found.push(at * step);
-    return { step, found };
+    const places = [];
+    for (let at = Math.ceil(low / step - 1e-9); at * step <= high + step * 1e-9; at++) places.push(at * step);
+    return { step, places };
   };
   const spoken = (value, step) => value.toFixed(Math.max(0, -Math.floor(Math.log10(step) + 1e-9)));
   // The ends of an axis: points and most of their intervals, with some air.
@@ -85,11 +85,11 @@ const scatter = (() => {
     const toY = (value) => box.bottom - (Math.min(y1, Math.max(y0, value)) - y0) / (y1 - y0) * (box.bottom - box.top);
     const svg = make("svg", { viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": `${y.name} against ${x.name}` });
     const across = ticks(x0, x1, width < 500 ? 4 : 8), up = ticks(y0, y1, 6);
-    for (const at of across.found) {
+    for (const at of across.places) {
       svg.append(make("line", { class: "grid", x1: toX(at), x2: toX(at), y1: box.top, y2: box.bottom }));
       svg.append(make("text", { class: "tick", x: toX(at), y: box.bottom + 17, "text-anchor": "middle" }, spoken(at, across.step)));
     }
-    for (const at of up.found) {
+    for (const at of up.places) {
       svg.append(make("line", { class: "grid", x1: box.left, x2: box.right, y1: toY(at), y2: toY(at) }));
       svg.append(make("text", { class: "tick", x: box.left - 7, y: toY(at) + 4, "text-anchor": "end" }, spoken(at, up.step)));
     }
