@@ -12,7 +12,7 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
@@ -42,18 +42,35 @@ def check() -> None:
 
 @contextmanager
 def catching_stops() -> Iterator[None]:
-    """SIGINT and SIGTERM, which a scheduler or Ray sends, raise `KeyboardInterrupt` and are remembered."""
+    """SIGINT and SIGTERM, which a scheduler or Ray sends, raise `KeyboardInterrupt` and are remembered.
+
+    Ray starts jobs with SIGINT blocked, so that a deadline would never arrive: both are unblocked for the block.
+    """
     previous: dict[int, Callable[..., Any] | int | None] = {
         number: signal.signal(number, _interrupt) for number in (signal.SIGINT, signal.SIGTERM)
     }
     _handled.set()
     try:
-        yield
+        with _unblocked(previous):
+            yield
     finally:
         _handled.clear()
         for number, handler in previous.items():
             signal.signal(number, handler)
         _requested.clear()
+
+
+@contextmanager
+def _unblocked(signals: Iterable[int]) -> Iterator[None]:
+    if not hasattr(signal, "pthread_sigmask"):  # no POSIX
+        yield
+        return
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 @contextmanager
