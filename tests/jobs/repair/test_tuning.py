@@ -73,6 +73,7 @@ def test_an_adjusted_loss_takes_the_scores_of_the_classes_as_rates(weak: dict[st
     assert np.argmin(method["rates"]) == 8 and min(method["rates"]) < 0.2 < np.median(method["rates"])
 
 
+@pytest.mark.slow
 def test_remedies_that_the_same_samples_showed_stand_side_by_side(weak: dict[str, Any]) -> None:
     fleet = validate_fleet(weak)
     first = repair(fleet, "m", Quiet(), rounds=2)

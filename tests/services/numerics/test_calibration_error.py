@@ -37,7 +37,7 @@ def test_extremes() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("gap", [0.0, 0.1])
+@pytest.mark.parametrize("gap", [0.0, pytest.param(0.1, marks=pytest.mark.slow)])
 def test_the_interval_covers(gap: float) -> None:
     """Confidences in the middles of the bins, right with a probability `gap` below them: the true error is the gap."""
     rng, runs, covered, biased = np.random.default_rng(3), 120, 0, 0.0

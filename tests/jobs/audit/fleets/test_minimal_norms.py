@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from jobs.audit.audit import run_audit
@@ -16,6 +17,7 @@ from jobs.terminal.progress import Quiet
 from services.records import LINF_DISTANCE, Outcome
 
 
+@pytest.mark.slow
 def test_both_norms_stand_side_by_side(digits_fleet: dict[str, Any]) -> None:
     text = (Path(__file__).resolve().parents[4] / "docs" / "measures.md").read_text()
     section = text.split("\n## minimal\n")[1].split("\n## ")[0]
