@@ -39,6 +39,7 @@ def with_model(fleet: dict[str, Any], uri: str, **more: Any) -> dict[str, Any]:
         "factory:services.training.architectures:_hidden",
         "factory:services.training.architectures:small_cnn?weights=/etc/passwd",
         "factory:services.training.architectures:small_cnn?weights=weights.safetensors",
+        "factory:services.training.architectures:small_cnn?weights=s3://bucket/w.safetensors",
         "factory:services.training.architectures:small_cnn?weights={paths}/../../../etc/passwd",
         "factory:services.training.architectures:small_cnn?width=/etc/passwd",
         "factory:services.training.architectures:small_cnn?width=~root",
@@ -82,7 +83,15 @@ def test_generated_samples_are_granted_or_refused_as_samples_are(fleet: dict[str
 
 
 @pytest.mark.parametrize(
-    "uri", ["npz:/etc/shadow", "imagefolder:/home", "torchvision:CIFAR10?root=data", "torchvision:CIFAR10", "hf:x"]
+    "uri",
+    [
+        "npz:/etc/shadow",
+        "npz:s3://bucket/x.npz",
+        "imagefolder:/home",
+        "torchvision:CIFAR10?root=data",
+        "torchvision:CIFAR10",
+        "hf:x",
+    ],
 )
 def test_samples_that_are_not_granted_are_refused(fleet: dict[str, Any], settings: Settings, uri: str) -> None:
     with pytest.raises(NotAllowed, match=r"administrator|worker"):
