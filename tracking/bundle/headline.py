@@ -10,9 +10,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from services.records import Estimate, Evidence, GateResult, ModelResult, Outcome
+from services.records import AttackResult, Estimate, Evidence, GateResult, ModelResult, Outcome, RefutedResult
 from tracking.names import series_key
 
+OF_GRADIENTS = ("zero-gradient", "unpredictive-gradient")
+"""Signs that are looked for in attacks that follow gradients."""
 MOST_REFUTED = 0.05
 """A claim of which a larger share is refuted, by the lower limit of that share, heads nothing and clears no gate."""
 
@@ -24,7 +26,7 @@ class Entry:
     Attributes:
         lens: its name, with the grouping.
         grouping, evidence, family, binary: of the series and its result.
-        sound: not a refuted claim and not a number of an inadequate attack.
+        sound: not a refuted claim, nor one that no adequate attack tested, and not a number of an inadequate attack.
     """
 
     lens: str
@@ -54,6 +56,20 @@ def reading_order(entries: Iterable[Entry], gates: Iterable[Sequence[GateResult]
 def inadequate(model: ModelResult, key: str) -> bool:
     """Whether the series is of an attack that was inadequate on the model, so that its numbers are no evidence."""
     return any(key in attack.series and attack.adequacy == "inadequate" for attack in model.attacks)
+
+
+def untested(attacks: Sequence[AttackResult]) -> bool:
+    """Whether every attack on a model that could have refuted a claim was inadequate: that none did says nothing.
+
+    No random search gets as near as what follows gradients; it counts where there is nothing else.
+    """
+    following = [attack for attack in attacks if any(sign.sign in OF_GRADIENTS for sign in attack.signs)]
+    return bool(attacks) and all(attack.adequacy == "inadequate" for attack in following or attacks)
+
+
+def tested_claims(refuted: Sequence[RefutedResult], attacks: Sequence[AttackResult]) -> list[RefutedResult]:
+    """The claims that attacks put to a test: that inadequate ones refuted nothing of a claim is no share of 0."""
+    return [claim for claim in refuted if claim.refuted or not untested(attacks)]
 
 
 def is_refuted(share: Estimate | None) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 from services.metrics import OF_SERIES
 from services.records import WORST_FIRST, AuditResult, Estimate, ModelResult, RefutedResult, SeriesResult
 from tracking.bundle.group_table import finite
-from tracking.bundle.headline import Entry, inadequate, is_refuted, reading_order
+from tracking.bundle.headline import Entry, inadequate, is_refuted, reading_order, tested_claims, untested
 from tracking.names import metric_key, series_key, shorten
 
 METRICS = tuple(metric.name for metric in OF_SERIES)
@@ -40,9 +40,14 @@ def in_reading_order(model: ModelResult) -> list[SeriesResult]:
 
 
 def is_sound(model: ModelResult, result: SeriesResult) -> bool:
-    """Whether conclusions may rest on a series: no claim that attacks refuted, and no inadequate attack."""
-    tested = refuted(model, lens(result))
-    return not inadequate(model, result.series.key) and not (tested is not None and is_refuted(tested.overall))
+    """Whether conclusions may rest on a series: no inadequate attack, and no claim that is held against such alone.
+
+    Nor a claim that attacks refuted. One that was held against nothing is a claim, and stands as one.
+    """
+    held = next((claim for claim in model.refuted if series_key(claim.series, claim.grouping) == lens(result)), None)
+    if held is not None and (is_refuted(held.overall) or untested(model.attacks)):
+        return False
+    return not inadequate(model, result.series.key)
 
 
 def _entries(model: ModelResult) -> Iterator[Entry]:
@@ -66,7 +71,14 @@ def find(model: ModelResult, name: str) -> SeriesResult | None:
 
 def refuted(model: ModelResult, name: str) -> RefutedResult | None:
     """How much of what the series under that lens claims attacks refuted; None when that was not tested."""
-    return next((claim for claim in model.refuted if series_key(claim.series, claim.grouping) == name), None)
+    return next(
+        (
+            claim
+            for claim in tested_claims(model.refuted, model.attacks)
+            if series_key(claim.series, claim.grouping) == name
+        ),
+        None,
+    )
 
 
 def bounds(name: str, estimate: Estimate) -> dict[str, float]:

@@ -31,6 +31,7 @@ MOST_EARLY = 20
 """Models that are named with the samples they were measured on."""
 MOST_ADVICE = 3
 """Models that get a sentence for who decides."""
+NOT_TESTED = "no attack that could have refuted this claim was adequate"
 DIFFERS = 5e-4
 """Least difference between two limits that a sentence mentions."""
 
@@ -126,11 +127,15 @@ def _overruled(model: ModelResult) -> str:
 
 
 def _because(model: ModelResult) -> str:
-    """What the gate that decided found, in the words of its measure."""
-    deciding = deciding_gates(model.gates)
-    gate = min(deciding, key=lambda each: 1.0 if each.estimate.value is None else each.estimate.value)
-    limit = gate.threshold
-    result = find(model, series_key(limit.measure, limit.grouping)) if limit else None
+    """What the gate that decided found, in the words of its measure; of several rather one that is on no claim."""
+
+    def last(gate: GateResult) -> tuple[bool, float]:
+        result = _series_of(model, gate)
+        claim = result is not None and result.series.evidence is Evidence.CLAIM
+        return claim, 1.0 if gate.estimate.value is None else gate.estimate.value
+
+    gate = min(deciding_gates(model.gates), key=last)
+    limit, result = gate.threshold, _series_of(model, gate)
     if limit is None or result is None or gate.estimate.value is None:
         return f"{gate.text}, {gate.reason}"
     who = _tied(result) if limit.metric == "wcr" and result.worst else ""
@@ -146,12 +151,18 @@ def _because(model: ModelResult) -> str:
     return f"{found}{_open(model, gate, limit.measure)}" if gate.outcome is Outcome.UNDECIDED else found
 
 
+def _series_of(model: ModelResult, gate: GateResult) -> SeriesResult | None:
+    limit = gate.threshold
+    return find(model, series_key(limit.measure, limit.grouping)) if limit else None
+
+
 def _open(model: ModelResult, gate: GateResult, key: str) -> str:
     """Why a gate is undecided: the samples leave it open, or what they show does not count."""
     if not gate.objected:
         return ", and these samples do not decide it"
     judged = {attack.adequacy for attack in model.attacks if key in attack.series}
-    return f", but {next((_NO_EVIDENCE[each] for each in _NO_EVIDENCE if each in judged), gate.objected)}"
+    briefly = gate.objected.partition(": ")[0]  # the reasons name each sign and the remedy
+    return f", but {next((_NO_EVIDENCE[each] for each in _NO_EVIDENCE if each in judged), briefly)}"
 
 
 def fleet_words(audit: AuditResult) -> list[str]:
@@ -172,16 +183,18 @@ def model_words(model: ModelResult) -> list[str]:
     """
     results = in_reading_order(model)
     lines = [" ".join(series_words(result)) for result in results if is_sound(model, result)]
-    lines += [_refuted_claim(model, result) for result in results if not is_sound(model, result)]
+    lines += [_unsound_claim(model, result) for result in results if not is_sound(model, result)]
     repeated = {note for result in model.series for note in result.notes}
     return [*filter(None, lines), *(note for note in model.notes if note not in repeated)]
 
 
-def _refuted_claim(model: ModelResult, result: SeriesResult) -> str:
+def _unsound_claim(model: ModelResult, result: SeriesResult) -> str:
     """The finding in place of a conclusion; of an inadequate attack the model's notes speak."""
+    if result.series.evidence is not Evidence.CLAIM:
+        return ""
     tested = refuted(model, lens(result))
     if tested is None or not is_refuted(tested.overall):
-        return ""
+        return f"{result.series.title}: {NOT_TESTED}, so nothing is concluded from it."
     counts = f"{tested.refuted:,} of {tested.counted:,} correctly classified samples"
     return f"{result.series.title}: attacks refuted this claim for {counts}, so nothing is concluded from it."
 
@@ -192,7 +205,7 @@ def _refuted_claims(audit: AuditResult) -> Iterator[str]:
         result.series.title
         for model in audit.models
         for result in model.series
-        if result.grouping == "class" and _refuted_claim(model, result)
+        if result.grouping == "class" and (tested := refuted(model, lens(result))) and is_refuted(tested.overall)
     ]
     for title, times in Counter(titles).items():
         models = f"{times} of {counted(len(audit.models), 'model')}"

@@ -22,6 +22,7 @@ from services.records import AuditResult, ModelResult, Outcome, SeriesResult, Th
 from tracking.bundle.comparison import Comparison
 from tracking.bundle.fairness import attribute_metrics
 from tracking.bundle.group_table import finite, rows
+from tracking.bundle.headline import tested_claims
 from tracking.bundle.reasons.why import why_words
 from tracking.bundle.summary import bounds, lens, series_metrics, shown_metrics, worst_first
 from tracking.bundle.words import advice_words, interval, verdict_words
@@ -64,7 +65,7 @@ def child_content(audit: AuditResult, index: int, comparison: Comparison | None 
         if lens(result) in partly:
             measured = sum(group.n for group in result.groups) if result.measured is None else result.measured
             metrics[metric_key(lens(result), "measured")] = float(measured)
-    for tested in model.refuted:
+    for tested in tested_claims(model.refuted, model.attacks):
         metrics |= bounds(metric_key(series_key(tested.series, tested.grouping), "refuted"), tested.overall)
     for gap in model.generalisation:
         metrics |= bounds(metric_key("ge", gap.lens), gap.gap)

@@ -18,6 +18,7 @@ from services.records import (
     SeriesResult,
 )
 from tracking.bundle.group_table import finite
+from tracking.bundle.headline import tested_claims
 from tracking.bundle.summary import METRICS, find, lenses, refuted, tied, worst_first
 from tracking.bundle.words import gate_words, interval, model_words, number, share_words
 from tracking.names import shorten
@@ -109,7 +110,7 @@ def _seen(attack: AttackResult) -> str:
 def _share(tested: RefutedResult | None) -> dict[str, Any]:
     """The refuted share of a model's claims as a cell."""
     if tested is None:
-        return {**_BLANK, "full": "not attacked"}
+        return {**_BLANK, "full": "not tested by an adequate attack"}
     value = finite(tested.overall.value)
     share = "–" if value is None else f"{100 * value:.1f} %"
     counts = f"{tested.refuted:,} of {tested.counted:,} correctly classified samples"
@@ -145,7 +146,7 @@ def class_table(audit: AuditResult) -> dict[str, Any]:
     from the worst, 4 vacuous; `refuted`, the share of claims that attacks refuted, only where any was tested.
     """
     names = lenses(audit)
-    attacked = any(model.refuted for model in audit.models)
+    attacked = any(tested_claims(model.refuted, model.attacks) for model in audit.models)
     profiles = sum(find(model, name) is not None for model in audit.models for name in names)
     share = MAX_ROWS // max(1, profiles)
     groups: list[dict[int, str]] = [{} for _ in names]

@@ -19,7 +19,17 @@ from services.measures.measure import Measure
 from services.numerics.arguments import Bools, Floats
 from services.numerics.evidence.refutation import Refutation, refute
 from services.numerics.intervals.means import clopper_pearson
-from services.records import L2_DISTANCE, LINF_DISTANCE, Estimate, Evidence, GroupScore, RefutedResult, Series
+from services.records import (
+    L2_DISTANCE,
+    LINF_DISTANCE,
+    AttackResult,
+    Estimate,
+    Evidence,
+    GroupScore,
+    RefutedResult,
+    Series,
+)
+from tracking.bundle.headline import untested
 from tracking.bundle.scores import Scores, beside
 
 ROUNDING = 1e-5
@@ -73,6 +83,23 @@ def possible_share(result: RefutedResult) -> Estimate:
     most = np.array(result.refuted + result.untested)
     _, high = clopper_pearson(most, np.array(result.counted), result.delta / 2)
     return replace(share, high=float(high))
+
+
+def with_untested(results: Sequence[RefutedResult], attacks: Sequence[AttackResult]) -> tuple[RefutedResult, ...]:
+    """The results; where no attack that could have refuted the claims was adequate, that is their note."""
+    if not untested(attacks):
+        return tuple(results)
+    return tuple(
+        replace(
+            result,
+            notes=(
+                *(result.notes if result.refuted else ()),
+                f"{result.series}: no attack that could have refuted a claim was adequate on this model, so that "
+                f"{'few are' if result.refuted else 'none is'} refuted says nothing.",
+            ),
+        )
+        for result in results
+    )
 
 
 def known_distances(measures: Sequence[Measure], scores: Scores, pixels: int) -> Distances | None:

@@ -30,6 +30,7 @@ from tracking.bundle.headline import MOST_REFUTED
 INADEQUATE, REFUTED, BOUND = "inadequate-attack", "refuted-claim", "bound-as-value"
 
 MOST_NAMED = 5
+MOST_ATTACKS = 2
 NO_MORE = "more of them would decide nothing"
 
 PASS, FAIL = Outcome.PASS, Outcome.FAIL

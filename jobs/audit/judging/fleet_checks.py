@@ -21,6 +21,7 @@ from services.records import (
     Series,
     SeriesResult,
 )
+from tracking.bundle.headline import tested_claims
 from tracking.bundle.summary import is_sound
 
 LIKE = 0.5
@@ -268,17 +269,27 @@ def _most_separating(keys: Sequence[str], models: Sequence[ModelResult]) -> list
 
 
 def _refuted_notes(models: Sequence[ModelResult]) -> Iterator[str]:
-    """For how many samples of each model attacks refuted the GREAT score, most refuted first."""
+    """For how many samples of each model attacks refuted the GREAT score, most refuted first; and where none could."""
     shares: dict[str, list[tuple[float, str]]] = {}
+    unheld: dict[str, list[str]] = {}
     for model in models:
+        tested = [claim.series for claim in tested_claims(model.refuted, model.attacks)]
         for claim in model.refuted:
-            if claim.grouping == "class" and claim.overall.value is not None:
+            if claim.grouping != "class" or claim.overall.value is None:
+                continue
+            if claim.series in tested:
                 shares.setdefault(claim.series, []).append((claim.overall.value, model.spec.name))
+            else:
+                unheld.setdefault(claim.series, []).append(model.spec.name)
     for great, listed in shares.items():
         listed.sort(key=lambda pair: -pair[0])
         named = ", ".join(f"{share:.1%} for {name}" for share, name in listed[:MOST_REFUTED])
         more = f" and no more for {len(listed) - MOST_REFUTED} others" if len(listed) > MOST_REFUTED else ""
         yield f"Attacks refuted {great} on this share of the correctly classified samples: {named}{more}."
+    for great, names in unheld.items():
+        more = f" and {len(names) - MOST_REFUTED} more" if len(names) > MOST_REFUTED else ""
+        named = ", ".join(names[:MOST_REFUTED]) + more
+        yield f"No attack that could have refuted {great} was adequate on {named}: that none did says nothing there."
 
 
 def _undeclared_notes(models: Sequence[ModelResult]) -> Iterator[str]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
 from jobs.audit.judging.assemble import Grouping, series_results
 from jobs.audit.judging.attributes import PREDICTED, fairness_results, projection_results
-from jobs.audit.judging.claims import refuted_results
+from jobs.audit.judging.claims import refuted_results, with_untested
 from jobs.audit.judging.confusions import cells, confusion_results, matrices
 from jobs.audit.judging.gates import worst
 from jobs.audit.judging.observations import attack_notes, attack_results, observed_attacks
@@ -34,6 +34,7 @@ from services.records import (
 )
 from services.storage import files
 from services.telemetry.redaction import redacted
+from tracking.bundle.headline import tested_claims
 from tracking.bundle.reasons.confusions import write_confusions
 from tracking.bundle.scores import Scores, beside, write_scores
 from tracking.figures.attributes import traversal_path
@@ -76,14 +77,15 @@ def model_result(item: ModelPlan, index: int, judge_with: Judge) -> ModelResult:
     confused = matrices(measures, units, len(classes), config.intervals.delta)
     confusions = confusion_results(confused)
     write_confusions(judge_with.folder, index, item.spec, cells(confused, classes))
-    refuted = refuted_results(whole, units, of_units, shape, config.intervals.delta)
+    observed = observed_attacks(item, units, judge_with.probes, config.intervals.delta, taken, classes)
+    attacks = attack_results(observed, item, judge_with.probes)
+    refuted = with_untested(refuted_results(whole, units, of_units, shape, config.intervals.delta), attacks)
+    tested = tested_claims(refuted, attacks)
     series = tuple(
-        with_refuted(result, _find(refuted, result.series.key, result.grouping))
+        with_refuted(result, _find(tested, result.series.key, result.grouping))
         for result in series_results(item, scores, groups, config, taken)
     )
     fairness = fairness_results(units, of_units, classes, config.intervals.delta)
-    observed = observed_attacks(item, units, judge_with.probes, config.intervals.delta, taken, classes)
-    attacks = attack_results(observed, item, judge_with.probes)
     case = Case(
         item,
         scores,
@@ -175,7 +177,7 @@ def with_refuted(result: SeriesResult, refuted: RefutedResult | None) -> SeriesR
     return replace(result, groups=groups, extras={**result.extras, "refuted": refuted.overall.value})
 
 
-def _find(refuted: tuple[RefutedResult, ...], key: str, grouping: str) -> RefutedResult | None:
+def _find(refuted: Sequence[RefutedResult], key: str, grouping: str) -> RefutedResult | None:
     return next((result for result in refuted if (result.series, result.grouping) == (key, grouping)), None)
 
 

@@ -7,13 +7,24 @@ from dataclasses import replace
 
 import pytest
 
-from services.records import AttackResult, AuditResult, Estimate, Evidence, GateResult, Outcome, Series, Threshold
+from services.records import (
+    AttackResult,
+    AuditResult,
+    Estimate,
+    Evidence,
+    GateResult,
+    Outcome,
+    Series,
+    SignResult,
+    Threshold,
+)
 from tests.typed import series_of
 from tracking.bundle.headline import Entry, is_refuted, reading_order
 from tracking.bundle.overview import overview_of
-from tracking.bundle.summary import leaderboard, lenses, tied
+from tracking.bundle.summary import leaderboard, lenses, refuted, tied
 from tracking.bundle.words import advice_words, fleet_words, model_words
 from tracking.figures.save import figure_files
+from tracking.mlflow.layout import child_content
 from tracking.report.data import headline
 
 GREAT = series_of("great", "GREAT score", 1.25, unit="L2 distance")
@@ -94,6 +105,47 @@ def test_no_conclusion_rests_on_a_refuted_claim(attacked_audit: AuditResult) -> 
     assert any("attacks refuted this claim in 3 of 3 models" in line for line in fleet_words(attacked_audit))
 
 
+def test_a_claim_that_no_adequate_attack_tested_heads_nothing_and_is_not_said_to_stand(
+    attacked_audit: AuditResult,
+) -> None:
+    """The report of a network that hides its gradients was headed by its GREAT score, "refuted: 0.0 %"."""
+    looked = SignResult("zero-gradient", 90, None, 96, False, 0.0, True, "All were zero.")
+    masked = AttackResult("minimal", ("minimal/l2",), "inadequate", ("zero",), (looked,))
+    square = AttackResult("square", ("square",), "adequate", (), (replace(looked, sign="weaker-than-noise"),))
+
+    def with_attacks(*attacks: AttackResult, wrong: int = 0) -> AuditResult:
+        return replace(
+            attacked_audit,
+            models=tuple(
+                replace(
+                    model,
+                    gates=(),
+                    attacks=attacks,
+                    refuted=tuple(
+                        replace(claim, refuted=wrong, overall=Estimate(wrong / 300, wrong / 300, 1.0))
+                        for claim in model.refuted
+                    ),
+                )
+                for model in attacked_audit.models
+            ),
+        )
+
+    sound = with_attacks(replace(masked, adequacy="adequate"))
+    (claim,) = (claim for claim in sound.models[0].refuted if claim.grouping == "class")
+    for attacks in ((masked,), (masked, square)):
+        broken = with_attacks(*attacks)
+        model = broken.models[0]
+        assert lenses(broken)[-1] == claim.series
+        assert refuted(model, claim.series) is None
+        assert f"{claim.series}/refuted" not in child_content(broken, 0).metrics
+        words = [line for line in model_words(model) if line.startswith("GREAT")]
+        assert len(words) == 1 and "no attack that could have refuted this claim was adequate" in words[0]
+    assert refuted(sound.models[0], claim.series) == claim
+    assert f"{claim.series}/refuted" in child_content(sound, 0).metrics
+    assert not any("could have refuted" in line for line in model_words(sound.models[0]))
+    assert refuted(with_attacks(masked, wrong=9).models[0], claim.series) is not None, "what is refuted is refuted"
+
+
 def test_an_inadequate_attack_heads_nothing(make_audit: Callable[..., AuditResult]) -> None:
     audit = replace(make_audit(2, 4, series=(CLEAN, PGD)))
     unjudged = replace(audit, models=tuple(replace(model, gates=()) for model in audit.models))
@@ -116,6 +168,14 @@ def test_advice_for_who_decides(make_audit: Callable[..., AuditResult]) -> None:
     assert open_words.endswith(" at least 30 % is asked, and these samples do not decide it.")
     assert advice_words(gated(audit, gate("clean", Outcome.PASS)))[0].startswith("model_000 meets what was asked: ")
     assert advice_words(replace(audit, models=tuple(replace(m, gates=()) for m in audit.models))) == []
+
+
+def test_advice_rests_on_a_claim_only_where_no_other_gate_decided(make_audit: Callable[..., AuditResult]) -> None:
+    """A claim of 0.03 is a smaller number than survival of 90 %, and says less."""
+    audit = make_audit(1, 4, series=SERIES)
+    both = gated(audit, gate(GREAT.key, Outcome.UNDECIDED, 0.03), gate(PGD.key, Outcome.UNDECIDED, 0.9))
+    assert " under PGD-20 (Linf 0.1), where at least 30 % is asked" in advice_words(both)[0]
+    assert " by GREAT score" in advice_words(gated(audit, gate(GREAT.key, Outcome.UNDECIDED, 0.03)))[0]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from jobs.audit.audit import run_audit
 from jobs.audit.judging.assemble import Grouping
-from jobs.audit.judging.claims import known_distances, refuted_results
+from jobs.audit.judging.claims import known_distances, refuted_results, with_untested
 from jobs.audit.judging.fleet_checks import fleet_checks, fleet_notes
 from jobs.audit.plan import Context, ModelPlan, plan_model
 from jobs.fleetfile.reading import validate_fleet
@@ -24,6 +25,7 @@ from services.measures.minimal import Minimal
 from services.measures.pgd import Pgd
 from services.measures.square import Square
 from services.records import (
+    AttackResult,
     CalibrationResult,
     Estimate,
     ModelResult,
@@ -283,3 +285,27 @@ def _check_against_scores(folder: str, model: ModelResult, found: RefutedResult)
     beaten = correct & (distance < kept["great-softmax"])
     assert (found.refuted, found.counted) == (int(beaten.sum()), int(correct.sum()))
     assert found.refuted > 0.5 * found.counted > 30
+
+
+def test_that_inadequate_attacks_refuted_nothing_is_not_told_as_a_claim_that_stands() -> None:
+    (result,) = refuted_results(plan_of(*MEASURES), scores_of(), [CLASSES], SHAPE, 0.05)
+    assert result.notes and result.notes[0].startswith("great: no attack refuted a claim on 60")
+    attack = AttackResult("minimal", ("minimal/l2",), "inadequate")
+    (masked,) = with_untested([result], [attack])
+    assert masked.notes == (
+        "great: no attack that could have refuted a claim was adequate on this model, so that none is refuted says "
+        "nothing.",
+    )
+    assert with_untested([result], [replace(attack, adequacy="adequate")]) == (result,)
+    (some,) = with_untested([replace(result, refuted=2)], [attack])
+    assert some.notes[:-1] == result.notes and "so that few are refuted says nothing" in some.notes[-1]
+
+
+def test_the_fleet_says_on_which_models_no_claim_was_tested() -> None:
+    share = RefutedResult("great", "class", Estimate(0.0, 0.0, 0.1), (), refuted=0, counted=10, untested=0, delta=0.05)
+    attack = AttackResult("minimal", ("minimal/l2",), "adequate")
+    sound = ModelResult(ModelSpec("a", "x:y"), "d", Outcome.PASS, refuted=(share,), attacks=(attack,))
+    masked = replace(sound, spec=ModelSpec("b", "x:y"), attacks=(replace(attack, adequacy="inadequate"),))
+    notes = fleet_notes([sound, masked], CalibrationResult("fixed", 1.0))
+    assert "Attacks refuted great on this share of the correctly classified samples: 0.0% for a." in notes
+    assert "No attack that could have refuted great was adequate on b: that none did says nothing there." in notes
