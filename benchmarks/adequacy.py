@@ -170,6 +170,7 @@ def row(setting: Setting, storage: str) -> Row:
     """Audit a defended network and attack it adaptively."""
     epsilon, defence = setting.epsilon, setting.defence
     model: dict[str, Any] = {"name": "defended", "uri": setting.uri, "stochastic": defence == "noisy"}
+    model["overrule"] = ["outputs"] if defence == "saturated" else []  # shares of 3: preflight refuses them
     result = audited(model, setting.samples, epsilon, storage, Costs())
     samples = open_samples(SampleSpec(setting.samples["uri"], limit=setting.samples.get("limit")))
     images, labels = torch.from_numpy(samples.images(0, len(samples))), torch.from_numpy(samples.labels)

@@ -31,6 +31,7 @@ INADEQUATE, REFUTED, BOUND = "inadequate-attack", "refuted-claim", "bound-as-val
 
 MOST_NAMED = 5
 MOST_ATTACKS = 2
+UNHELD = "no attack of this audit tests the claim; the measure minimal does"
 NO_MORE = "more of them would decide nothing"
 
 PASS, FAIL = Outcome.PASS, Outcome.FAIL
@@ -86,17 +87,22 @@ def would_be(judged: GateResult, gate: GateConfig) -> Outcome:
     return PASS if above == (gate.at_most is None) else FAIL
 
 
-def worded(judged: GateResult, gate: GateConfig, series: Series, results: Sequence[SeriesResult] = ()) -> GateResult:
+def worded(
+    judged: GateResult, gate: GateConfig, series: Series, results: Sequence[SeriesResult] = (), *, held: bool = True
+) -> GateResult:
     """A pass says no more than its evidence does: that this attack was withstood, that so much is claimed.
 
     Args:
         results: of the model; an attack among them that left less than was asked, in the same ball, is named.
+        held: a claim was held against attacks.
     """
     if judged.outcome is not PASS or gate.at_least is None:
         return judged
     said = {Evidence.ATTACK: f"withstood {series.key}", Evidence.CLAIM: f"claimed by {series.key}"}.get(series.evidence)
-    stronger = _stronger(gate, series, results) if series.evidence is Evidence.ATTACK else ""
-    return replace(judged, reason=f"{said}: {judged.reason}{stronger}") if said else judged
+    beside = _stronger(gate, series, results) if series.evidence is Evidence.ATTACK else ""
+    if series.evidence is Evidence.CLAIM and not held:
+        beside = f"; {UNHELD}"
+    return replace(judged, reason=f"{said}: {judged.reason}{beside}") if said else judged
 
 
 def _stronger(gate: GateConfig, series: Series, results: Sequence[SeriesResult]) -> str:

@@ -85,7 +85,7 @@ def gate_result(gate: GateConfig, case: Case, config: FleetConfig) -> GateResult
     series = next(result.series for result in case.series if result.series.key == gate.measure)
     share, by_class = _refuted_share(gate, case), class_scores(gate, case.series)
     against = tuple(objections(gate, series, case.attacks, share, judged.estimate.low, by_class))
-    return worded(weighed(judged, gate, against), gate, series, case.series)
+    return worded(weighed(judged, gate, against), gate, series, case.series, held=share is not None)
 
 
 def class_scores(gate: GateConfig, results: Sequence[SeriesResult]) -> tuple[GroupScore, ...]:

@@ -212,7 +212,11 @@ HALF_SHARE = {GREAT: np.where(np.arange(N) % 2, 0.3, 0.01), "minimal/l2": 0.1 * 
 
 def test_a_pass_says_what_it_rests_on() -> None:
     assert under_attack((Pgd(),), SURVIVES).reason.startswith(f"withstood {PGD}: lower bound")
-    assert under_attack((Great(),), gate(GREAT, "wcr", at_least=0.1)).reason.startswith("claimed by great: lower bound")
+    alone = under_attack((Great(),), gate(GREAT, "wcr", at_least=0.1))
+    assert alone.outcome is Outcome.PASS and alone.reason.startswith("claimed by great: lower bound")
+    assert alone.reason.endswith("; no attack of this audit tests the claim; the measure minimal does")
+    held = under_attack((Great(), Minimal(), Pgd()), gate(GREAT, "wcr", at_least=0.1))
+    assert held.outcome is Outcome.PASS and "no attack" not in held.reason
     assert under_attack((Clean(),), gate("clean", "wcr", at_least=0.5)).reason.startswith("lower bound")
 
 
