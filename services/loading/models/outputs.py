@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.errors import Problem
-from services.numerics.rounding import explains_sums, rounding
+from services.numerics.rounding import Rounding, explains_sums, rounding
 from services.records import ModelSpec, Outputs
 
 Logits = NDArray[np.floating[Any]]
@@ -49,7 +49,7 @@ def undeclared_output(spec: ModelSpec, logits: Logits, *, guesses: bool = False)
     if explains_sums(values, None, SUM_TOLERANCE):
         actual = f"rows in [0, {top:g}] that sum to {top:g}"
     elif explains_sums(values, known, SUM_TOLERANCE) and known is not None:
-        actual = f"rows in [0, {top:g}], rounded to {known.words}, that sum to {top:g} but for the rounding"
+        actual = f"rows in [0, {top:g}], rounded to {_coarse(known, top)}, that sum to {top:g} but for the rounding"
     elif guesses:
         actual += " of a network that guesses"
         remedy = f"check weights and normalisation: an untrained network looks like that. If it is trained, {remedy}"
@@ -73,13 +73,20 @@ def rounding_facts(outputs: Outputs, scores: Logits) -> dict[str, Any]:
     """
     if outputs in ("logits", "log-probabilities"):
         return {}
-    known = rounding(scores / 100 if outputs == "percentages" else scores)
+    top = PERCENTS if outputs == "percentages" else 1.0
+    known = rounding(scores / top)
     if known is None:
         return {}
-    sentence = f"outputs are rounded to {known.words}: margins below {known.step:.2g} are lost"
+    words = _coarse(known, top)
+    sentence = f"outputs are rounded to {words}: margins below {known.step * top:.2g} are lost"
     if not known.relative:
         sentence += ", and attacks by gradient have nothing to follow"
-    return {"output_rounding": known.words, "notes": [sentence]}
+    return {"output_rounding": words, "notes": [sentence]}
+
+
+def _coarse(known: Rounding, top: float) -> str:
+    """How coarse numbers are, in their own unit: two decimals of a share are whole percentages."""
+    return f"steps of {known.step * top:g}" if top == PERCENTS and "decimal" in known.words else known.words
 
 
 def other_width(where: str, width: int, offsets: int) -> Problem:

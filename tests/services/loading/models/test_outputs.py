@@ -66,6 +66,10 @@ def test_percentages(decimals: int | None) -> None:
     values = softmax(raw(), axis=1) * 100
     values = (values if decimals is None else np.round(values, decimals)).astype(np.float32)
     assert "declare outputs: percentages" in refused(values)
+    if decimals is not None:
+        steps = {2: "steps of 0.01", 0: "steps of 1"}[decimals]
+        assert (f"rows in [0, 100], rounded to {steps}, that sum to 100" in refused(values)) is (decimals == 0)
+        assert rounding_facts("percentages", values)["output_rounding"] == steps
     assert declared_output_problems(spec("percentages"), values) == []
     assert "declare outputs: percentages" in str(declared_output_problems(spec("probabilities"), values)[0])
     logits = as_logits(torch.from_numpy(values), "percentages")
@@ -167,6 +171,6 @@ def test_tables_of_scores_are_turned_into_logits_alike(tmp_path: Path, outputs: 
     loaded = table(tmp_path, values, outputs)
     expected = as_logits(torch.from_numpy(values.astype(np.float32)), outputs).numpy()
     np.testing.assert_array_equal(loaded.logits(np.arange(len(values))), expected)
-    assert "decimals" in loaded.facts["output_rounding"]
+    assert loaded.facts["output_rounding"] == ("steps of 0.001" if outputs == "percentages" else "3 decimals")
     with pytest.raises(SourceError, match="declare outputs: logits"):
         table(tmp_path, raw(), outputs)
