@@ -145,6 +145,7 @@ def test_a_network_of_another_kind_is_refused(weak: dict[str, Any]) -> None:
         repair(validate_fleet(weak), "m", Quiet(), tuning=Tuning(TRAIN))
 
 
+@pytest.mark.slow
 def test_a_logged_graph_is_trained_on_as_the_architecture_that_is_named(weak: dict[str, Any], tmp_path: Path) -> None:
     network = load_model(ModelSpec("m", weak["models"][0]["uri"])).network
     assert network is not None
