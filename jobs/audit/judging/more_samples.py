@@ -21,6 +21,7 @@ from services.metrics import METRICS
 from services.numerics.arguments import Floats, Ints
 from services.numerics.intervals.planning import samples_to_exceed, samples_to_stay_below
 from services.records import Outcome, Series
+from tracking.bundle.reasons.why import class_words
 
 MOST_TIMES = 50
 """Times the samples at hand beyond which no number is given: then the estimate lies within about half a standard error
@@ -143,9 +144,9 @@ def _where_from(wanted: Ints, seen: Seen, available: NDArray[np.int64]) -> str:
     return "the source has too few: add samples"
 
 
-def _classes(wanted: Ints, names: Sequence[str]) -> str:
+def _classes(wanted: Ints, names: tuple[str, ...]) -> str:
     order = [k for k in np.argsort(-wanted, kind="stable").tolist() if wanted[k]]
-    listed = [f"{_rounded(int(wanted[k])):,} of {names[k]}" for k in order[:SHOWN]]
+    listed = [f"{_rounded(int(wanted[k])):,} of {class_words(names, k)}" for k in order[:SHOWN]]
     more = [f"{len(order) - SHOWN} more classes"] if len(order) > SHOWN else []
     return " and ".join([", ".join(listed), *more])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -91,6 +92,8 @@ def test_the_sentence_says_which_what_it_costs_and_where_they_are() -> None:
     assert said.startswith("if the estimates stay, about ") and " of a)" in said
     assert "of a worker, " in said and "raise limit" in said
     assert "add samples" in more_words(gate, of, (61, 60, 60, 60), config(), None)
+    numbered = replace(of, grouping=replace(of.grouping, names=("1", "2", "3", "4")))
+    assert " of class 1)" in more_words(gate, numbered, (), config(), None), "a name that is a number is no amount"
 
 
 GATE = {"measure": "clean", "metric": "wcr", "at_least": 0.85}
