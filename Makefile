@@ -56,8 +56,6 @@ tests-of-check: install
 tests-of-test: install
 	$(PYTEST) -m "not outer and not slow and not gpu"
 
-# These wait for other processes more than they compute.
-test-outer: WORKERS = 3
 test-outer: install
 	$(PYTEST) -m "outer and not slow and not gpu"
 

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.filterwarnings("default::DeprecationWarning", "default:
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=pytest.mark.slow if name in {"systemd", "kubernetes", "rayservice"} else ())
+        pytest.param(name, marks=pytest.mark.slow if name in {"systemd", "kubernetes", "compose", "rayservice"} else ())
         for name in STARTS
     ],
 )

@@ -136,7 +136,7 @@ def test_what_one_unit_stores_another_replaces(tmp_path: Path) -> None:
     shared = tmp_path / "shared"
     shared.mkdir()
     for folder in (*reversed(tmp_path.parents), tmp_path):
-        if folder.is_relative_to("/tmp") and folder != Path("/tmp"):
+        if "pytest-of-" in str(folder):
             folder.chmod(0o755)
     os.chown(shared, 0, 60010)
     shared.chmod(0o2770)

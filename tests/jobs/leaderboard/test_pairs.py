@@ -55,7 +55,7 @@ def audited(
     np.savez(folder / "s.npz", images=images, labels=LABELS, classes=np.array(["ant", "bee", "cat"]))
     entries = []
     for name, right in networks().items():
-        logits = np.where(right[:, None], np.eye(3)[LABELS], np.eye(3)[(LABELS + 1) % 3]) * 4.0
+        logits = np.where(right[:, None], np.eye(3)[LABELS], np.eye(3)[(LABELS + 1) % 3]) * 4.0 - 2.0
         np.savez(folder / f"{name}.npz", logits=logits)
         method, seed = name.split("-")
         tags = {"method": method, "architecture": "cnn", "dataset": "toy", "seed": seed}

@@ -115,6 +115,7 @@ def runs(client: Any, experiment: str) -> dict[str, Any]:
     return {run.data.params["model"] if "outputs" in run.data.params else run.info.run_name: run for run in found}
 
 
+@pytest.mark.slow
 def test_the_worse_of_training_and_audit_is_the_exit_code(ran: Ran) -> None:
     assert (ran.code, ran.body["outcome"], ran.body["audit"]["outcome"]) == (1, "diverged", "pass")
     states = {trial["name"]: trial["state"] for trial in ran.body["trials"]}

@@ -43,6 +43,7 @@ def audit(data: dict[str, Any]) -> Any:
     return run_audit(validate_fleet(data), Quiet()).result
 
 
+@pytest.mark.slow
 def test_tolerance_goes_through_the_lens_the_gates_and_the_cache(fleet: dict[str, Any]) -> None:
     first = audit(fleet)
     for model in first.models:

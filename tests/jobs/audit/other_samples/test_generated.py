@@ -55,6 +55,7 @@ def series(model: ModelResult, key: str) -> SeriesResult:
     return next(s for s in model.series if s.series.key == key and s.grouping == "class")
 
 
+@pytest.mark.slow
 def test_great_stands_beside_itself_on_generated_samples_with_the_difference(fleet: dict[str, Any]) -> None:
     finished, second = audit_both(validate_fleet(fleet), Quiet())
     assert second is not None

@@ -307,6 +307,7 @@ def test_networks_of_timm_load(name: str, tmp_path: Path, torchvision_operators:
     assert loaded.network(torch.rand(3, 3, side, side)).shape == (3, 3)
 
 
+@pytest.mark.slow
 @pytest.mark.long
 def test_a_network_of_torchvision_loads_decomposed_too(tmp_path: Path, torchvision_operators: None) -> None:
     network = packages.package("torchvision.models", "").get_model("resnet18", num_classes=3)

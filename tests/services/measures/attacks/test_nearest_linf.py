@@ -73,6 +73,7 @@ def test_nothing_is_found_within_a_proven_radius_and_most_within_a_broken_one(
     assert not any(within) if verdict == "robust" else sum(within) >= 3
 
 
+@pytest.mark.slow
 @pytest.mark.long
 def test_the_survivors_of_a_ball_are_those_farther_than_its_radius(shared_data: Path) -> None:
     """Against APGD at fixed radii: on a network without masked gradients the two agree but for a sample or two."""
