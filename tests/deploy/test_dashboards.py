@@ -16,10 +16,7 @@ pytestmark = pytest.mark.filterwarnings("default::DeprecationWarning", "default:
 
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(name, marks=pytest.mark.slow if name in {"systemd", "kubernetes", "compose", "rayservice"} else ())
-        for name in STARTS
-    ],
+    [pytest.param(name, marks=pytest.mark.slow if name != "compose" else ()) for name in STARTS],
 )
 def test_its_dashboard_reads_schedules_and_the_leaderboard(name: str, backends: Layout, tmp_path: Path) -> None:
     port = free_port()

@@ -42,6 +42,7 @@ def fleet(place: Path, runner: str, uri: str = "factory:mine.networks:brightest"
     return data
 
 
+@pytest.mark.slow
 @pytest.mark.ray
 @pytest.mark.parametrize("runner", ["local", pytest.param("ray", marks=pytest.mark.slow)])
 def test_modules_beside_the_fleet_file_are_found(tmp_path: Path, runner: str) -> None:

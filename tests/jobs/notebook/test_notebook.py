@@ -12,6 +12,7 @@ from nbclient import NotebookClient
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("default")
 def test_the_notebook_of_the_docs_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = DOCS.parent

@@ -122,6 +122,7 @@ def _kill_driver(folder: Path) -> None:
                 os.kill(int(entry.name), signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_the_command_line_submits_follows_and_stops(
     ray_head: Cluster, slow_fleet: dict[str, Any], tmp_path: Path
 ) -> None:

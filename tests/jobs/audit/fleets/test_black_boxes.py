@@ -80,6 +80,7 @@ def rows(finished: Finished) -> dict[str, list[float | None]]:
     }
 
 
+@pytest.mark.slow
 def test_the_numbers_are_those_of_the_network_itself_and_queries_stay_within_the_estimate(
     digits_fleet: dict[str, Any], score: Score
 ) -> None:

@@ -45,6 +45,7 @@ def broken(data: Path, verdict: str, *, starts: int, steps: int) -> list[bool]:
     return result
 
 
+@pytest.mark.slow
 @pytest.mark.long
 def test_no_proven_sample_breaks(shared_data: Path) -> None:
     result = broken(shared_data, "robust", starts=1, steps=6)
