@@ -40,7 +40,7 @@ def networks(folder: str) -> dict[tuple[str, str], Network]:
             print(f"not audited: {model.spec.name}: {'; '.join(model.reasons)}", file=sys.stderr)
             continue
         scores, tags = read_kept_scores(folder, index, model.spec), dict(model.spec.tags)
-        attack = next(each.series.key for each in model.series if each.series.key.startswith("pgd"))
+        attack = next(each.series.key for each in model.series if each.series.attack)
         order = np.argsort(scores["id"])
         labels, table = scores["label"][order], np.stack([scores[key][order] for key in ("clean", attack)], 1)
         sums, counts = resampled_sums(table.astype(float), labels, draws=DRAWS, seed=0), np.bincount(labels)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,14 +49,14 @@ def mlflow_sources(config: FleetConfig) -> Iterator[None]:
         SourceError: that store was never made, so that it holds nothing.
         TrackingError: the storage is remote, and no server is named.
     """
-    with mlflow_store(config.storage, config.tracking.uri, ["mlflow:"] if reads_mlflow(config) else []):
+    with mlflow_store(config.storage, config.tracking.uri, needed=reads_mlflow(config)):
         yield
 
 
 @contextmanager
-def mlflow_store(storage_url: str, configured: str | None, sources: Iterable[str]) -> Iterator[None]:
-    """The same where these sources are read, for a file of another kind."""
-    if not any(source.startswith("mlflow:") for source in sources):
+def mlflow_store(storage_url: str, configured: str | None, *, needed: bool) -> Iterator[None]:
+    """The same for a file of another kind, where it names such a source."""
+    if not needed:
         yield
         return
     uri = tracking_uri(storage_url, configured)

@@ -17,7 +17,7 @@ import typer
 
 from jobs.terminal import stop
 from jobs.terminal.plain import plain
-from services.errors import ClasswiseError, Interrupted, Problem, StorageError, one_line
+from services.errors import ClasswiseError, Interrupted, Problem, StorageError, counted, one_line
 from services.telemetry import logs
 from services.telemetry.redaction import redacted
 
@@ -141,8 +141,7 @@ def _print_error(error: ClasswiseError, json: bool) -> None:
         problems = [asdict(problem) for problem in error.problems]
         logs.event(_log, logging.ERROR, kind, exit_code=error.exit_code, problems=problems)
         return
-    many = f"{len(error.problems)} problems" if len(error.problems) > 1 else "1 problem"
-    typer.echo(f"classwise: {many} ({kind})", err=True)
+    typer.echo(f"classwise: {counted(len(error.problems), 'problem')} ({kind})", err=True)
     for problem in error.problems:
         typer.echo(plain(f"  - {problem}"), err=True)
 

@@ -60,7 +60,7 @@ def plan_training(sweep: Sweep) -> TrainPlan:
     """
     config = sweep.config
     files.filesystem(config.storage)
-    with mlflow_store(config.storage, config.tracking.uri, config.sources):
+    with mlflow_store(config.storage, config.tracking.uri, needed=config.reads_mlflow):
         return _planned_training(sweep, config)
 
 

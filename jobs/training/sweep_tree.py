@@ -8,7 +8,6 @@ without torch is found here, and all of it together.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from string import Formatter
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -329,11 +328,11 @@ class SweepConfig(Part):
     )
 
     @property
-    def sources(self) -> Iterator[str]:
-        """What it reads of models and samples."""
-        yield from (each.root for each in self.datasets if each.root)
-        yield from (each.extra.root for each in self.datasets if each.extra)
-        yield from (each.init for each in self.architectures if each.init)
+    def reads_mlflow(self) -> bool:
+        """Whether it names an `mlflow:` source of models or samples."""
+        extra = [each.extra.root for each in self.datasets if each.extra]
+        sources = [*(each.root for each in self.datasets), *extra, *(each.init for each in self.architectures)]
+        return any(source.startswith("mlflow:") for source in sources if source)
 
     @field_validator("seeds")
     @classmethod

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from services.errors import counted
+
 DECIMALS = range(6)
 """Decimals that are looked for; float32 has no more than seven digits."""
 LEVELS = (127, 128, 255, 256)
@@ -39,7 +41,7 @@ def rounding(values: NDArray[np.floating[Any]]) -> Rounding | None:
     numbers = np.asarray(values, dtype=np.float64)
     for decimals in DECIMALS:
         if _on_grid(numbers, 10**decimals):
-            return Rounding(f"{decimals} decimal{'s' * (decimals != 1)}", 10.0**-decimals, relative=False)
+            return Rounding(counted(decimals, "decimal"), 10.0**-decimals, relative=False)
     for levels in LEVELS:
         if _on_grid(numbers, levels):
             return Rounding(f"{levels} steps (8 bits)", 1 / levels, relative=False)

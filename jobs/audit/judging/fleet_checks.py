@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from services.errors import examples
 from services.metrics import CHOSEN_BY, METRICS, OF_SERIES
 from services.numerics.ranking.place_sets import place_sets
 from services.numerics.ranking.ranks import reranking, spearman
@@ -287,8 +288,7 @@ def _refuted_notes(models: Sequence[ModelResult]) -> Iterator[str]:
         more = f" and no more for {len(listed) - MOST_REFUTED} others" if len(listed) > MOST_REFUTED else ""
         yield f"Attacks refuted {great} on this share of the correctly classified samples: {named}{more}."
     for great, names in unheld.items():
-        more = f" and {len(names) - MOST_REFUTED} more" if len(names) > MOST_REFUTED else ""
-        named = ", ".join(names[:MOST_REFUTED]) + more
+        named = examples(names, MOST_REFUTED)
         yield f"No attack that could have refuted {great} was adequate on {named}: that none did says nothing there."
 
 

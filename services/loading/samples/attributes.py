@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services import limits
-from services.errors import Problem, SourceError
+from services.errors import Problem, SourceError, counted
 from services.loading.samples.stores import Shape, Taken
 from services.loading.uris import SourceUri, names
 from services.numerics.attributes import colour, strokes
@@ -85,7 +85,7 @@ def check_shape(attributes: tuple[Requested, ...], shape: Shape, where: str) -> 
     """
     wanted = {each.name: 3 if each.name == "colour" else 1 for each in attributes if each.name in (*STROKES, "colour")}
     problems = [
-        Problem(f"{where} ({OPTION})", f"images of {channels} channel{'s' * (channels > 1)} for {name}", f"{shape[0]}")
+        Problem(f"{where} ({OPTION})", f"images of {counted(channels, 'channel')} for {name}", f"{shape[0]}")
         for name, channels in wanted.items()
         if shape[0] != channels
     ]

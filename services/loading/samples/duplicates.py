@@ -47,20 +47,22 @@ def fingerprint(pixels: NDArray[np.generic]) -> bytes:
 
 
 def fingerprints(images: NDArray[Any]) -> Iterator[bytes]:
-    """Those of images (n, H, W, C)."""
+    """Those of images (n, H, W, C), or of another layout that all have."""
     shape = f"{images.shape[1:]} ".encode()
     if images.dtype == np.uint8:
         for image in images:
             yield _digest(image, shape + b"uint8")
         return
-    exact = np.asarray(images, dtype=np.float64)
-    grid = np.rint(exact * 255.0)
-    on_grid = np.all(np.abs(grid / 255.0 - exact) <= 1e-6, axis=(1, 2, 3))
-    for row, is_on in enumerate(on_grid):
-        if is_on:
-            yield _digest(grid[row].astype(np.uint8), shape + b"uint8")
-        else:
-            yield _digest(np.asarray(images[row], dtype=np.float32), shape + b"float32")
+    for start in range(0, len(images), CHUNK):
+        part = images[start : start + CHUNK]
+        exact = np.asarray(part, dtype=np.float64)
+        grid = np.rint(exact * 255.0)
+        on_grid = np.all(np.abs(grid / 255.0 - exact) <= 1e-6, axis=(1, 2, 3))
+        for row, is_on in enumerate(on_grid):
+            if is_on:
+                yield _digest(grid[row].astype(np.uint8), shape + b"uint8")
+            else:
+                yield _digest(np.asarray(part[row], dtype=np.float32), shape + b"float32")
 
 
 def _digest(pixels: NDArray[np.generic], kind: bytes) -> bytes:

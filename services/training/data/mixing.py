@@ -6,12 +6,12 @@ Wang et al. 2023 (Better Diffusion Models Further Improve Adversarial Training) 
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from services.loading.samples.duplicates import fingerprints
 from services.training.data.images import Labelled
 from services.training.keys import Purpose, generator
 
@@ -65,10 +65,5 @@ def alike(one: NDArray[np.generic], other: NDArray[np.generic]) -> tuple[NDArray
 
 def copies(images: NDArray[np.generic], among: NDArray[np.generic]) -> int:
     """How many images are, pixel by pixel, among others."""
-    first, second = alike(images, among)
-    known = {_hash(image) for image in second}
-    return sum(_hash(image) in known for image in first)
-
-
-def _hash(image: NDArray[np.generic]) -> bytes:
-    return hashlib.blake2b(np.ascontiguousarray(image).tobytes(), digest_size=16).digest()
+    known = set(fingerprints(among))
+    return sum(image in known for image in fingerprints(images))

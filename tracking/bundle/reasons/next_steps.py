@@ -30,7 +30,8 @@ def next_steps(audit: AuditResult) -> list[str]:
     open_ones = [model for model in judged if model.outcome is Outcome.UNDECIDED]
     steps = [*_faults(audit), *_inadequate(judged)]
     bare = {model.spec.name: step for model in failed for step in _without_robustness(model)}
-    steps += [line for model in failed for line in _first_of(bare.get(model.spec.name), _look(audit, model))]
+    for model in failed:
+        steps += [bare[model.spec.name]] if model.spec.name in bare else _look(audit, model)
     steps += [line for model in failed[:1] if model.spec.name not in bare for line in _repair(model)]
     steps += [line for model in open_ones for line in _decide(audit, model)][:MOST_MODELS]
     steps += _claims(judged)
@@ -54,10 +55,6 @@ def _inadequate(models: list[ModelResult]) -> Iterator[str]:
             f"Attack {_names(hit)} by another attack than {name}, which was inadequate there: by `square`, which needs "
             "no gradients, or by `autoattack`."
         )
-
-
-def _first_of(step: str | None, others: Iterator[str]) -> Iterator[str]:
-    yield from [step] if step else others
 
 
 def _without_robustness(model: ModelResult) -> Iterator[str]:

@@ -71,17 +71,17 @@ def open_exported(path: Path, request: Request) -> Opened:
 
 def _unsafe(name: str, unsafe: list[str]) -> Problem:
     """What a graph holds that is not granted, each by its kind: an operator, a member, or a text of the graph."""
-    kinds = {True: "the operator {}", False: "the text {!r}"}
-    shown = [
-        kinds[text.startswith("torch.")].format(text) if "/" not in text else f"the member {text}" for text in unsafe
-    ]
-    danger = f"{examples(shown, 3)}, which runs code when loaded"
-    remedy = (
-        "export it again with torch.export from layers of torch.nn; docs/security.md says which operators are granted"
-    )
-    return Problem(
-        name, "an archive of tensors only", danger, f"{remedy}; or set allow_unpickling: true if you trust its author"
-    )
+    danger = f"{examples(map(_kind_of, unsafe), 3)}, which runs code when loaded"
+    again = "export it again with torch.export from layers of torch.nn"
+    granted = "docs/security.md says which operators are granted"
+    remedy = f"{again}; {granted}; or set allow_unpickling: true if you trust its author"
+    return Problem(name, "an archive of tensors only", danger, remedy)
+
+
+def _kind_of(unsafe: str) -> str:
+    if "/" in unsafe:
+        return f"the member {unsafe}"
+    return f"the operator {unsafe}" if unsafe.startswith("torch.") else f"the text {unsafe!r}"
 
 
 def opened_program(program: Any, device: str, facts: dict[str, Any], where: str) -> Opened:
