@@ -44,9 +44,7 @@ class Stopping:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._at_once = False
-        if error is None:
-            self._deliver()
-        self._restore()
+        self._deliver()
 
     @property
     def heard(self) -> bool:

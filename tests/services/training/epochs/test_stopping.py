@@ -17,6 +17,7 @@ from services.training.data.images import checked
 from services.training.epochs import checkpoints
 from services.training.epochs.halfway import HALFWAY
 from services.training.epochs.loop import epochs, prepared
+from services.training.epochs.stopping import Stopping, never
 from services.training.methods import method_from
 from services.training.recipe import Recipe
 from tests.services.training.epochs.small_runs import network, run, same, samples, weights
@@ -126,3 +127,11 @@ def test_damaged_steps_are_an_error_with_advice(tmp_path: Path) -> None:
     checkpoints.save_weights(str(tmp_path / HALFWAY), {"a": torch.ones(1)})
     with pytest.raises(StorageError, match=r"expected the steps of an epoch, found a file without 'identity'"):
         run(network(), storage=str(tmp_path), epochs=1)
+
+
+def test_a_signal_during_a_step_that_fails_is_delivered() -> None:
+    """Else a sweep takes the trial for failed and begins the next one as if nobody had asked to stop."""
+    with pytest.raises(KeyboardInterrupt), Stopping(never):
+        signal.raise_signal(signal.SIGINT)
+        raise ValueError("a step that fails")
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
