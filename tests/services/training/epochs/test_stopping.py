@@ -131,7 +131,11 @@ def test_damaged_steps_are_an_error_with_advice(tmp_path: Path) -> None:
 
 def test_a_signal_during_a_step_that_fails_is_delivered() -> None:
     """Else a sweep takes the trial for failed and begins the next one as if nobody had asked to stop."""
-    with pytest.raises(KeyboardInterrupt), Stopping(never):
-        signal.raise_signal(signal.SIGINT)
-        raise ValueError("a step that fails")
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt), Stopping(never):
+            signal.raise_signal(signal.SIGTERM)
+            raise ValueError("a step that fails")
+        assert signal.getsignal(signal.SIGTERM) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGTERM, before)
